@@ -1,0 +1,1 @@
+"""Our figures beside a peer's and beside the store's own limit, from one run."""

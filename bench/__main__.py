@@ -1,0 +1,49 @@
+"""The command line: which scenarios, how often, and where the report goes."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from . import machine, report
+from .harness import Lab, run
+from .processes import REPO
+from .scenarios import FULL, QUICK, scenarios
+from .table import tables
+
+
+def main() -> int:
+    options = _options()
+    chosen = [s for s in scenarios(QUICK if options.quick else FULL) if options.only in (None, s.name)]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leaves every block, and so ends every child
+    with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as root:
+        described = machine.describe(Path(root))
+        results = run(chosen, Lab(Path(root)), repeat=options.repeat, quiet=not options.quick)
+    print(tables(chosen, results))
+    partial = options.quick or options.only
+    out = options.out or (None if partial else REPO / "docs")
+    if out:
+        command = " ".join(["bench/run", *sys.argv[1:]])
+        report.write(out, chosen, results, machine=described, repeat=options.repeat, command=command)
+    return 1 if results.failed else 0
+
+
+def _options() -> argparse.Namespace:
+    names = [scenario.name for scenario in scenarios(QUICK)]
+    parser = argparse.ArgumentParser(prog="bench/run", description="Our figures beside Huey's and SQLite's.")
+    add = parser.add_argument
+    add("--quick", action="store_true", help="small numbers, and no waiting for a quiet machine")
+    add("--only", choices=names, metavar="NAME", help=f"one scenario: {', '.join(names)}")
+    add("--repeat", type=int, metavar="N", default=5, help="measurements per figure (default: 5)")
+    add("--out", type=Path, metavar="DIR", help="for benchmarks.md and .svg (default: docs/ if all is run)")
+    options = parser.parse_args()
+    if options.repeat < 1:
+        parser.error("--repeat takes 1 or more")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The programs under test, one a system; each runs in its own process."""

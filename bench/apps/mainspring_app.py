@@ -1,0 +1,123 @@
+"""Mainspring's side of every scenario: an app on SQLite, its worker and its producers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Coroutine
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import uvloop
+from meter import Meter, answer, read_count
+
+from mainspring import Mainspring
+
+HOME = Path(os.environ["BENCH_HOME"])
+BATCH = 5_000
+
+app = Mainspring(os.environ.get("BENCH_STORE", f"sqlite:///{HOME}/mainspring.db"), durability="full")
+meter = Meter(HOME)
+
+
+@app.task
+async def noop() -> None:
+    meter.tick()
+
+
+@app.task
+async def stamp(due: float) -> None:
+    meter.late(due)
+
+
+async def put(jobs: int, batch: int = BATCH) -> float:
+    """Seconds it took to enqueue them, building included."""
+    start = time.perf_counter()
+    for first in range(0, jobs, batch):
+        await app.enqueue_many(noop.job() for _ in range(min(batch, jobs - first)))
+    return time.perf_counter() - start
+
+
+async def fill(jobs: int, batch: int = BATCH) -> None:
+    async with app:
+        answer(jobs=jobs, seconds=await put(jobs, batch))
+
+
+async def single(jobs: int, callers: int) -> None:
+    """Each caller enqueues its share one by one, awaiting each."""
+
+    async def call(share: int) -> None:
+        for _ in range(share):
+            await noop.enqueue()
+
+    async with app:
+        await call(1)
+        start = time.perf_counter()
+        await asyncio.gather(*(call(jobs // callers) for _ in range(callers)))
+        answer(jobs=jobs // callers * callers, seconds=time.perf_counter() - start)
+
+
+async def paced(jobs: int, gap: float) -> None:
+    """One job every `gap` seconds, each carrying the instant of its enqueue."""
+    async with app:
+        start = time.perf_counter()
+        for number in range(jobs):
+            await asyncio.sleep(max(0.0, start + number * gap - time.perf_counter()))
+            await stamp.enqueue(time.time())
+    answer(jobs=jobs)
+
+
+async def delayed(jobs: int, least: float, most: float) -> None:
+    async with app:
+        for number in range(jobs):
+            due = datetime.now(UTC) + timedelta(seconds=least + (most - least) * number / jobs)
+            await stamp.using(run_at=due).enqueue(due.timestamp())
+    answer(jobs=jobs)
+
+
+async def memory(jobs: int) -> None:
+    """Enqueues and drains in this process: run with BENCH_STORE=memory://."""
+    async with app:
+        await put(jobs)
+        start = time.perf_counter()
+        await app.drain()
+        seconds = time.perf_counter() - start
+        answer(jobs=(await app.stats()).completed, seconds=seconds)
+
+
+async def confirm(jobs: int) -> None:
+    """When the store shows this many completed. Asks it only after the worker's meter does."""
+    async with app:
+        while read_count(HOME).jobs < jobs:
+            await asyncio.sleep(0.005)
+        while (await app.stats()).completed < jobs:
+            await asyncio.sleep(0.005)
+        answer(at=time.time())
+
+
+def main() -> None:
+    uvloop.run(_command(sys.argv[1:]))
+
+
+def _command(words: list[str]) -> Coroutine[object, object, None]:
+    match words:
+        case ["worker", slots]:
+            return app.worker(concurrency=int(slots)).run()
+        case ["fill", jobs]:
+            return fill(int(jobs))
+        case ["bulk", jobs, batch]:
+            return fill(int(jobs), int(batch))
+        case ["single", jobs, callers]:
+            return single(int(jobs), int(callers))
+        case ["paced", jobs, gap]:
+            return paced(int(jobs), float(gap))
+        case ["delayed", jobs, least, most]:
+            return delayed(int(jobs), float(least), float(most))
+        case ["memory", jobs]:
+            return memory(int(jobs))
+        case ["confirm", jobs]:
+            return confirm(int(jobs))
+        case other:
+            sys.exit(f"mainspring_app does not know {other}")

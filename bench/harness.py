@@ -1,0 +1,185 @@
+"""Repetition: every case of a scenario in turn, again and again, on a machine as quiet as can be had."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import SubprocessError
+
+from .processes import Failed
+
+NOISE_LIMIT = 0.15  # share of one core used by others above which a measurement is made again
+EXTRA_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number a case yields."""
+
+    name: str
+    unit: str
+    more_is_better: bool = False
+
+    def best(self, values: list[float]) -> float:
+        return max(values) if self.more_is_better else min(values)
+
+
+class Lab:
+    """Room on the disk for one run."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    @contextmanager
+    def fresh(self) -> Iterator[Path]:
+        """An empty directory for one measurement, gone after it."""
+        with tempfile.TemporaryDirectory(dir=self._root) as path:
+            yield Path(path)
+
+    def kept(self, name: str) -> Path:
+        """A directory that all measurements under this name share."""
+        path = self._root / name
+        path.mkdir(exist_ok=True)
+        return path
+
+
+@dataclass(frozen=True)
+class Case:
+    """One system, or one setting of it. `measure` yields the scenario's figures by name."""
+
+    system: str
+    measure: Callable[[Lab], Mapping[str, float]]
+    ours: bool = False
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Cases that answer one question, and those among them the others are compared with."""
+
+    name: str
+    question: str
+    figures: tuple[Figure, ...]
+    cases: tuple[Case, ...]
+    references: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Column heading -> systems; the best of them is the reference."""
+
+
+@dataclass
+class Series:
+    """What the repetitions of one case gave."""
+
+    values: dict[str, list[float]] = field(default_factory=dict)
+    failure: str = ""
+
+    def add(self, figures: Mapping[str, float]) -> None:
+        for name, value in figures.items():
+            self.values.setdefault(name, []).append(value)
+
+    def median(self, figure: Figure) -> float:
+        return statistics.median(self.values[figure.name])
+
+
+@dataclass
+class Results:
+    """Everything one run has found."""
+
+    series: dict[tuple[str, str], Series] = field(default_factory=dict)
+    """(scenario, system) -> series"""
+    noise: list[float] = field(default_factory=list)
+    """Share of one core used by others, per accepted measurement."""
+
+    def of(self, scenario: Scenario, case: Case) -> Series:
+        return self.series.setdefault((scenario.name, case.system), Series())
+
+    def reference(self, scenario: Scenario, name: str, figure: Figure) -> float | None:
+        """The best median among the systems this reference names; None if all of them failed."""
+        named = [self.of(scenario, c) for c in scenario.cases if c.system in scenario.references[name]]
+        medians = [series.median(figure) for series in named if not series.failure]
+        return figure.best(medians) if medians else None
+
+    @property
+    def failed(self) -> bool:
+        return any(series.failure for series in self.series.values())
+
+
+def run(scenarios: list[Scenario], lab: Lab, *, repeat: int, quiet: bool) -> Results:
+    """Rounds over the cases of each scenario, every other one backwards: no place is the lucky one."""
+    results = Results()
+    total = repeat * sum(len(scenario.cases) for scenario in scenarios)
+    for step, (scenario, turn, case) in enumerate(_plan(scenarios, repeat), 1):
+        series = results.of(scenario, case)
+        if series.failure:
+            continue
+        _say(f"[{step}/{total}] {scenario.name}, round {turn}: {case.system} ", end="")
+        try:
+            figures, noise = _measure(case, lab, quiet=quiet)
+        except (Failed, SubprocessError) as failure:
+            series.failure = str(failure)
+            _say(f"failed: {failure}")
+            continue
+        series.add(figures)
+        results.noise.append(noise)
+        shown = ", ".join(f"{f.name} {number(figures[f.name])} {f.unit}" for f in scenario.figures)
+        _say(f"{shown} (others: {noise:.0%} of a core)")
+    return results
+
+
+def number(value: float) -> str:
+    """Three significant digits, thousands set apart."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{float(f'{value:.3g}'):,.0f}"
+
+
+def _plan(scenarios: list[Scenario], repeat: int) -> Iterator[tuple[Scenario, int, Case]]:
+    for scenario in scenarios:
+        for turn in range(1, repeat + 1):
+            for case in scenario.cases if turn % 2 else reversed(scenario.cases):
+                yield scenario, turn, case
+
+
+def _measure(case: Case, lab: Lab, *, quiet: bool) -> tuple[Mapping[str, float], float]:
+    for _ in range(EXTRA_TRIES if quiet else 0):
+        _wait_quiet()
+        figures, noise = _once(case, lab)
+        if noise <= NOISE_LIMIT:
+            return figures, noise
+        _say(f"(again: others used {noise:.0%} of a core) ", end="")
+    return _once(case, lab)
+
+
+def _once(case: Case, lab: Lab) -> tuple[Mapping[str, float], float]:
+    start, all_before, own_before = time.monotonic(), _machine_cpu(), _own_cpu()
+    figures = case.measure(lab)
+    others = _machine_cpu() - all_before - (_own_cpu() - own_before)
+    return figures, max(0.0, others / (time.monotonic() - start))
+
+
+def _wait_quiet(limit: float = 30) -> None:
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        before = _machine_cpu()
+        time.sleep(0.5)
+        if (_machine_cpu() - before) / 0.5 < NOISE_LIMIT:
+            return
+
+
+def _machine_cpu() -> float:
+    """Seconds all cores together have worked: user, nice, system, irq and softirq."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return sum(int(fields[i]) for i in (1, 2, 3, 6, 7)) / os.sysconf("SC_CLK_TCK")
+
+
+def _own_cpu() -> float:
+    """Ours and that of children already waited for; a measurement leaves no others."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
+
+
+def _say(text: str, *, end: str = "\n") -> None:
+    print(text, end=end, file=sys.stderr, flush=True)

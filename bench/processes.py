@@ -1,0 +1,116 @@
+"""Child processes: started, asked, watched through /proc, and ended by whoever started them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+BENCH = Path(__file__).resolve().parent
+REPO = BENCH.parent
+PYTHON = str(REPO / ".venv/bin/python")
+PEERS = BENCH / ".venv-peers/bin"
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Failed(Exception):
+    """A measurement that gave no figure; the message says why."""
+
+
+class Child:
+    """A running process whose standard error goes to the log in its home."""
+
+    def __init__(self, process: subprocess.Popen[str], home: Path) -> None:
+        self._process = process
+        self._home = home
+
+    def answer(self, timeout: float) -> dict[str, float]:
+        """The last line of its output, once it has ended well."""
+        try:
+            out, _ = self._process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"no answer within {timeout:g} s; {log_tail(self._home)}") from None
+        if self._process.returncode:
+            raise Failed(f"exit code {self._process.returncode}; {log_tail(self._home)}")
+        return json.loads(out.splitlines()[-1])
+
+    def check(self) -> None:
+        if self._process.poll() is not None:
+            raise Failed(f"the worker ended early ({self._process.returncode}); {log_tail(self._home)}")
+
+    def cpu_seconds(self) -> float:
+        text = Path(f"/proc/{self._process.pid}/stat").read_text()
+        user, system = text.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / _TICKS
+
+    def resident_bytes(self) -> int:
+        return int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]) * _PAGE
+
+
+@dataclass(frozen=True)
+class Program:
+    """A command that takes BENCH_HOME as its place on the disk."""
+
+    command: tuple[str, ...]
+
+    @contextmanager
+    def running(self, home: Path, *args: object, **env: str) -> Iterator[Child]:
+        """Ended at the latest when the block is left: first politely, then not."""
+        command = [*self.command, *map(str, args)]
+        with open(home / "log", "a") as log:
+            process = subprocess.Popen(
+                command, cwd=home, env=environment(home) | env, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        try:
+            yield Child(process, home)
+        finally:
+            if process.poll() is None:
+                process.terminate()
+            try:
+                process.communicate(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+
+    def ask(self, home: Path, *args: object, timeout: float = 120, **env: str) -> dict[str, float]:
+        with self.running(home, *args, **env) as child:
+            return child.answer(timeout)
+
+
+MAINSPRING = Program((PYTHON, "-c", "from mainspring_app import main; main()"))
+MAINSPRING_CLAIM = Program((PYTHON, "-c", "from mainspring_claim import main; main()"))
+HUEY = Program((str(PEERS / "python"), "-c", "from huey_app import main; main()"))
+HUEY_WORKER = Program((str(PEERS / "huey_consumer"), "huey_app.huey", "-k", "thread", "-q"))
+RAW_SQLITE = Program((PYTHON, str(BENCH / "raw_sqlite.py")))
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Ours, without what would change a figure: settings by variable, bytecode that is never kept."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("MAINSPRING_") and name != "PYTHONDONTWRITEBYTECODE"
+    }
+    return kept | {"PYTHONPATH": f"{REPO / 'src'}:{BENCH / 'apps'}", "BENCH_HOME": str(home)}
+
+
+def wait_for(done: Callable[[], bool], worker: Child, *, timeout: float, what: str) -> None:
+    """Looks every few milliseconds, as long as the worker lives."""
+    end = time.monotonic() + timeout
+    while not done():
+        worker.check()
+        if time.monotonic() > end:
+            raise Failed(f"{what}: not within {timeout:g} s")
+        time.sleep(0.005)
+
+
+def log_tail(home: Path) -> str:
+    lines = (home / "log").read_text(errors="replace").strip().splitlines()
+    return "log ends: " + " | ".join(lines[-4:]) if lines else "nothing in its log"

@@ -1,0 +1,198 @@
+"""Scenarios: the questions, and on which systems each is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from . import measures
+from .harness import Case, Figure, Scenario
+from .measures import OURS, THEIRS, Figures
+from .processes import PEERS, PYTHON
+
+RATE = (Figure("rate", "jobs/s", more_is_better=True),)
+DELAY = (Figure("p50", "ms"), Figure("p99", "ms"))
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of everything."""
+
+    drain: int = 50_000
+    bulk: int = 100_000
+    batch: int = 5_000
+    single: int = 5_000
+    concurrent: int = 20_000
+    latency: int = 200
+    delayed: int = 100
+    idle_seconds: float = 20
+    imports: int = 15
+    few: int = 1_000
+    many: int = 1_000_000
+    claims: int = 200
+
+
+FULL = Sizes()
+QUICK = Sizes(
+    drain=5_000, bulk=10_000, single=500, concurrent=2_000, latency=40, delayed=40,
+    idle_seconds=5, imports=5, many=20_000, claims=50,
+)  # fmt: skip
+
+
+def scenarios(sizes: Sizes) -> list[Scenario]:
+    makers = (drain, bulk, single, latency, delayed, idle, imports, claim)
+    return [make(sizes) for make in makers]
+
+
+def drain(sizes: Sizes) -> Scenario:
+    jobs = sizes.drain
+    return Scenario(
+        "drain",
+        f"One worker process, {jobs:,} no-op jobs enqueued before it starts: jobs per second from the first "
+        "start to the last completion. Ours counts when the store shows every job completed, with its "
+        "history row; Huey deletes a job before it runs, so its last start counts.",
+        RATE,
+        (
+            _ours("Mainspring, SQLite, 100 slots", measures.drain_mainspring, jobs=jobs, slots=100),
+            _ours("Mainspring, SQLite, 500 slots", measures.drain_mainspring, jobs=jobs, slots=500),
+            _ours("Mainspring, memory, one process", measures.drain_memory, jobs=jobs),
+            _other("Huey, 1 thread, no fsync", measures.drain_huey, jobs=jobs, threads=1, fsync="off"),
+            _other("Huey, 4 threads, no fsync", measures.drain_huey, jobs=jobs, threads=4, fsync="off"),
+            _other("Huey, 1 thread, synced", measures.drain_huey, jobs=jobs, threads=1, fsync="default"),
+            _other("raw SQLite, batches of 100", measures.raw, what="drain", jobs=jobs, batch=100),
+            _other("raw SQLite, batches of 500", measures.raw, what="drain", jobs=jobs, batch=500),
+        ),
+        {
+            "Huey": ("Huey, 1 thread, no fsync", "Huey, 4 threads, no fsync"),
+            "Huey, synced": ("Huey, 1 thread, synced",),
+            "raw SQLite": ("raw SQLite, batches of 100", "raw SQLite, batches of 500"),
+        },
+    )
+
+
+def bulk(sizes: Sizes) -> Scenario:
+    jobs, batch = sizes.bulk, sizes.batch
+    parts, whole = f"batches of {batch:,}", f"one batch of {jobs:,}"
+    return Scenario(
+        "bulk",
+        f"{jobs:,} jobs enqueued together, building them included. Huey has no bulk call: its single enqueue "
+        "without fsync stands in for it.",
+        RATE,
+        (
+            _ours(f"Mainspring, {parts}", measures.bulk_mainspring, jobs=jobs, batch=batch),
+            _ours(f"Mainspring, {whole}", measures.bulk_mainspring, jobs=jobs, batch=jobs),
+            _other("Huey, one by one, no fsync", measures.single_huey, jobs=sizes.concurrent, fsync="off"),
+            _other(f"raw SQLite, {parts}", measures.raw, what="insert", jobs=jobs, batch=batch),
+            _other(f"raw SQLite, {whole}", measures.raw, what="insert", jobs=jobs, batch=jobs),
+        ),
+        {
+            "Huey": ("Huey, one by one, no fsync",),
+            "raw SQLite": (f"raw SQLite, {parts}", f"raw SQLite, {whole}"),
+        },
+    )
+
+
+def single(sizes: Sizes) -> Scenario:
+    return Scenario(
+        "single",
+        "One job a call, each durable when its call returns (not so for Huey without fsync).",
+        RATE,
+        (
+            _ours("Mainspring, one caller", measures.single_mainspring, jobs=sizes.single, callers=1),
+            _ours("Mainspring, 100 callers", measures.single_mainspring, jobs=sizes.concurrent, callers=100),
+            _other("Huey, no fsync", measures.single_huey, jobs=sizes.single, fsync="off"),
+            _other("Huey, synced", measures.single_huey, jobs=sizes.single, fsync="default"),
+            _other("raw SQLite, a commit each", measures.raw, what="insert", jobs=sizes.single, batch=1),
+        ),
+        {
+            "Huey": ("Huey, no fsync",),
+            "Huey, synced": ("Huey, synced",),
+            "raw SQLite": ("raw SQLite, a commit each",),
+        },
+    )
+
+
+def latency(sizes: Sizes) -> Scenario:
+    return Scenario(
+        "latency",
+        f"An idle worker in another process, {sizes.latency} jobs 50 ms apart: from just before the enqueue "
+        "to the start of the job. Default settings (Huey polls every 0.1 s, less often the longer it idles).",
+        DELAY,
+        (
+            _ours("Mainspring, SQLite", measures.latency, system=OURS, jobs=sizes.latency),
+            _other("Huey", measures.latency, system=THEIRS, jobs=sizes.latency),
+        ),
+        {"Huey": ("Huey",)},
+    )
+
+
+def delayed(sizes: Sizes) -> Scenario:
+    return Scenario(
+        "delayed",
+        f"{sizes.delayed} jobs due 0.5 to 5 s ahead: distance between the instant asked for and the start "
+        "(Huey looks at its schedule once a second).",
+        DELAY,
+        (
+            _ours("Mainspring, SQLite", measures.delayed, system=OURS, jobs=sizes.delayed),
+            _other("Huey", measures.delayed, system=THEIRS, jobs=sizes.delayed),
+        ),
+        {"Huey": ("Huey",)},
+    )
+
+
+def idle(sizes: Sizes) -> Scenario:
+    seconds = sizes.idle_seconds
+    return Scenario(
+        "idle",
+        f"A worker with nothing to do, watched for {seconds:g} s.",
+        (Figure("CPU", "% of a core"), Figure("memory", "MB")),
+        (
+            _ours("Mainspring, SQLite", measures.idle, system=OURS, seconds=seconds),
+            _other("Huey", measures.idle, system=THEIRS, seconds=seconds),
+        ),
+        {"Huey": ("Huey",)},
+    )
+
+
+def imports(sizes: Sizes) -> Scenario:
+    def settings(python: str, statement: str) -> dict[str, Any]:
+        return {"python": python, "statement": statement, "runs": sizes.imports}
+
+    peer = str(PEERS / "python")
+    return Scenario(
+        "import",
+        f"What the import adds to the start of Python: median of {sizes.imports} starts with it, less the "
+        "median of as many bare ones, bytecode cached.",
+        (Figure("time", "ms"),),
+        (
+            _ours("mainspring", measures.import_time, **settings(PYTHON, "import mainspring")),
+            _other("asyncio", measures.import_time, **settings(PYTHON, "import asyncio")),
+            _other("Huey", measures.import_time, **settings(peer, "from huey import SqliteHuey")),
+        ),
+        {"asyncio": ("asyncio",), "Huey": ("Huey",)},
+    )
+
+
+def claim(sizes: Sizes) -> Scenario:
+    claims = sizes.claims
+    few, many = f"{sizes.few:,} pending", f"{sizes.many:,} pending, {sizes.many:,} in the future"
+    return Scenario(
+        "claim",
+        f"What one call that claims 100 jobs from an SQLite file costs, {claims} calls.",
+        DELAY,
+        (
+            _ours(few, measures.claim, pending=sizes.few, future=0, claims=claims),
+            _ours(many, measures.claim, pending=sizes.many, future=sizes.many, claims=claims),
+        ),
+        {few: (few,)},
+    )
+
+
+def _ours(system: str, measure: Callable[..., Figures], /, **settings: Any) -> Case:
+    return Case(system, partial(measure, **settings), ours=True)
+
+
+def _other(system: str, measure: Callable[..., Figures], /, **settings: Any) -> Case:
+    return Case(system, partial(measure, **settings))

@@ -1,0 +1,339 @@
+"""Mainspring: a store, the registered tasks, and everything one does with them."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from weakref import WeakKeyDictionary
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from .clock import Clock, StoreClock, SystemClock
+from .codec import encode_call
+from .config import load
+from .context import Context
+from .control import Executions, Jobs, Queues, Workers
+from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
+from .events import Bus, E, JobEnqueued
+from .handle import Handle
+from .job import NewJob, OnConflict, Queue
+from .journal import keep_journal
+from .key import KeySpec
+from .middleware import Middleware
+from .outcome import Policy
+from .retry import Backoff
+from .runner import Runner
+from .store import Store
+from .stores import open_store
+from .sync import Sync
+from .task import Options, Span, Task, check_name, checked, exclusive, new_job
+from .worker import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Async = Coroutine[Any, Any, R]
+Errors = type[BaseException] | tuple[type[BaseException], ...]
+
+
+class Decorator(Protocol):
+    """Makes a Task of a function; a first parameter annotated Context is not part of the call."""
+
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Context, P], Async[R]]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Async[R]]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Context, P], R]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R]) -> Task[P, R]: ...
+
+
+class Stats(Struct, frozen=True, kw_only=True):
+    """How many jobs are in each state, and the queues."""
+
+    pending: int = 0
+    scheduled: int = 0
+    retrying: int = 0
+    running: int = 0
+    waiting: int = 0
+    paused: int = 0
+    completed: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    expired: int = 0
+    queues: list[Queue] = []
+
+
+class Mainspring:
+    """One application's jobs.
+
+    `store` is a URL (default: $MAINSPRING_STORE, else sqlite:///mainspring.db) or a Store. Every setting
+    is also a keyword: Mainspring(url, beat=1, lease=4).
+    """
+
+    def __init__(
+        self,
+        store: str | Store | None = None,
+        *,
+        clock: Clock | None = None,
+        middleware: Sequence[Middleware] = (),
+        **settings: Any,
+    ) -> None:
+        given = {"store": store, **settings} if isinstance(store, str) else settings
+        self.settings = load(given)
+        self.clock = StoreClock(clock or SystemClock())
+        self._root: Store = (
+            open_store(self.settings.store, clock=self.clock, durability=self.settings.durability)
+            if store is None or isinstance(store, str)
+            else store
+        )
+        self._handles: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
+        self._closed = False
+        self.tasks: dict[str, Task[Any, Any]] = {}
+        self.middleware = list(middleware)
+        self.events = Bus()
+        keep_journal(self.events)
+        self.jobs = Jobs(self.opened, self.clock)
+        self.executions = Executions(self.opened)
+        self.queues = Queues(self.opened, self.clock)
+        self.workers = Workers(self.opened, self.clock)
+
+    # life
+
+    async def __aenter__(self) -> Mainspring:
+        self._closed = False
+        await self.opened()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Later calls raise ShuttingDown, until `async with app:` opens it again."""
+        self._closed = True
+        for store in {id(store): store for store in self._handles.values()}.values():
+            await store.close()
+        self._handles.clear()
+
+    async def opened(self) -> Store:
+        """The store, for the running event loop."""
+        loop = asyncio.get_running_loop()
+        store = self._handles.get(loop)
+        if store is None:
+            if self._closed:
+                raise ShuttingDown("this app is closed; open it again with `async with app:`")
+            store = self._root.beside() if self._handles else self._root
+            await store.open()
+            await self.clock.learn(store.time)
+            self._handles[loop] = store
+        return store
+
+    @property
+    def sync(self) -> Any:
+        """The same names for code that does not await: app.sync.jobs.get(id)."""
+        return Sync(self)
+
+    # tasks
+
+    @overload
+    def task(self, fn: Callable[Concatenate[Context, P], Async[R]], /) -> Task[P, R]: ...
+    @overload
+    def task(self, fn: Callable[P, Async[R]], /) -> Task[P, R]: ...
+    @overload
+    def task(self, fn: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        fn: None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | UnsetType = UNSET,
+        priority: int | UnsetType = UNSET,
+        timeout: Span | UnsetType | None = UNSET,
+        max_retries: int | UnsetType = UNSET,
+        backoff: Backoff | Callable[[int], float] | UnsetType = UNSET,
+        retry_on: Errors | UnsetType = UNSET,
+        no_retry_on: Errors | UnsetType = UNSET,
+        concurrency: int | UnsetType = UNSET,
+        unique_key: KeySpec | UnsetType = UNSET,
+        idempotency_key: KeySpec | UnsetType = UNSET,
+        on_conflict: OnConflict | UnsetType = UNSET,
+        debounce_limit: Span | UnsetType = UNSET,
+        expires: Span | UnsetType = UNSET,
+        tags: Sequence[str] | UnsetType = UNSET,
+        metadata: Mapping[str, Any] | UnsetType = UNSET,
+        middleware: Sequence[Middleware] = (),
+    ) -> Decorator: ...
+    def task(
+        self,
+        fn: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        middleware: Sequence[Middleware] = (),
+        **options: Any,
+    ) -> Any:
+        """Registers a function, async or not, under its own name or `name`."""
+        return self._registrar(fn, name, options, middleware, stub=False)
+
+    @overload
+    def stub(self, fn: Callable[P, Async[R]], /) -> Task[P, R]: ...
+    @overload
+    def stub(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def stub(
+        self,
+        fn: None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | UnsetType = UNSET,
+        priority: int | UnsetType = UNSET,
+        timeout: Span | UnsetType | None = UNSET,
+        max_retries: int | UnsetType = UNSET,
+        backoff: Backoff | UnsetType = UNSET,
+        unique_key: KeySpec | UnsetType = UNSET,
+        idempotency_key: KeySpec | UnsetType = UNSET,
+        on_conflict: OnConflict | UnsetType = UNSET,
+        debounce_limit: Span | UnsetType = UNSET,
+        expires: Span | UnsetType = UNSET,
+        tags: Sequence[str] | UnsetType = UNSET,
+        metadata: Mapping[str, Any] | UnsetType = UNSET,
+    ) -> Decorator: ...
+    def stub(self, fn: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any) -> Any:
+        """A task whose code is elsewhere: the function's signature and name are used, its body never runs."""
+        return self._registrar(fn, name, options, (), stub=True)
+
+    def _registrar(
+        self,
+        fn: Callable[..., Any] | None,
+        name: str | None,
+        options: Mapping[str, Any],
+        middleware: Sequence[Middleware],
+        stub: bool,
+    ) -> Any:
+        def register(fn: Callable[..., Any]) -> Task[Any, Any]:
+            if not callable(fn):
+                raise BadTask(f"@app.task takes a function, got {fn!r}; options go by name: @app.task(queue=…)")
+            title = str(name or getattr(fn, "__name__", ""))
+            if title in self.tasks:
+                raise BadTask(f"a task named {title!r} is registered already; give this one another name=")
+            given = checked({key: value for key, value in options.items() if value is not UNSET}, title)
+            try:
+                settled = exclusive(Options(**given), title)
+            except TypeError as unknown:
+                raise BadTask(f"task {title!r}: {str(unknown).lower()}") from None
+            self.tasks[title] = Task(self, title, fn, settled, middleware, stub)
+            return self.tasks[title]
+
+        return register if fn is None else register(fn)
+
+    def on(self, kind: type[E]) -> Callable[[Callable[[E], object]], Callable[[E], object]]:
+        """Subscribes a function to a kind of event: @app.on(JobEnded)."""
+
+        def subscribe(act: Callable[[E], object]) -> Callable[[E], object]:
+            if asyncio.iscoroutinefunction(act):
+                raise BadInput(f"subscriber {act.__name__!r} is a coroutine function; events go to plain functions")
+            self.events.subscribe(kind, act)
+            return act
+
+        return subscribe
+
+    # enqueue
+
+    async def enqueue(self, task: str, /, **arguments: Any) -> Handle[Any]:
+        """A job by its task's name, for a process that does not have the task's code."""
+        known = self.tasks.get(task)
+        if known is not None:
+            return await known.enqueue(**arguments)
+        if self.tasks:
+            near = difflib.get_close_matches(task, self.tasks, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(self.tasks))}"
+            raise UnknownTask(f"no task {task!r} is registered in this app; {hint}")
+        payload = encode_call(check_name(task, "task name"), arguments, self.settings.payload_limit)
+        job = new_job(task, payload, Options(), Options(), self.clock.now(), lambda: arguments)
+        (handle,) = await self.hand_over([job])
+        return handle
+
+    async def enqueue_many(self, jobs: Iterable[NewJob], *, within: Any = None) -> list[Handle[Any]]:
+        """All of them or none, in one round trip: enqueue_many(send.job(to) for to in people)."""
+        batch = list(jobs)
+        for job in batch:
+            if not isinstance(job, NewJob):
+                raise BadInput(f"enqueue_many takes what task.job(…) returns, got {type(job).__name__}")
+        return await self.hand_over(batch, within)
+
+    async def hand_over(self, jobs: Sequence[NewJob], within: Any = None) -> list[Handle[Any]]:
+        """NewJobs to the store; the way of every job into it."""
+        if not jobs:
+            return []
+        store, now = await self.opened(), self.clock.now()
+        answers = await store.enqueue(jobs, now=now, within=within)
+        for answer in answers:
+            if answer.status == "refused" and answer.key is not None:
+                raise JobExists(answer.key, answer.id)
+        if self.events.wants(JobEnqueued):
+            for job, answer in zip(jobs, answers, strict=True):
+                if answer.status != "refused":
+                    self.events.emit(
+                        JobEnqueued(at=now, id=answer.id, task=job.task, queue=job.queue, status=answer.status)
+                    )
+        tasks = self.tasks
+        return [
+            Handle(self, answer, tasks[job.task].results) if job.task in tasks else Handle(self, answer)
+            for job, answer in zip(jobs, answers, strict=True)
+        ]
+
+    # run
+
+    def worker(
+        self,
+        *,
+        queues: Sequence[str] | Mapping[str, int | None] | None = None,
+        concurrency: int | None = None,
+    ) -> Worker:
+        """A worker for these queues (default: all); a mapping gives each its own number of slots."""
+        settings = self.settings if concurrency is None else load({"concurrency": concurrency}, {})
+        settings = replace(self.settings, concurrency=settings.concurrency)
+        real = {name: task for name, task in self.tasks.items() if not task.stub}
+        if not real:
+            raise BadInput("this app has no tasks, so a worker would have nothing to run: register some with @app.task")
+        if queues is not None:
+            if isinstance(queues, str) or not queues:
+                raise BadInput(f"queues takes a list of names or a mapping of name to slots, got {queues!r}")
+            for name in queues:
+                check_name(name, "queue name")
+            limits = list(queues.values()) if isinstance(queues, Mapping) else []
+            if any(limit is not None and (not isinstance(limit, int) or limit < 1) for limit in limits):
+                raise BadInput(f"a queue's slots are a whole number of at least 1, or None; got {queues!r}")
+        runner = Runner(
+            real, self.middleware, self.clock, timeout=settings.default_timeout,
+            policy=Policy(settings.retry_max, settings.backoff), result_limit=settings.result_limit,
+        )  # fmt: skip
+        return Worker(
+            opened=self.opened, runner=runner, tasks={name: task.options.concurrency for name, task in real.items()},
+            queues=queues, settings=settings, clock=self.clock, bus=self.events,
+        )  # fmt: skip
+
+    async def drain(self, *, queues: Sequence[str] | None = None) -> int:
+        """Runs jobs here until none is due; returns how many runs that took. For tests and scripts."""
+        return await self.worker(queues=queues).drain()
+
+    # insight
+
+    async def stats(self) -> Stats:
+        store, now = await self.opened(), self.clock.now()
+        counts = await store.counts(now=now)
+        return Stats(queues=list(await store.queues(now=now)), **{str(state): n for state, n in counts.items()})
+
+    async def migrate(self, target: int | None = None) -> list[int]:
+        """Steps the store's schema; returns the versions passed through."""
+        if target is not None and (isinstance(target, bool) or not isinstance(target, int) or target < 0):
+            raise BadSetting(f"a schema version is a whole number, got {target!r}")
+        return await (await self.opened()).migrate(target)

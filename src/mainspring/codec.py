@@ -1,0 +1,212 @@
+"""Arguments and results as JSON text, and back as the types a function declares."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, ValidationError
+
+from .errors import BadPayload, BadTask
+from .job import Failure
+
+MAX_INT = 2**63
+_SUSPECT = re.compile(rb"\\u0000|null|\d{19}")
+
+
+def _enc_hook(value: Any) -> Any:
+    if hasattr(value, "model_dump"):  # pydantic, without importing it
+        return value.model_dump(mode="json")
+    raise TypeError(f"{type(value).__name__} is not a type JSON can carry")
+
+
+def _dec_hook(wanted: Any, value: Any) -> Any:
+    if hasattr(wanted, "model_validate"):
+        return wanted.model_validate(value)
+    raise TypeError(f"cannot make a {getattr(wanted, '__name__', wanted)} from JSON")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_enc_hook)
+
+
+def encode(value: Any) -> bytes:
+    """JSON that every store, page and language can hold; refuses the rest with its reason."""
+    try:
+        data = _encoder.encode(value)
+        if _SUSPECT.search(data):
+            _inspect(msgspec.to_builtins(value, enc_hook=_enc_hook))
+    except UnicodeEncodeError:
+        raise BadPayload("text with a lone surrogate is not valid Unicode") from None
+    except RecursionError:
+        raise BadPayload("nested too deeply") from None
+    except (TypeError, ValueError, OverflowError) as bad:
+        raise BadPayload(str(bad)) from None
+    return data
+
+
+def _inspect(value: Any) -> None:
+    """What JSON would change in silence (NaN) or a store cannot keep (NUL, integers over 64 bits)."""
+    match value:
+        case float() if not math.isfinite(value):
+            raise BadPayload(f"{value} has no JSON form: send None or text instead")
+        case int() if not -MAX_INT <= value < MAX_INT:
+            raise BadPayload(f"{value} does not fit 64 bits: send it as text")
+        case str() if "\x00" in value:
+            raise BadPayload("text with a NUL character cannot be stored")
+        case list() | tuple():
+            for item in value:
+                _inspect(item)
+        case dict():
+            for key, item in value.items():
+                _inspect(key)
+                _inspect(item)
+
+
+class Arguments:
+    """How one function's arguments travel: a JSON object by parameter name."""
+
+    def __init__(self, fn: Callable[..., Any], task: str, context: type) -> None:
+        self.task = task
+        self.context: str | None = None
+        self._rest: str | None = None
+        self._extra = False
+        hints = _hints(fn, task)
+        fields: list[Any] = []
+        self._names: list[str] = []
+        self._positional: list[str] = []
+        for n, parameter in enumerate(inspect.signature(fn).parameters.values()):
+            hint = hints.get(parameter.name, Any)
+            if hint is context:
+                if n or parameter.kind is parameter.KEYWORD_ONLY:
+                    raise BadTask(f"task {task!r}: the Context parameter {parameter.name!r} must come first")
+                self.context = parameter.name
+            elif parameter.kind is parameter.VAR_POSITIONAL:
+                self._rest = parameter.name
+                fields.append((parameter.name, list[hint], []))  # type: ignore[valid-type]
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                self._extra = True
+            else:
+                self._names.append(parameter.name)
+                if parameter.kind is not parameter.KEYWORD_ONLY:
+                    self._positional.append(parameter.name)
+                required = parameter.default is parameter.empty
+                fields.append((parameter.name, hint) if required else (parameter.name, hint, UNSET))
+        self._optional = any(len(field) == 3 for field in fields)
+        self._decoder = self._make_decoder(fields)
+
+    def _make_decoder(self, fields: list[Any]) -> Callable[[str], Struct]:
+        try:
+            # msgspec wants fields with defaults last; keyword-only fields have no order.
+            shape = msgspec.defstruct(
+                "Arguments", fields, kw_only=True, forbid_unknown_fields=not self._extra, gc=False
+            )
+            return msgspec.json.Decoder(shape, dec_hook=_dec_hook).decode
+        except (TypeError, ValueError) as bad:
+            raise BadTask(f"task {self.task!r} has parameters that JSON cannot carry: {bad}") from None
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], limit: int) -> str:
+        """The payload of a call; refuses what the function would not accept."""
+        values = self.bind(args, kwargs) if args or kwargs else {}
+        payload = encode_call(self.task, values, limit)
+        try:
+            self._decoder(payload)
+        except RecursionError:
+            raise BadPayload(f"arguments of task {self.task!r} are nested too deeply") from None
+        except Exception as bad:
+            raise BadPayload(f"arguments of task {self.task!r} do not fit: {bad}") from None
+        return payload
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by parameter name."""
+        values = dict(zip(self._positional, args, strict=False))
+        if len(args) > len(self._positional):
+            if self._rest is None:
+                takes = f"at most {len(self._positional)}" if self._positional else "no"
+                raise BadPayload(f"task {self.task!r} takes {takes} positional arguments, got {len(args)}")
+            values[self._rest] = list(args[len(self._positional) :])
+        for name, value in kwargs.items():
+            if name in values:
+                raise BadPayload(f"task {self.task!r} got argument {name!r} twice")
+            if name not in self._names and not self._extra:
+                raise BadPayload(f"task {self.task!r} has no argument {name!r} (takes: {', '.join(self._names)})")
+            values[name] = value
+        return values
+
+    def decode(self, payload: str) -> tuple[list[Any], dict[str, Any]]:
+        """What to call the function with."""
+        if payload == "{}" and not self._names:
+            return [], {}
+        shape = self._decoder(payload)
+        if not self._optional and not self._extra:
+            return [], {name: getattr(shape, name) for name in self._names}
+        values = {name: value for name in self._names if (value := getattr(shape, name)) is not UNSET}
+        if self._extra:
+            known = msgspec.json.decode(payload)
+            values |= {name: known[name] for name in known if name not in self._names and name != self._rest}
+        if self._rest is None or not getattr(shape, self._rest):
+            return [], values
+        return [values.pop(name) for name in self._positional] + getattr(shape, self._rest), values
+
+
+def encode_call(task: str, values: Mapping[str, Any], limit: int) -> str:
+    """A call's values as a payload, with the argument named that stands in the way."""
+    try:
+        data = encode(values)
+    except BadPayload:
+        for name, value in values.items():
+            try:
+                encode(value)
+            except BadPayload as bad:
+                raise BadPayload(f"argument {name!r} of task {task!r} cannot be sent: {bad}") from None
+        raise
+    if len(data) > limit:
+        raise BadPayload(
+            f"the arguments of task {task!r} are {len(data):,} bytes, the limit is {limit:,} (payload_limit): "
+            "keep big data elsewhere and send its name"
+        )
+    return data.decode()
+
+
+def encode_result(value: Any, limit: int) -> tuple[str | None, Failure | None]:
+    """A result as text, or why it could not be kept: the work is done, so that never fails the job."""
+    if value is None:
+        return None, None
+    try:
+        data = encode(value)
+    except Exception as bad:
+        return None, Failure("ResultLost", f"the result could not be kept: {bad}")
+    if len(data) > limit:
+        return None, Failure("ResultLost", f"the result is {len(data):,} bytes, the limit is {limit:,} (result_limit)")
+    return data.decode(), None
+
+
+class Results:
+    """How one function's results come back."""
+
+    def __init__(self, fn: Callable[..., Any] | None, task: str) -> None:
+        hint = Any if fn is None else _hints(fn, task).get("return", Any)
+        try:
+            self._decode = msgspec.json.Decoder(hint, dec_hook=_dec_hook).decode
+        except (TypeError, ValueError):
+            self._decode = msgspec.json.Decoder(Any).decode
+
+    def decode(self, text: str | None) -> Any:
+        if text is None:
+            return None
+        try:
+            return self._decode(text)
+        except ValidationError:
+            # A Steer value, or a return annotation that was not true: the plain data is better than nothing.
+            return msgspec.json.decode(text)
+
+
+def _hints(fn: Callable[..., Any], task: str) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(fn, include_extras=True)
+    except Exception as bad:
+        raise BadTask(f"task {task!r} has annotations that cannot be resolved: {bad}") from None

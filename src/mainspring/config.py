@@ -1,0 +1,138 @@
+"""Settings: arguments first, then MAINSPRING_* variables, then defaults."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Literal, get_args
+
+from msgspec import Struct
+from msgspec.structs import fields
+
+from .errors import BadSetting
+from .retry import Backoff
+
+Span = float | int | str | timedelta
+Durability = Literal["full", "relaxed"]
+
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", re.ASCII)
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Every setting of the engine. Spans are seconds here; strings like "5m" are read by `load`."""
+
+    store: str = "sqlite:///mainspring.db"
+    concurrency: int = 100
+    poll_interval: float = 1.0
+    default_timeout: float = 300.0
+    retry_max: int = 3
+    retry_initial_delay: float = 1.0
+    retry_max_delay: float = 3600.0
+    retry_multiplier: float = 2.0
+    beat: float = 5.0
+    lease: float = 20.0
+    sweep: float = 5.0
+    max_crashes: int = 3
+    grace: float = 30.0
+    payload_limit: int = 1 << 20
+    result_limit: int = 1 << 20
+    durability: Durability = "full"
+    instance_id: str = ""
+    log_level: str = "info"
+
+    @property
+    def backoff(self) -> Backoff:
+        return Backoff(initial=self.retry_initial_delay, multiplier=self.retry_multiplier, max=self.retry_max_delay)
+
+
+_SPANS = {
+    "poll_interval", "default_timeout", "retry_initial_delay", "retry_max_delay", "beat", "lease", "sweep", "grace",
+}  # fmt: skip
+_AT_LEAST = {"concurrency": 1, "retry_max": 0, "max_crashes": 1, "payload_limit": 1, "result_limit": 1}
+_LEVELS = ("debug", "info", "warning", "error")
+
+
+def load(given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
+    """Settings from keyword arguments and the environment; refuses what it does not know."""
+    known = {f.name: f.type for f in fields(Settings)}
+    for name in given:
+        if name not in known:
+            raise BadSetting(f"unknown setting {name!r} (known: {', '.join(sorted(known))})")
+    values: dict[str, Any] = {}
+    for name in known:
+        variable = f"MAINSPRING_{name.upper()}"
+        if given.get(name) is not None:
+            values[name] = _read(name, given[name], name)
+        elif environ.get(variable, "").strip():
+            values[name] = _read(name, environ[variable].strip(), variable)
+    settings = Settings(**values)
+    _check(settings)
+    return settings
+
+
+def _read(name: str, value: Any, source: str) -> Any:
+    if name in _SPANS:
+        return span(value, source)
+    default = _DEFAULTS[name]
+    if isinstance(default, int):
+        return _integer(name, value, source)
+    if isinstance(default, float):
+        return _number(value, source)
+    if not isinstance(value, str):
+        raise BadSetting(f"{source} must be text, got {value!r}")
+    return value
+
+
+def _integer(name: str, value: Any, source: str) -> int:
+    least = _AT_LEAST[name]
+    try:
+        number = int(value) if isinstance(value, str) else value
+    except ValueError:
+        number = value
+    if isinstance(number, bool) or not isinstance(number, int) or number < least:
+        raise BadSetting(f"{source} must be a whole number of at least {least}, got {value!r}")
+    return number
+
+
+def _number(value: Any, source: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise BadSetting(f"{source} must be a number, got {value!r}") from None
+
+
+def span(value: Span, source: str) -> float:
+    """Seconds from 5, 2.5, "5m", "168h" or a timedelta."""
+    if isinstance(value, timedelta):
+        number = value.total_seconds()
+    elif isinstance(value, str):
+        match = _SPAN.fullmatch(value)
+        if not match:
+            raise BadSetting(f"{source} must be a span such as 30, '30s', '5m' or '1h', got {value!r}")
+        number = float(match[1]) * _UNITS[match[2] or "s"]
+    else:
+        number = value
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < 10**9:
+        raise BadSetting(f"{source} must be a span of more than 0 seconds, got {value!r}")
+    return float(number)
+
+
+def _check(s: Settings) -> None:
+    if s.lease < 2 * s.beat:
+        raise BadSetting(
+            f"lease ({s.lease:g}s) must be at least twice beat ({s.beat:g}s), or one late beat loses every job"
+        )
+    if s.durability not in get_args(Durability):
+        raise BadSetting(f"durability must be 'full' or 'relaxed', got {s.durability!r}")
+    if s.log_level.lower() not in _LEVELS:
+        raise BadSetting(f"log_level must be one of {', '.join(_LEVELS)}, got {s.log_level!r}")
+    try:
+        s.backoff  # noqa: B018  its own checks are the test
+    except BadSetting as bad:
+        raise BadSetting(f"retry_* settings do not fit together: {bad}") from None
+
+
+_DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(Settings)}

@@ -1,0 +1,111 @@
+"""The exception tree.
+
+MainspringError
+├── BadInput (ValueError)       refused before anything was written
+│   ├── BadSetting              a setting, an option or a store URL
+│   ├── BadTask                 a function that cannot be a task
+│   └── BadPayload              arguments that cannot be sent or read
+├── UnknownTask (LookupError)   no task of that name is registered here
+├── JobNotFound (LookupError)   the store has no job of that id
+├── JobExists                   on_conflict="raise" met a job that holds the key
+├── InvalidTransition           the job's state does not allow the action
+├── JobUnfinished               result() cannot return a value
+│   ├── JobDead                 ... out of retries
+│   ├── JobCancelled
+│   ├── JobExpired              ... never started in time
+│   └── ResultTimeout (TimeoutError)
+├── JobTimeout (TimeoutError)   a run took longer than its timeout
+├── ShuttingDown                the app is closed or closing
+└── StoreError
+    ├── StoreUnavailable        try again: locked, unreachable, restarting
+    └── SchemaMismatch          the store's tables are of another version
+"""
+
+from __future__ import annotations
+
+
+class MainspringError(Exception):
+    """Whatever Mainspring raises on purpose."""
+
+
+class BadInput(MainspringError, ValueError):
+    """Refused before anything was written."""
+
+
+class BadSetting(BadInput):
+    """A setting, an option or a store URL that cannot be used."""
+
+
+class BadTask(BadInput):
+    """A function that cannot be registered as a task."""
+
+
+class BadPayload(BadInput):
+    """Arguments that cannot be sent, or a stored payload that cannot be read."""
+
+
+class UnknownTask(MainspringError, LookupError):
+    """No task of that name is registered here."""
+
+
+class JobNotFound(MainspringError, LookupError):
+    """The store has no job of that id."""
+
+
+class JobExists(MainspringError):
+    """A job holds the key already, and the caller asked to be told."""
+
+    def __init__(self, key: str, job_id: str) -> None:
+        super().__init__(f"key {key!r} is held by job {job_id}")
+        self.key = key
+        self.job_id = job_id
+
+
+class InvalidTransition(MainspringError):
+    """The job's state does not allow the action."""
+
+    def __init__(self, job_id: str, state: str, action: str, allowed: str) -> None:
+        super().__init__(f"cannot {action} job {job_id}: it is {state}, {action} needs {allowed}")
+        self.job_id = job_id
+        self.state = state
+        self.action = action
+
+
+class JobUnfinished(MainspringError):
+    """result() has no value to return."""
+
+
+class JobDead(JobUnfinished):
+    """The job is out of retries."""
+
+
+class JobCancelled(JobUnfinished):
+    """The job was cancelled."""
+
+
+class JobExpired(JobUnfinished):
+    """The job was not started before its expires_at."""
+
+
+class ResultTimeout(JobUnfinished, TimeoutError):
+    """The job had not ended when the caller's timeout was over."""
+
+
+class JobTimeout(MainspringError, TimeoutError):
+    """A run took longer than its timeout."""
+
+
+class ShuttingDown(MainspringError):
+    """The app is closed or closing and takes no more work."""
+
+
+class StoreError(MainspringError):
+    """The store could not do what it was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """A passing trouble: the same call may succeed later."""
+
+
+class SchemaMismatch(StoreError):
+    """The store's tables are of a version this release does not know."""

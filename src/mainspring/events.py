@@ -1,0 +1,93 @@
+"""What happened, as values; logs, metrics, webhooks and the live stream subscribe here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Literal, TypeVar
+
+from msgspec import Struct
+
+from .job import Job, JobId, WorkerId
+from .outcome import Outcome
+
+_logger = logging.getLogger("mainspring")
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    at: datetime
+
+
+class JobEnqueued(Event, frozen=True, kw_only=True):
+    id: JobId
+    task: str
+    queue: str
+    status: Literal["new", "duplicate", "replaced", "debounced"]
+
+
+class JobStarted(Event, frozen=True, kw_only=True):
+    job: Job
+
+
+class JobEnded(Event, frozen=True, kw_only=True):
+    """A run ended and its outcome stands: outcome.state says what became of the job."""
+
+    job: Job
+    outcome: Outcome
+
+
+class JobLost(Event, frozen=True, kw_only=True):
+    """A run's lease was lost: its outcome was refused, or not even offered."""
+
+    job: Job
+
+
+class JobsExpired(Event, frozen=True, kw_only=True):
+    ids: tuple[JobId, ...]
+
+
+class WorkerStarted(Event, frozen=True, kw_only=True):
+    worker: WorkerId
+
+
+class WorkerStopped(Event, frozen=True, kw_only=True):
+    worker: WorkerId
+
+
+class StoreTrouble(Event, frozen=True, kw_only=True):
+    """A store call failed and will be repeated in `again` seconds."""
+
+    doing: str
+    error: str
+    again: float
+
+
+E = TypeVar("E", bound=Event)
+
+
+class Bus:
+    """Hands events to subscribers after the fact; nothing they do reaches the engine."""
+
+    def __init__(self) -> None:
+        self._subscribers: dict[type[Event], list[Callable[[Any], object]]] = {}
+
+    def subscribe(self, kind: type[E], act: Callable[[E], object]) -> None:
+        """`act` hears every event of this kind; subscribe to Event to hear them all."""
+        self._subscribers.setdefault(kind, []).append(act)
+
+    def unsubscribe(self, kind: type[E], act: Callable[[E], object]) -> None:
+        if act in self._subscribers.get(kind, ()):
+            self._subscribers[kind].remove(act)
+
+    def wants(self, kind: type[Event]) -> bool:
+        """Whether it is worth making such an event at all."""
+        return bool(self._subscribers.get(kind) or self._subscribers.get(Event))
+
+    def emit(self, event: Event) -> None:
+        for kind in (type(event), Event):
+            for act in tuple(self._subscribers.get(kind, ())):
+                try:
+                    act(event)
+                except Exception:
+                    _logger.exception("subscriber %r raised on %s", act, type(event).__name__)

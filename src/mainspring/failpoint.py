@@ -1,0 +1,40 @@
+"""Named places where a test may kill or stop the process; no-ops unless MAINSPRING_FAILPOINTS asks.
+
+`MAINSPRING_FAILPOINTS="claim.after_commit=kill:3"` kills the process at the third time it passes there;
+`stop` instead of `kill` halts it until it is continued. `$MAINSPRING_FAILPOINT_LOG` names a file that gets a
+line for each one reached.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+POINTS = ("claim.after_commit", "run.started", "run.returned", "finish.mid_batch", "finish.after_commit")
+_SIGNALS = {"kill": "SIGKILL", "stop": "SIGSTOP"}
+
+
+def _parse(text: str) -> dict[str, tuple[str, int]]:
+    armed: dict[str, tuple[str, int]] = {}
+    for part in filter(None, text.split(",")):
+        name, _, action = part.partition("=")
+        verb, _, count = action.partition(":")
+        if name not in POINTS or verb not in _SIGNALS:
+            raise ValueError(f"unknown failpoint {part!r} (points: {', '.join(POINTS)}; actions: kill, stop)")
+        armed[name] = (_SIGNALS[verb], int(count or 1))
+    return armed
+
+
+_armed = _parse(os.environ.get("MAINSPRING_FAILPOINTS", ""))
+
+
+def failpoint(name: str) -> None:
+    if name not in _armed:
+        return
+    action, left = _armed[name]
+    _armed[name] = (action, left - 1)
+    if left == 1:
+        if log := os.environ.get("MAINSPRING_FAILPOINT_LOG"):
+            with open(log, "a") as file:
+                file.write(f"{name}\n")
+        os.kill(os.getpid(), getattr(signal, action))

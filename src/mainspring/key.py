@@ -1,0 +1,63 @@
+"""Deduplication keys, composed from what a call is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from .errors import BadInput
+from .outcome import seconds
+
+MAX_LENGTH = 512
+
+
+class Key(Struct, frozen=True):
+    """A key made of the task's name and, as asked, its arguments, its queue and a period of time.
+
+    `Key(args=True, period=3600)`: the same call once an hour. Periods are counted from 1970 in UTC.
+    """
+
+    args: bool | tuple[str, ...] = False
+    """True: all of them; names: only those."""
+    queue: bool = False
+    period: float | timedelta | None = None
+
+    def make(self, task: str, values: Mapping[str, Any], queue: str, now: datetime) -> str:
+        parts = [task]
+        if self.args:
+            chosen = sorted(values) if isinstance(self.args, bool) else self.args
+            for name in chosen:
+                if name not in values and self.args is not True:
+                    raise BadInput(f"key of task {task!r} names argument {name!r}, which this call does not give")
+            data = msgspec.json.encode([(name, values[name]) for name in chosen], order="sorted", enc_hook=repr)
+            parts.append(sha256(data).hexdigest()[:24])
+        if self.queue:
+            parts.append(f"queue={queue}")
+        if self.period is not None:
+            span = seconds(self.period, "Key(period=…)")
+            if span <= 0:
+                raise BadInput("Key(period=…) must be more than 0 seconds")
+            parts.append(f"period={int(now.timestamp() // span)}")
+        return ":".join(parts)
+
+
+KeySpec = str | Key | Callable[..., str]
+
+
+def resolve(
+    spec: KeySpec | None, option: str, task: str, values: Mapping[str, Any], queue: str, now: datetime
+) -> str | None:
+    """The key of one call: given, composed, or decided by the user's own function of the arguments."""
+    if spec is None:
+        return None
+    if isinstance(spec, Key):
+        return spec.make(task, values, queue, now)
+    key = spec if isinstance(spec, str) else spec(**values)
+    if not isinstance(key, str) or not key or len(key) > MAX_LENGTH or not key.isprintable():
+        raise BadInput(f"{option} of task {task!r} must be 1 to {MAX_LENGTH} printable characters, got {key!r:.80}")
+    return key

@@ -1,0 +1,22 @@
+"""Turns whatever a task throws into an ordinary exception, so that nothing it does ends the worker."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ..context import Context
+from . import Next
+
+
+class TaskExit(Exception):
+    """A task raised SystemExit, KeyboardInterrupt or the like."""
+
+
+async def recovery(ctx: Context, call_next: Next) -> Any:
+    try:
+        return await call_next(ctx)
+    except (Exception, asyncio.CancelledError):
+        raise
+    except BaseException as error:
+        raise TaskExit(f"the task raised {type(error).__name__}: {error}") from error

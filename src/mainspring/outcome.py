@@ -1,0 +1,198 @@
+"""What one run means for its job. Pure, total; the worker, the reaper and the tests share it."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from .errors import BadSetting, JobTimeout
+from .job import Ending, Failure, Job, JobId, Lease, State, WorkerId
+from .retry import Backoff
+
+STACK_LIMIT = 16_384
+MESSAGE_LIMIT = 4_096
+
+
+class Steer(Exception):
+    """A task steers its own job by raising, or returning, one of these."""
+
+
+class Retry(Steer):
+    """Run again `after` seconds (default: the task's backoff); uses up a retry."""
+
+    def __init__(self, after: float | timedelta | None = None, reason: str = "asked to be retried") -> None:
+        super().__init__(reason)
+        self.after = None if after is None else seconds(after, "Retry(after=…)")
+
+
+class Snooze(Steer):
+    """Run again after this long; costs no attempt."""
+
+    def __init__(self, delay: float | timedelta, reason: str = "snoozed") -> None:
+        super().__init__(reason)
+        self.delay = seconds(delay, "Snooze(…)")
+
+
+class Discard(Steer):
+    """Dead at once, no retry."""
+
+    def __init__(self, reason: str = "discarded") -> None:
+        super().__init__(reason)
+
+
+class Cancel(Steer):
+    """End as cancelled, no retry."""
+
+    def __init__(self, reason: str = "cancelled by the task") -> None:
+        super().__init__(reason)
+
+
+class Done(Struct, frozen=True):
+    """The task returned. `note` says why its result could not be kept."""
+
+    result: str | None = None
+    note: Failure | None = None
+
+
+class Released(Struct, frozen=True):
+    """The worker stopped before the run was over."""
+
+
+class Stopped(Struct, frozen=True):
+    """Somebody cancelled the job while it ran."""
+
+    reason: str
+
+
+class Crashed(Struct, frozen=True):
+    """The run's worker fell silent."""
+
+    worker: WorkerId
+    max_crashes: int
+
+
+class Unreadable(Struct, frozen=True):
+    """The payload does not fit the task: no run will ever change that."""
+
+    failure: Failure
+
+
+Ended = Done | Released | Stopped | Crashed | Unreadable | BaseException
+
+
+class Policy(Struct, frozen=True):
+    """A task's retry rules, after job, task and app defaults have been weighed."""
+
+    max_retries: int = 3
+    backoff: Backoff | Callable[[int], float] = Backoff()
+    retry_on: tuple[type[BaseException], ...] = (BaseException,)
+    no_retry_on: tuple[type[BaseException], ...] = ()
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """How a run ended and what becomes of its job. The lease says which run."""
+
+    id: JobId
+    lease: Lease
+    state: State
+    ending: Ending
+    finished_at: datetime
+    run_at: datetime | None = None
+    """When to run again; only with PENDING."""
+    refund: bool = False
+    """Give the attempt back."""
+    crash: bool = False
+    """Count a crash; accepted only while the run's worker is still silent."""
+    result: str | None = None
+    failure: Failure | None = None
+
+
+def decide(job: Job, ended: Ended, *, now: datetime, policy: Policy = Policy()) -> Outcome:  # noqa: B008
+    """The one place that turns an ending into a state."""
+
+    def outcome(state: State, ending: Ending, failure: Failure | None = None, *, run_at: datetime | None = None,
+                refund: bool = False, crash: bool = False, result: str | None = None) -> Outcome:  # fmt: skip
+        return Outcome(id=job.id, lease=job.lease or "", state=state, ending=ending, finished_at=now,
+                       run_at=run_at, refund=refund, crash=crash, result=result, failure=failure)  # fmt: skip
+
+    match ended:
+        case Done(result=result, note=note):
+            return outcome(State.COMPLETED, Ending.COMPLETED, note, result=result)
+        case Released():
+            return outcome(State.PENDING, Ending.RELEASED, run_at=now, refund=True)
+        case Snooze(delay=delay):
+            return outcome(State.PENDING, Ending.SNOOZED, run_at=now + timedelta(seconds=delay), refund=True)
+        case Stopped(reason=reason):
+            return outcome(State.CANCELLED, Ending.CANCELLED, Failure("Cancelled", reason))
+        case Cancel():
+            return outcome(State.CANCELLED, Ending.CANCELLED, failure_of(ended, stack=False))
+        case Discard():
+            return outcome(State.DEAD, Ending.DISCARDED, failure_of(ended, stack=False))
+        case Unreadable(failure=failure):
+            return outcome(State.DEAD, Ending.FAILED, failure)
+        case Crashed(worker=worker, max_crashes=limit):
+            failure = Failure("WorkerLost", f"worker {worker} fell silent while running this job")
+            if job.crashes + 1 >= limit:
+                poison = Failure("PoisonPill", f"{failure.message}; crash {job.crashes + 1} of {limit} allowed")
+                return outcome(State.DEAD, Ending.CRASHED, poison, crash=True)
+            return outcome(State.PENDING, Ending.CRASHED, failure, run_at=now, crash=True)
+        case _:
+            ending = Ending.TIMEOUT if isinstance(ended, JobTimeout) else Ending.FAILED
+            failure = failure_of(ended)
+            wait = retry_delay(job, ended, policy)
+            if wait is None:
+                return outcome(State.DEAD, ending, failure)
+            return outcome(State.PENDING, ending, failure, run_at=now + timedelta(seconds=wait))
+
+
+def retry_delay(job: Job, error: BaseException, policy: Policy) -> float | None:
+    """Seconds until the next attempt, or None when there is none."""
+    failed = job.attempt - job.crashes
+    if failed > policy.max_retries:
+        return None
+    if isinstance(error, Retry):
+        if error.after is not None:
+            return error.after
+    elif isinstance(error, policy.no_retry_on) or not isinstance(error, policy.retry_on):
+        return None
+    if isinstance(policy.backoff, Backoff):
+        return policy.backoff.delay(failed, seed=job.id)
+    try:
+        return max(0.0, float(policy.backoff(failed)))
+    except Exception:  # a broken backoff function must not keep the job from ending
+        return Backoff().delay(failed, seed=job.id)
+
+
+def failure_of(error: BaseException, *, stack: bool = True) -> Failure:
+    """An exception as clean, bounded text, whatever its __str__ does."""
+    try:
+        message = str(error)
+    except Exception as broken:
+        message = f"<the exception's __str__ raised {type(broken).__name__}>"
+    text = ""
+    if stack:
+        try:
+            text = "".join(traceback.format_exception(error))
+        except Exception:
+            text = "".join(traceback.format_tb(error.__traceback__))
+    return Failure(clean(type(error).__qualname__, 256), clean(message, MESSAGE_LIMIT), clean(text, STACK_LIMIT))
+
+
+def clean(text: str, limit: int) -> str:
+    """Text that every store and page can hold: no NUL, no lone surrogates, at most `limit` characters."""
+    text = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n… {len(text) - limit} characters left out …\n{text[-half:]}"
+
+
+def seconds(span: float | timedelta, what: str) -> float:
+    """A span as seconds; refuses what is not a finite number of them, or negative."""
+    value = span.total_seconds() if isinstance(span, timedelta) else span
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 10**10:
+        raise BadSetting(f"{what} takes seconds (0 or more) or a timedelta, got {span!r}")
+    return float(value)

@@ -1,0 +1,135 @@
+"""A worker's beat, from a thread of its own, so that a busy event loop cannot lose its leases."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from .clock import Alarm, StoreClock
+from .errors import StoreUnavailable
+from .events import Bus, StoreTrouble
+from .job import Beat, WorkerInfo
+from .retry import Backoff
+from .slots import RunKey
+from .store import Store
+
+_AGAIN = Backoff(initial=0.1, max=2.0, jitter=0.5)
+
+
+class Pulse:
+    """Beats until stopped. On a virtual clock it runs in the worker's own loop, where tests can see it."""
+
+    def __init__(
+        self,
+        clock: StoreClock,
+        bus: Bus,
+        *,
+        beat: float,
+        lease: float,
+        describe: Callable[[], tuple[WorkerInfo, set[RunKey]]],
+        heard: Callable[[Beat, set[RunKey]], object],
+        silent: Callable[[], object],
+    ) -> None:
+        """`heard` gets each answer with the runs there were when it was asked for; `silent` comes when the
+        lease is about to end unrenewed."""
+        self._clock = clock
+        self._bus = bus
+        self._beat = beat
+        self._lease = lease
+        self._describe = describe
+        self._heard = heard
+        self._silent = silent
+        self._going = True
+        self._nudge: Callable[[], object] = lambda: None
+        self._first: asyncio.Future[None] | None = None
+        self._ended: asyncio.Future[None] | None = None
+
+    async def start(self, store: Store) -> None:
+        """Returns after the first beat, so that the worker may claim."""
+        loop = asyncio.get_running_loop()
+        self._first, self._ended = loop.create_future(), loop.create_future()
+
+        def tell(act: Callable[..., object], *args: object) -> None:
+            with suppress(RuntimeError):  # the worker's loop is closed: nobody is there to be told
+                loop.call_soon_threadsafe(act, *args)
+
+        if self._clock.real:
+            thread = threading.Thread(
+                target=lambda: asyncio.run(self._live(store, tell)), name="mainspring-beat", daemon=True
+            )
+            thread.start()
+        else:
+            self._task = loop.create_task(self._live(store, tell))
+        await self._first
+
+    async def watch(self) -> None:
+        """Raises what ended the beat, if something did."""
+        assert self._ended is not None
+        await asyncio.shield(self._ended)
+
+    def hurry(self) -> None:
+        """The worker is stopping: do not wait for a first beat any longer."""
+        if self._first is not None and not self._first.done():
+            self._going = False
+            self._nudge()
+
+    async def stop(self) -> None:
+        """The worker leaves: its row goes."""
+        self._going = False
+        self._nudge()
+        if self._ended is not None:
+            await asyncio.wait([self._ended])
+            self._ended.exception()
+
+    async def _live(self, store: Store, tell: Callable[..., None]) -> None:
+        error: BaseException | None = None
+        try:
+            await self._loop(store.beside(), tell)
+        except BaseException as raised:
+            error = raised
+        tell(_settle, self._first, error)
+        tell(_settle, self._ended, error)
+
+    async def _loop(self, store: Store, tell: Callable[..., None]) -> None:
+        await store.open()
+        loop, alarm = asyncio.get_running_loop(), Alarm(self._clock)
+        self._nudge = lambda: loop.is_closed() or loop.call_soon_threadsafe(alarm.ring)
+        until, failures = self._clock.now(), 0
+        while self._going:
+            try:
+                until = await self._one(store, tell)
+            except StoreUnavailable as error:
+                failures += 1
+                now = self._clock.now()
+                wait = _AGAIN.delay(failures)
+                tell(self._bus.emit, StoreTrouble(at=now, doing="beating", error=str(error), again=wait))
+                # Others take our jobs when the lease is over: be sure to have let go of them by then.
+                if now >= until - timedelta(seconds=self._lease / 5):
+                    tell(self._silent)
+            else:
+                failures, wait = 0, self._beat
+                tell(_settle, self._first, None)
+            if self._going:
+                await alarm.wait(wait)
+        now = self._clock.now()
+        with suppress(StoreUnavailable):  # then the lease ends by itself
+            await store.beat(self._describe()[0], until=now, now=now)
+
+    async def _one(self, store: Store, tell: Callable[..., None]) -> datetime:
+        await self._clock.learn(store.time)
+        info, runs = self._describe()
+        now = self._clock.now()
+        until = now + timedelta(seconds=self._lease)
+        tell(self._heard, await store.beat(info, until=until, now=now), runs)
+        return until
+
+
+def _settle(future: asyncio.Future[None] | None, error: BaseException | None) -> None:
+    if future is not None and not future.done():
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)

@@ -1,0 +1,59 @@
+"""Backoff curves: how long to wait before the n-th retry. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+from zlib import crc32
+
+from msgspec import Struct
+
+from .errors import BadSetting
+
+
+class Backoff(Struct, frozen=True, omit_defaults=True):
+    """Seconds before retry n: initial · multiplier^(n-1), capped, minus up to `jitter` of itself.
+
+    `Backoff.constant(5)` and `Backoff.linear(2)` are the other two curves; a task may also give a
+    function of the attempt's number that returns seconds.
+    """
+
+    initial: float = 1.0
+    multiplier: float = 2.0
+    max: float = 3600.0
+    jitter: float = 0.25
+    curve: Literal["exponential", "linear"] = "exponential"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.initial <= self.max:
+            raise BadSetting(f"backoff needs 0 < initial <= max, got initial={self.initial}, max={self.max}")
+        if self.multiplier < 1:
+            raise BadSetting(f"backoff multiplier must be at least 1, got {self.multiplier}")
+        if not 0 <= self.jitter < 1:
+            raise BadSetting(f"backoff jitter is a share from 0 up to (not including) 1, got {self.jitter}")
+
+    @classmethod
+    def constant(cls, seconds: float, *, jitter: float = 0.25) -> Backoff:
+        return cls(initial=seconds, multiplier=1.0, max=max(seconds, 3600.0), jitter=jitter)
+
+    @classmethod
+    def linear(cls, step: float, *, max: float = 3600.0, jitter: float = 0.25) -> Backoff:
+        return cls(initial=step, max=max, jitter=jitter, curve="linear")
+
+    def delay(self, n: int, seed: str = "") -> float:
+        """The wait before retry `n` (from 1), spread by `seed` so that a herd does not return together."""
+        return self.full_delay(n) * (1 - self.jitter * _share(f"{seed}:{n}"))
+
+    def full_delay(self, n: int) -> float:
+        if self.curve == "linear":
+            return min(self.initial * n, self.max)
+        # 2.0 ** 1024 overflows a float; the cap was passed long before.
+        steps = min(n - 1, 500)
+        try:
+            return float(min(self.initial * self.multiplier**steps, self.max))
+        except OverflowError:
+            return self.max
+
+
+def _share(seed: str) -> float:
+    """A number in [0, 1) that is the same for the same seed."""
+    return crc32(seed.encode()) / 2**32

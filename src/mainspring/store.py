@@ -1,0 +1,163 @@
+"""The Store protocol: what outlives the process, as verbs with a contract."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from .job import (
+    Action,
+    Beat,
+    Changed,
+    Claim,
+    Enqueued,
+    Execution,
+    Filter,
+    Job,
+    JobId,
+    LiveWorker,
+    NewJob,
+    Queue,
+    Shown,
+    WorkerId,
+    WorkerInfo,
+)
+from .outcome import Outcome
+
+
+class Store(Protocol):
+    """Everything that outlives the process. A verb is one atomic step over a set.
+
+    Verbs never read a clock, never call user code, never raise because a row has moved on:
+    they return what they did. A passing trouble is StoreUnavailable, and whoever gets it may
+    repeat the call with the same arguments: enqueue knows an id it has seen, finish knows an
+    outcome it has accepted, and a claim whose answer was lost is found by the next beat.
+    """
+
+    # life
+
+    async def open(self) -> None:
+        """Ready for use; the schema is there. Opening twice is no error."""
+        ...
+
+    async def close(self) -> None:
+        """What was accepted is safe; calls that follow raise ShuttingDown. Closing twice is no error."""
+        ...
+
+    def beside(self) -> Store:
+        """A handle on the same data for another event loop; may be this very object."""
+        ...
+
+    async def schema(self) -> tuple[int, int]:
+        """The version of the stored schema, and the newest this release knows."""
+        ...
+
+    async def migrate(self, target: int | None = None) -> list[int]:
+        """Steps the schema to `target` (default: newest); returns the versions passed through."""
+        ...
+
+    async def time(self) -> datetime:
+        """The store's own clock, to correct ours for skew."""
+        ...
+
+    async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
+        """Until something new may be claimable. May be early or late, never needed for correctness."""
+        ...
+
+    async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
+        """Until one of these jobs may have ended. May be early or late."""
+        ...
+
+    # the path of a job
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
+        """All of them or, if one with on_conflict="raise" meets its key, none (those say "refused").
+
+        One answer per job, in order. A key is free again the moment its job is final (an
+        idempotency key stays taken after completed). An id the store has seen is that job, and
+        is not written again. "replace" and "debounce" change a job only while it is pending or
+        paused: replace gives it the new input and keeps its time, debounce also moves its time,
+        never past created_at + debounce_limit; otherwise the job is returned as a duplicate.
+        `within` is the caller's own open transaction: nothing is visible before its commit.
+        """
+        ...
+
+    async def claim(
+        self,
+        queues: Collection[str] | None,
+        *,
+        worker: WorkerId,
+        tasks: Collection[str],
+        limit: int,
+        now: datetime,
+    ) -> Claim:
+        """Takes up to `limit` due jobs under one fresh lease; no two claims share a job.
+
+        Order: priority (highest first), run_at, id. Leaves alone paused queues, queues and tasks
+        not named, and everything if the worker's own lease has lapsed: it must beat first.
+        Pending jobs past expires_at end as expired here, in any queue. `next_at` is `now` if
+        more may be due, else the next instant at which a job becomes due or expires.
+        """
+        ...
+
+    async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
+        """The worker lives until `until`; one row per worker, whatever it runs.
+
+        With `until` not after `now` the worker leaves: its row goes.
+        """
+        ...
+
+    async def expired(self, *, now: datetime, limit: int) -> list[Job]:
+        """Running jobs whose worker is silent: its row is gone or its `until` has passed."""
+        ...
+
+    async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
+        """Settles runs; returns the jobs whose outcome stands.
+
+        Accepted only while the job is running under that very lease; an outcome with `crash`
+        also needs the worker to be silent still, at its finished_at. An outcome accepted before
+        is acknowledged again and changes nothing. One execution row is written per accepted
+        outcome. A job that was asked to cancel and would run again ends cancelled instead.
+        """
+        ...
+
+    # operators
+
+    async def change(self, action: Action, which: Filter, *, now: datetime, limit: int, reason: str = "") -> Changed:
+        """Applies the action to at most `limit` matching jobs, in order of id.
+
+        job.ALLOWED says from which states; the others are refused by name. Cancelling a running
+        job leaves it running with its cancel_reason set. Retry starts the count of attempts and
+        crashes anew, keeps created_at, drops expires_at, and is refused while another job holds
+        its key.
+        """
+        ...
+
+    async def pause_queue(self, name: str, paused: bool) -> None:
+        """A paused queue takes jobs and gives none."""
+        ...
+
+    # reading
+
+    async def jobs(
+        self, which: Filter, *, now: datetime, limit: int, after: JobId | None = None, newest: bool = False
+    ) -> list[Job]:
+        """Matching jobs by id, oldest or newest first, from beyond `after`."""
+        ...
+
+    async def executions(self, job_id: JobId) -> list[Execution]:
+        """Every run of the job that has ended, by number."""
+        ...
+
+    async def queues(self, *, now: datetime) -> list[Queue]:
+        """Every queue that holds unfinished jobs or is paused, by name."""
+        ...
+
+    async def workers(self, *, now: datetime) -> list[LiveWorker]:
+        """The workers whose lease has not lapsed, by id."""
+        ...
+
+    async def counts(self, *, now: datetime) -> dict[Shown, int]:
+        """How many jobs are in each shown state; states without a job are left out."""
+        ...

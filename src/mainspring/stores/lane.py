@@ -1,0 +1,128 @@
+"""A thread that owns one SQLite connection and runs everyone's verbs on it, many to a commit."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from ..errors import ShuttingDown, StoreError, StoreUnavailable
+
+T = TypeVar("T")
+Verb = Callable[[sqlite3.Connection], Any]
+Entry = tuple[Verb, "asyncio.Future[Any]"]
+
+# More verbs than this never share a commit, so that the first of them does not wait for ever.
+GROUP = 64
+
+
+class Lane:
+    """Calls run in order, each seeing the last; what arrives while one commit is under way shares the next."""
+
+    def __init__(
+        self, name: str, connection: sqlite3.Connection, begin: str, turn: AbstractContextManager[object]
+    ) -> None:
+        self._connection = connection
+        self._begin = begin
+        self._turn = turn
+        self._calls: SimpleQueue[Entry | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=f"mainspring-{name}", daemon=True)
+        self._thread.start()
+
+    async def call(self, verb: Callable[[sqlite3.Connection], T]) -> T:
+        """The verb's answer, after its commit. Cancelling the caller does not undo the verb."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._calls.put((verb, future))
+        return await future
+
+    async def close(self) -> None:
+        """After everything called before."""
+        self._calls.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def _run(self) -> None:
+        open = True
+        while open:
+            group: list[Entry] = []
+            entry = self._calls.get()
+            while entry is not None:
+                group.append(entry)
+                if len(group) == GROUP:
+                    break
+                try:
+                    entry = self._calls.get_nowait()
+                except Empty:
+                    break
+            else:
+                open = False
+            if group:
+                self._commit(group)
+        self._connection.close()
+        while not self._calls.empty():
+            if entry := self._calls.get():
+                _deliver([(entry[1], None, ShuttingDown("the store is closed"))])
+
+    def _commit(self, group: list[Entry]) -> None:
+        try:
+            with self._turn:
+                self._connection.execute(self._begin)
+                answers = [verb(self._connection) for verb, _ in group]
+                self._connection.execute("COMMIT")
+        except Exception as error:
+            self._roll_back()
+            if len(group) > 1:
+                # Only the verb at fault may fail: each gets a commit of its own.
+                for entry in group:
+                    self._commit([entry])
+            else:
+                _deliver([(group[0][1], None, translated(error))])
+        else:
+            _deliver([(future, answer, None) for (_, future), answer in zip(group, answers, strict=True)])
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            with suppress(sqlite3.Error):  # SQLite rolls back by itself on a full disk or an I/O error
+                self._connection.execute("ROLLBACK")
+
+
+Answer = tuple["asyncio.Future[Any]", Any, Exception | None]
+
+
+def _deliver(answers: list[Answer]) -> None:
+    """Hands answers to the loops that wait for them, one call a loop."""
+    loops: dict[asyncio.AbstractEventLoop, list[Answer]] = {}
+    for answer in answers:
+        loops.setdefault(answer[0].get_loop(), []).append(answer)
+    for loop, mine in loops.items():
+        try:
+            loop.call_soon_threadsafe(_settle, mine)
+        except RuntimeError:
+            # That loop is closed: nobody waits there any more.
+            continue
+
+
+def _settle(answers: list[Answer]) -> None:
+    for future, answer, error in answers:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(answer)
+        else:
+            future.set_exception(error)
+
+
+_PASSING = ("locked", "busy", "disk is full", "disk I/O error")
+
+
+def translated(error: Exception) -> Exception:
+    """SQLite's errors as ours; everything else as it is."""
+    if not isinstance(error, sqlite3.Error):
+        return error
+    text = str(error)
+    if any(word in text for word in _PASSING):
+        return StoreUnavailable(f"SQLite: {text}; nothing was written, the call may be repeated")
+    return StoreError(f"SQLite: {text}")

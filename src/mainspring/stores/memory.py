@@ -1,0 +1,391 @@
+"""The memory store: the contract as plain Python, lost with the process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..clock import Clock, SystemClock
+from ..errors import BadInput, ShuttingDown
+from ..job import (
+    ALLOWED,
+    IDEMPOTENT,
+    UNFINISHED,
+    Action,
+    Beat,
+    Changed,
+    Claim,
+    Enqueued,
+    Execution,
+    Filter,
+    Job,
+    JobId,
+    LiveWorker,
+    NewJob,
+    Queue,
+    Refusal,
+    Shown,
+    State,
+    WorkerId,
+    WorkerInfo,
+)
+from ..outcome import Outcome
+from ..store import Store
+from .bell import Bell
+from .rules import act, admit, matches, meet, settle
+
+Entry = tuple[datetime, JobId]
+
+
+class MemoryStore:
+    """The executable specification. One lock makes every verb atomic, from any thread or loop."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._lock = threading.RLock()
+        self._closed = False
+        self._jobs: dict[JobId, Job] = {}
+        # (queue, task, priority) -> heap of (run_at, id); entries that no longer fit are dropped when met.
+        self._ready: dict[tuple[str, str, int], list[Entry]] = {}
+        self._expiring: list[Entry] = []
+        self._running: dict[WorkerId, set[JobId]] = defaultdict(set)
+        self._unique: dict[str, JobId] = {}
+        self._idempotent: dict[str, JobId] = {}
+        self._executions: dict[JobId, list[Execution]] = defaultdict(list)
+        self._workers: dict[WorkerId, LiveWorker] = {}
+        self._paused: set[str] = set()
+        self._new, self._final = Bell(self._clock), Bell(self._clock)
+
+    # life
+
+    async def open(self) -> None:
+        self._closed = False
+
+    async def close(self) -> None:
+        self._closed = True
+
+    def beside(self) -> Store:
+        return self
+
+    async def schema(self) -> tuple[int, int]:
+        self._check()
+        return 1, 1
+
+    async def migrate(self, target: int | None = None) -> list[int]:
+        self._check()
+        if target not in (None, 1):
+            raise BadInput(f"the memory store has one schema, 1; cannot migrate to {target}")
+        return []
+
+    async def time(self) -> datetime:
+        self._check()
+        return self._clock.now()
+
+    async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
+        self._check()
+        await self._new.wait(timeout)
+
+    async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
+        self._check()
+        await self._final.wait(timeout)
+
+    # the path of a job
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
+        self._check()
+        if within is not None:
+            raise BadInput("the memory store has no transactions to enqueue within")
+        with self._lock:
+            self._expire(now)
+            culprit = self._culprit(jobs)
+            if culprit is not None:
+                answers = [Enqueued(job.id, "refused") for job in jobs]
+                answers[culprit[0]] = culprit[1]
+                return answers
+            answers = [self._admit(job, now) for job in jobs]
+        self._new.ring()
+        return answers
+
+    def _culprit(self, jobs: Sequence[NewJob]) -> tuple[int, Enqueued] | None:
+        """The first job that must not meet its key, and does."""
+        batch: dict[str, JobId] = {}
+        for n, job in enumerate(jobs):
+            if job.id in self._jobs:
+                continue
+            for key, holders in ((job.unique_key, self._unique), (job.idempotency_key, self._idempotent)):
+                if key is None:
+                    continue
+                holder = holders.get(key) or batch.setdefault(f"{holders is self._unique}{key}", job.id)
+                if holder != job.id and job.on_conflict == "raise":
+                    return n, Enqueued(holder, "refused", key)
+        return None
+
+    def _admit(self, new: NewJob, now: datetime) -> Enqueued:
+        if new.id in self._jobs:
+            return Enqueued(new.id)
+        if new.unique_key is not None or new.idempotency_key is not None:
+            key, holder = self._holder(new)
+            if holder is not None:
+                changed, status = meet(self._jobs[holder], new, now)
+                self._put(changed)
+                return Enqueued(holder, status, key)
+        self._put(admit(new, now))
+        return Enqueued(new.id)
+
+    def _holder(self, job: NewJob | Job) -> tuple[str | None, JobId | None]:
+        for key, holders in ((job.unique_key, self._unique), (job.idempotency_key, self._idempotent)):
+            if key is not None and key in holders:
+                return key, holders[key]
+        return None, None
+
+    async def claim(
+        self,
+        queues: Collection[str] | None,
+        *,
+        worker: WorkerId,
+        tasks: Collection[str],
+        limit: int,
+        now: datetime,
+    ) -> Claim:
+        self._check()
+        with self._lock:
+            expired = self._expire(now)
+            live = self._workers.get(worker)
+            if live is None or live.until <= now:
+                return Claim([], None, expired)
+            wanted = [
+                key
+                for key in list(self._ready)
+                if key[1] in tasks and (queues is None or key[0] in queues) and key[0] not in self._paused
+            ]
+            jobs = self._take(wanted, worker, limit, now)
+            return Claim(jobs, now if len(jobs) == limit else self._next_at(wanted), expired)
+
+    def _take(self, wanted: list[tuple[str, str, int]], worker: WorkerId, limit: int, now: datetime) -> list[Job]:
+        heads = [(-key[2], *head, key) for key in wanted if (head := self._head(key)) and head[0] <= now]
+        heapify(heads)
+        lease = os.urandom(8).hex()
+        jobs: list[Job] = []
+        while heads and len(jobs) < limit:
+            _, _, id, key = heappop(heads)
+            heappop(self._ready[key])
+            job = self._jobs[id]
+            job = replace(
+                job, state=State.RUNNING, worker=worker, lease=lease, started_at=now,
+                attempt=job.attempt + 1, runs=job.runs + 1,
+            )  # fmt: skip
+            self._put(job)
+            jobs.append(job)
+            if (head := self._head(key)) and head[0] <= now:
+                heappush(heads, (-key[2], *head, key))
+        return jobs
+
+    def _head(self, key: tuple[str, str, int]) -> Entry | None:
+        """The first entry of a heap that still tells the truth."""
+        heap = self._ready.get(key, [])
+        while heap:
+            run_at, id = heap[0]
+            job = self._jobs.get(id)
+            if job and job.state is State.PENDING and job.run_at == run_at and job.priority == key[2]:
+                return heap[0]
+            heappop(heap)
+        self._ready.pop(key, None)
+        return None
+
+    def _next_at(self, wanted: list[tuple[str, str, int]]) -> datetime | None:
+        while self._expiring and not self._expires(*self._expiring[0]):
+            heappop(self._expiring)
+        due = [head[0] for key in wanted if (head := self._head(key))]
+        return min(due + [at for at, _ in self._expiring[:1]], default=None)
+
+    def _expires(self, at: datetime, id: JobId) -> bool:
+        job = self._jobs.get(id)
+        return job is not None and job.state is State.PENDING and job.expires_at == at
+
+    async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
+        self._check()
+        with self._lock:
+            if until > now:
+                self._workers[worker.id] = LiveWorker(worker, until)
+            else:
+                self._workers.pop(worker.id, None)
+            mine = [self._jobs[id] for id in self._running.get(worker.id, ())]
+            return Beat(
+                {job.id: job.lease or "" for job in mine},
+                {job.id: job.cancel_reason for job in mine if job.cancel_reason is not None},
+            )
+
+    async def expired(self, *, now: datetime, limit: int) -> list[Job]:
+        self._check()
+        with self._lock:
+            lost = [id for worker, ids in self._running.items() if not self._alive(worker, now) for id in ids]
+            return [self._jobs[id] for id in sorted(lost)[:limit]]
+
+    async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
+        self._check()
+        with self._lock:
+            stands = {outcome.id for outcome in outcomes if self._settle(outcome)}
+        self._final.ring()
+        return stands
+
+    def _settle(self, outcome: Outcome) -> bool:
+        job = self._jobs.get(outcome.id)
+        if job is None or job.state is not State.RUNNING or job.lease != outcome.lease:
+            return any(run.lease == outcome.lease for run in self._executions.get(outcome.id, ()))
+        if outcome.crash and self._alive(job.worker or "", outcome.finished_at):
+            return False
+        self._executions[job.id].append(
+            Execution(
+                job_id=job.id, number=job.runs, attempt=job.attempt, ending=outcome.ending, worker=job.worker or "",
+                lease=outcome.lease, started_at=job.started_at or outcome.finished_at,
+                finished_at=outcome.finished_at, result_size=len((outcome.result or "").encode()),
+                failure=outcome.failure,
+            )
+        )  # fmt: skip
+        self._put(settle(job, outcome))
+        return True
+
+    # operators
+
+    async def change(self, action: Action, which: Filter, *, now: datetime, limit: int, reason: str = "") -> Changed:
+        self._check()
+        done: list[JobId] = []
+        refused: dict[JobId, Refusal] = {}
+        with self._lock:
+            for job in self._matching(which, now)[:limit]:
+                refusal = self._refusal(action, job)
+                if refusal is not None:
+                    refused[job.id] = refusal
+                    continue
+                if action is Action.DELETE:
+                    self._drop(job)
+                else:
+                    self._put(act(action, job, now, reason))
+                done.append(job.id)
+        self._new.ring()
+        self._final.ring()
+        return Changed(done, refused)
+
+    def _refusal(self, action: Action, job: Job) -> Refusal | None:
+        if job.state not in ALLOWED[action]:
+            return Refusal(job.state)
+        if action is Action.RETRY:
+            key, holder = self._holder(job)
+            if holder not in (None, job.id):
+                return Refusal(job.state, key, holder)
+        return None
+
+    async def pause_queue(self, name: str, paused: bool) -> None:
+        self._check()
+        with self._lock:
+            (self._paused.add if paused else self._paused.discard)(name)
+        self._new.ring()
+
+    # reading
+
+    async def jobs(
+        self, which: Filter, *, now: datetime, limit: int, after: JobId | None = None, newest: bool = False
+    ) -> list[Job]:
+        self._check()
+        with self._lock:
+            found = self._matching(which, now)
+        if newest:
+            found.reverse()
+        if after is not None:
+            found = [job for job in found if (job.id < after if newest else job.id > after)]
+        return found[:limit]
+
+    async def executions(self, job_id: JobId) -> list[Execution]:
+        self._check()
+        return list(self._executions.get(job_id, ()))
+
+    async def queues(self, *, now: datetime) -> list[Queue]:
+        self._check()
+        with self._lock:
+            tally: dict[str, Counter[str]] = {name: Counter() for name in self._paused}
+            for job in self._jobs.values():
+                if job.state in UNFINISHED:
+                    tally.setdefault(job.queue, Counter())[job.shown(now)] += 1
+            return [
+                Queue(
+                    name=name, paused=name in self._paused, pending=count["pending"], scheduled=count["scheduled"],
+                    retrying=count["retrying"], running=count["running"],
+                )
+                for name, count in sorted(tally.items())
+            ]  # fmt: skip
+
+    async def workers(self, *, now: datetime) -> list[LiveWorker]:
+        self._check()
+        with self._lock:
+            return [row for _, row in sorted(self._workers.items()) if row.until > now]
+
+    async def counts(self, *, now: datetime) -> dict[Shown, int]:
+        self._check()
+        with self._lock:
+            return dict(Counter(job.shown(now) for job in self._jobs.values()))
+
+    # inside
+
+    def _check(self) -> None:
+        if self._closed:
+            raise ShuttingDown("the memory store is closed")
+
+    def _alive(self, worker: WorkerId, now: datetime) -> bool:
+        row = self._workers.get(worker)
+        return row is not None and row.until > now
+
+    def _matching(self, which: Filter, now: datetime) -> list[Job]:
+        return list(self._scan(which, now))
+
+    def _scan(self, which: Filter, now: datetime) -> Iterator[Job]:
+        ids = self._jobs if which.ids is None else [id for id in which.ids if id in self._jobs]
+        for id in sorted(set(ids)):
+            if matches(self._jobs[id], which, now):
+                yield self._jobs[id]
+
+    def _expire(self, now: datetime) -> list[JobId]:
+        expired: list[JobId] = []
+        while self._expiring and self._expiring[0][0] <= now:
+            at, id = heappop(self._expiring)
+            if self._expires(at, id):
+                self._put(replace(self._jobs[id], state=State.EXPIRED, finished_at=now))
+                expired.append(id)
+        return sorted(expired)
+
+    def _put(self, job: Job) -> None:
+        """Writes a job and keeps every index in step with it."""
+        old = self._jobs.get(job.id)
+        self._jobs[job.id] = job
+        if old is not None and old.state is State.RUNNING:
+            self._running[old.worker or ""].discard(job.id)
+        if job.state is State.RUNNING:
+            self._running[job.worker or ""].add(job.id)
+        elif job.state is State.PENDING:
+            heappush(self._ready.setdefault((job.queue, job.task, job.priority), []), (job.run_at, job.id))
+            if job.expires_at is not None:
+                heappush(self._expiring, (job.expires_at, job.id))
+        if job.unique_key is not None:
+            self._hold(self._unique, job.unique_key, job.id, job.state in UNFINISHED)
+        if job.idempotency_key is not None:
+            self._hold(self._idempotent, job.idempotency_key, job.id, job.state in IDEMPOTENT)
+
+    def _hold(self, holders: dict[str, JobId], key: str, id: JobId, held: bool) -> None:
+        if held:
+            holders[key] = id
+        elif holders.get(key) == id:
+            del holders[key]
+
+    def _drop(self, job: Job) -> None:
+        if job.unique_key is not None:
+            self._hold(self._unique, job.unique_key, job.id, False)
+        if job.idempotency_key is not None:
+            self._hold(self._idempotent, job.idempotency_key, job.id, False)
+        self._executions.pop(job.id, None)
+        del self._jobs[job.id]

@@ -1,0 +1,140 @@
+"""Jobs and executions as SQLite rows, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from ..clock import instant, micros
+from ..job import Ending, Execution, Failure, Filter, Job, NewJob, Shown, State
+from ..retry import Backoff
+
+COLUMNS = (
+    "id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, "
+    "started_at, finished_at, cancel_reason, unique_key, idempotency_key, options, failure, payload, result"
+)
+NEW_COLUMNS = (
+    "id, queue, task, rank, state, run_at, created_at, expires_at, unique_key, idempotency_key, options, payload"
+)
+Row = Sequence[Any]
+
+_encode = msgspec.json.Encoder().encode
+_STATES: dict[str, State] = {state.value: state for state in State}
+
+
+class Options(Struct, omit_defaults=True, frozen=True):
+    """What a claim never looks at, in one column."""
+
+    timeout: float | UnsetType | None = UNSET
+    max_retries: int | None = None
+    backoff: Backoff | None = None
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = {}
+
+
+_PLAIN = Options()
+_options = msgspec.json.Decoder(Options).decode
+_failure = msgspec.json.Decoder(Failure).decode
+
+
+def options_of(job: NewJob | Job) -> str:
+    if job.timeout is UNSET and job.max_retries is None and not (job.backoff or job.tags or job.metadata):
+        return "{}"
+    options = Options(job.timeout, job.max_retries, job.backoff, tuple(job.tags), job.metadata)
+    return _encode(options).decode()
+
+
+def new_row(job: NewJob, now: int) -> Row:
+    return (
+        job.id, job.queue, job.task, -job.priority, "pending", now if job.run_at is None else micros(job.run_at), now,
+        None if job.expires_at is None else micros(job.expires_at), job.unique_key, job.idempotency_key,
+        options_of(job), job.payload,
+    )  # fmt: skip
+
+
+def row_of(job: Job) -> Row:
+    return (
+        job.id, job.queue, job.task, -job.priority, job.state.value, micros(job.run_at), micros(job.created_at),
+        _us(job.expires_at), job.attempt, job.crashes, job.runs, job.lease, job.worker, _us(job.started_at),
+        _us(job.finished_at), job.cancel_reason, job.unique_key, job.idempotency_key, options_of(job),
+        failure_text(job.failure), job.payload, job.result,
+    )  # fmt: skip
+
+
+def job_of(row: Row) -> Job:
+    (id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, started_at,
+     finished_at, cancel_reason, unique_key, idempotency_key, options, failure, payload, result) = row  # fmt: skip
+    extra = _PLAIN if options == "{}" else _options(options)
+    return Job(
+        id=id, queue=queue, task=task, priority=-rank, state=_STATES[state], run_at=instant(run_at),
+        created_at=instant(created_at), expires_at=_at(expires_at), attempt=attempt, crashes=crashes, runs=runs,
+        lease=lease, worker=worker, started_at=_at(started_at), finished_at=_at(finished_at),
+        cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
+        timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
+        metadata=extra.metadata, failure=None if failure is None else _failure(failure), payload=payload,
+        result=result,
+    )  # fmt: skip
+
+
+def execution_of(row: Row) -> Execution:
+    job_id, number, attempt, ending, worker, lease, started_at, finished_at, result_size, failure = row
+    return Execution(
+        job_id=job_id, number=number, attempt=attempt, ending=Ending(ending), worker=worker, lease=lease,
+        started_at=instant(started_at), finished_at=instant(finished_at), result_size=result_size,
+        failure=None if failure is None else _failure(failure),
+    )  # fmt: skip
+
+
+def failure_text(failure: Failure | None) -> str | None:
+    return None if failure is None else _encode(failure).decode()
+
+
+def _us(at: datetime | None) -> int | None:
+    return None if at is None else micros(at)
+
+
+def _at(us: int | None) -> datetime | None:
+    return None if us is None else instant(us)
+
+
+# A shown state as SQL over one row; :now is microseconds.
+SHOWN_SQL = """CASE WHEN state <> 'pending' THEN state
+    WHEN expires_at <= :now THEN 'expired'
+    WHEN attempt > 0 THEN 'retrying'
+    WHEN run_at > :now THEN 'scheduled'
+    ELSE 'pending' END"""
+# What the store keeps for each shown state: lets an index on `state` narrow the search first.
+_STORED: Mapping[Shown, tuple[str, ...]] = {
+    "scheduled": ("pending",),
+    "retrying": ("pending",),
+    "expired": ("expired", "pending"),
+}
+
+
+def where(which: Filter, now: int) -> tuple[str, dict[str, Any]]:
+    """A filter as a condition and its parameters; values are bound, never pasted."""
+    parts: list[str] = ["1"]
+    values: dict[str, Any] = {"now": now}
+
+    def among(column: str, name: str, items: Sequence[str]) -> None:
+        parts.append(f"{column} IN (SELECT value FROM json_each(:{name}))")
+        values[name] = _encode(items).decode()
+
+    if which.ids is not None:
+        among("id", "ids", which.ids)
+    if which.queues is not None:
+        among("queue", "queues", which.queues)
+    if which.tasks is not None:
+        among("task", "tasks", which.tasks)
+    if which.states is not None:
+        stored = sorted({kept for shown in which.states for kept in _STORED.get(shown, (shown,))})
+        among("state", "stored", stored)
+        among(SHOWN_SQL, "shown", which.states)
+    for n, tag in enumerate(which.tags or ()):
+        parts.append(f":tag{n} IN (SELECT value FROM json_each(options, '$.tags'))")
+        values[f"tag{n}"] = tag
+    return " AND ".join(parts), values

@@ -1,0 +1,578 @@
+"""The SQLite store: one file, several processes, durable when a verb returns."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..clock import Clock, SystemClock, instant, micros
+from ..config import Durability
+from ..errors import BadInput, ShuttingDown
+from ..failpoint import failpoint
+from ..job import (
+    ALLOWED,
+    Action,
+    Beat,
+    Changed,
+    Claim,
+    Enqueued,
+    Execution,
+    Filter,
+    Job,
+    JobId,
+    LiveWorker,
+    NewJob,
+    Queue,
+    Refusal,
+    Shown,
+    WorkerId,
+    WorkerInfo,
+)
+from ..outcome import Outcome
+from ..store import Store
+from . import sqlite_file
+from .bell import Bell
+from .lane import Lane, translated
+from .rows import (
+    COLUMNS,
+    NEW_COLUMNS,
+    SHOWN_SQL,
+    Row,
+    execution_of,
+    failure_text,
+    job_of,
+    new_row,
+    row_of,
+    where,
+)
+from .rules import act, meet
+from .turnstile import Turnstile
+
+T = TypeVar("T")
+# Rows written by one statement. Few sizes, so that SQLite's cache of prepared statements holds them all.
+CHUNKS = (256, 64, 16, 4, 1)
+# A claim ends at most this many expired jobs, so that a flood of them cannot hold the write lock.
+EXPIRE_LIMIT = 1000
+# How often a waiting process looks whether another one has committed: 10 ms is 0.2 % of a core.
+WATCH = 0.01
+
+_encode = msgspec.json.encode
+_info = msgspec.json.Decoder(WorkerInfo).decode
+
+
+class SqliteStore:
+    """WAL, synchronous=FULL. One lane writes and commits many verbs together, another reads."""
+
+    def __init__(self, path: str, *, clock: Clock | None = None, durability: Durability = "full") -> None:
+        self.path = path
+        self._clock = clock or SystemClock()
+        self._durability: Durability = durability
+        self._bell = Bell(self._clock)
+        self._pid = 0
+        self._idle = False
+
+    # life
+
+    async def open(self) -> None:
+        if self._pid != os.getpid():
+            await asyncio.to_thread(self._open)
+
+    def _open(self) -> None:
+        turnstile = Turnstile(sqlite_file.prepare(self.path) + "-lock")
+        writer = sqlite_file.connect(self.path, self._durability)
+        sqlite_file.migrate(writer, None, only_up=True)
+        reader, self._watcher = (sqlite_file.connect(self.path, self._durability) for _ in range(2))
+        self._turnstile = turnstile
+        self._writes = Lane("writer", writer, "BEGIN IMMEDIATE", turnstile)
+        self._reads = Lane("reader", reader, "BEGIN", nullcontext())
+        self._pid = os.getpid()
+
+    async def close(self) -> None:
+        if self._pid == os.getpid():
+            self._pid = 0
+            await self._writes.close()
+            await self._reads.close()
+            self._watcher.close()
+            self._turnstile.close()
+
+    def beside(self) -> Store:
+        return self
+
+    async def schema(self) -> tuple[int, int]:
+        return await self._read(sqlite_file.version), sqlite_file.NEWEST
+
+    async def migrate(self, target: int | None = None) -> list[int]:
+        return await self._write(lambda db: sqlite_file.migrate(db, target))
+
+    async def time(self) -> datetime:
+        if not self._clock.real:
+            return self._clock.now()
+        days = (await self._read(lambda db: db.execute("SELECT julianday('now')").fetchone()))[0]
+        return instant(round((days - 2440587.5) * 86_400_000) * 1000)
+
+    async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
+        await self._wait(timeout)
+
+    async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
+        await self._wait(timeout)
+
+    async def _wait(self, timeout: float) -> None:
+        """Until this process rings, or another one has committed."""
+        self._check()
+        if not self._clock.real:
+            return await self._bell.wait(timeout)
+        loop, before = asyncio.get_running_loop(), self._data_version()
+        timer: asyncio.TimerHandle
+
+        def look() -> None:
+            nonlocal timer
+            if self._pid != os.getpid() or self._data_version() != before:
+                self._bell.ring()
+            else:
+                timer = loop.call_later(WATCH, look)
+
+        timer = loop.call_later(WATCH, look)
+        try:
+            return await self._bell.wait(timeout)
+        finally:
+            timer.cancel()
+
+    def _data_version(self) -> int:
+        """Changes with every commit of any other connection, those of this process included."""
+        version: int = self._watcher.execute("PRAGMA data_version").fetchone()[0]
+        return version
+
+    # the path of a job
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
+        us = micros(now)
+        self._idle = False
+        if within is not None:
+            return self._enqueue_within(within, jobs, now, us)
+        answers = await self._write(lambda db: _enqueue(db, jobs, now, us))
+        self._bell.ring()
+        return answers
+
+    def _enqueue_within(self, db: Any, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
+        self._check()
+        if not isinstance(db, sqlite3.Connection):
+            raise BadInput(f"within= takes a sqlite3.Connection to {self.path!r} here, got {type(db).__name__}")
+        try:
+            sqlite_file.join(db, self.path)
+            return _enqueue(db, jobs, now, us)
+        except sqlite3.Error as error:
+            raise translated(error) from error
+
+    async def claim(
+        self,
+        queues: Collection[str] | None,
+        *,
+        worker: WorkerId,
+        tasks: Collection[str],
+        limit: int,
+        now: datetime,
+    ) -> Claim:
+        us = micros(now)
+        if self._idle:
+            # Nothing was due last time: look first, so that an idle worker does not take the write lock.
+            next_at = await self._read(lambda db: _look(db, queues, worker, tasks, us))
+            if next_at is None or next_at > us:
+                return Claim([], None if next_at is None else instant(next_at))
+        claim = await self._write(lambda db: _claim(db, queues, worker, tasks, limit, us))
+        self._idle = not claim.jobs
+        failpoint("claim.after_commit")
+        if claim.expired:
+            self._bell.ring()
+        return claim
+
+    async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
+        return await self._write(lambda db: _beat(db, worker, micros(until), micros(now)))
+
+    async def expired(self, *, now: datetime, limit: int) -> list[Job]:
+        sql = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE state = 'running' AND worker NOT IN
+            (SELECT id FROM mainspring_workers WHERE until > :now) ORDER BY id LIMIT :limit"""
+        rows = await self._rows(sql, {"now": micros(now), "limit": limit})
+        return [job_of(row) for row in rows]
+
+    async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
+        stands = await self._write(lambda db: _finish(db, outcomes))
+        self._bell.ring()
+        return stands
+
+    # operators
+
+    async def change(self, action: Action, which: Filter, *, now: datetime, limit: int, reason: str = "") -> Changed:
+        self._idle = False
+        changed = await self._write(lambda db: _change(db, action, which, now, limit, reason))
+        self._bell.ring()
+        return changed
+
+    async def pause_queue(self, name: str, paused: bool) -> None:
+        sql = "INSERT INTO mainspring_queues VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET paused = excluded.paused"
+        self._idle = False
+        await self._write(lambda db: db.execute(sql, (name, paused)).rowcount)
+        self._bell.ring()
+
+    # reading
+
+    async def jobs(
+        self, which: Filter, *, now: datetime, limit: int, after: JobId | None = None, newest: bool = False
+    ) -> list[Job]:
+        condition, values = where(which, micros(now))
+        if after is not None:
+            condition += f" AND id {'<' if newest else '>'} :after"
+        order = "DESC" if newest else "ASC"
+        sql = f"SELECT {COLUMNS} FROM mainspring_jobs WHERE {condition} ORDER BY id {order} LIMIT :limit"
+        rows = await self._rows(sql, values | {"after": after, "limit": limit})
+        return [job_of(row) for row in rows]
+
+    async def executions(self, job_id: JobId) -> list[Execution]:
+        sql = """SELECT job_id, number, attempt, ending, worker, lease, started_at, finished_at, result_size, failure
+            FROM mainspring_executions WHERE job_id = :id ORDER BY number"""
+        return [execution_of(row) for row in await self._rows(sql, {"id": job_id})]
+
+    async def queues(self, *, now: datetime) -> list[Queue]:
+        sql = f"""SELECT queue, {SHOWN_SQL}, count(*) FROM mainspring_jobs
+            WHERE state IN ('pending', 'running', 'waiting', 'paused') GROUP BY 1, 2"""
+        rows = await self._rows(sql, {"now": micros(now)})
+        paused = {row[0] for row in await self._rows(_PAUSED, {})}
+        counts: dict[str, dict[str, int]] = {name: {} for name in paused}
+        for name, shown, count in rows:
+            queue = counts.setdefault(name, {})
+            if shown in ("pending", "scheduled", "retrying", "running"):
+                queue[shown] = count
+        return [Queue(name=name, paused=name in paused, **counts[name]) for name in sorted(counts)]
+
+    async def workers(self, *, now: datetime) -> list[LiveWorker]:
+        sql = "SELECT info, until FROM mainspring_workers WHERE until > :now ORDER BY id"
+        rows = await self._rows(sql, {"now": micros(now)})
+        return [LiveWorker(_info(info), instant(until)) for info, until in rows]
+
+    async def counts(self, *, now: datetime) -> dict[Shown, int]:
+        sql = f"SELECT {SHOWN_SQL}, count(*) FROM mainspring_jobs GROUP BY 1"
+        return {row[0]: row[1] for row in await self._rows(sql, {"now": micros(now)})}
+
+    # inside
+
+    def _check(self) -> None:
+        if self._pid == os.getpid():
+            return
+        if not self._pid:
+            raise ShuttingDown(f"the store {self.path!r} is not open")
+        # A child of fork has none of its parent's threads, and must not touch its connections.
+        self._open()
+
+    async def _write(self, verb: Callable[[sqlite3.Connection], T]) -> T:
+        self._check()
+        with self._clock.outside():
+            return await self._writes.call(verb)
+
+    async def _read(self, verb: Callable[[sqlite3.Connection], T]) -> T:
+        self._check()
+        with self._clock.outside():
+            return await self._reads.call(verb)
+
+    async def _rows(self, sql: str, values: dict[str, Any]) -> list[Row]:
+        return await self._read(lambda db: db.execute(sql, values).fetchall())
+
+
+def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    start = 0
+    for size in CHUNKS:
+        while len(items) - start >= size:
+            yield items[start : start + size]
+            start += size
+
+
+def _places(rows: int, columns: int) -> str:
+    return ", ".join([f"({', '.join('?' * columns)})"] * rows)
+
+
+def _flat(rows: Iterable[Row]) -> list[Any]:
+    return [value for row in rows for value in row]
+
+
+# enqueue
+
+_INSERT = {
+    size: f"INSERT INTO mainspring_jobs ({NEW_COLUMNS}) VALUES {_places(size, 12)} ON CONFLICT (id) DO NOTHING"
+    for size in CHUNKS
+}
+
+
+def _enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
+    if all(job.unique_key is None and job.idempotency_key is None for job in jobs):
+        for chunk in _chunks(jobs):
+            db.execute(_INSERT[len(chunk)], _flat([new_row(job, us) for job in chunk]))
+        return [Enqueued(job.id) for job in jobs]
+    _expire(db, us)
+    db.execute("SAVEPOINT mainspring_enqueue")
+    answers: list[Enqueued] = []
+    for n, job in enumerate(jobs):
+        answers.append(_admit(db, job, now, us))
+        if answers[-1].status == "refused":
+            db.execute("ROLLBACK TO mainspring_enqueue")
+            answers = [Enqueued(other.id, "refused") if i != n else answers[-1] for i, other in enumerate(jobs)]
+            break
+    db.execute("RELEASE mainspring_enqueue")
+    return answers
+
+
+def _admit(db: sqlite3.Connection, new: NewJob, now: datetime, us: int) -> Enqueued:
+    if db.execute("SELECT 1 FROM mainspring_jobs WHERE id = ?", (new.id,)).fetchone():
+        return Enqueued(new.id)
+    key, held = _holder(db, new)
+    if held is None:
+        db.execute(_INSERT[1], new_row(new, us))
+        return Enqueued(new.id)
+    if new.on_conflict == "raise":
+        return Enqueued(held.id, "refused", key)
+    changed, status = meet(held, new, now)
+    if changed is not held:
+        _save(db, changed)
+    return Enqueued(held.id, status, key)
+
+
+def _holder(db: sqlite3.Connection, job: NewJob | Job) -> tuple[str | None, Job | None]:
+    """The job that keeps this one's key from being used, if any."""
+    unfinished = "'pending', 'running', 'waiting', 'paused'"
+    for column, key, states in (
+        ("unique_key", job.unique_key, unfinished),
+        ("idempotency_key", job.idempotency_key, f"{unfinished}, 'completed'"),
+    ):
+        if key is not None:
+            sql = f"SELECT {COLUMNS} FROM mainspring_jobs WHERE {column} = ? AND state IN ({states})"
+            row = db.execute(sql, (key,)).fetchone()
+            if row is not None:
+                return key, job_of(row)
+    return None, None
+
+
+_SAVE = f"UPDATE mainspring_jobs SET ({COLUMNS}) = ({', '.join('?' * 22)}) WHERE id = ?"
+
+
+def _save(db: sqlite3.Connection, job: Job) -> None:
+    db.execute(_SAVE, (*row_of(job), job.id))
+
+
+# claim
+
+_PAUSED = "SELECT name FROM mainspring_queues WHERE paused"
+_ALIVE = "SELECT 1 FROM mainspring_workers WHERE id = ? AND until > ?"
+_NEXT_EXPIRY = """SELECT min(expires_at) FROM mainspring_jobs
+    WHERE state = 'pending' AND expires_at IS NOT NULL"""
+_EXPIRE = """UPDATE mainspring_jobs SET state = 'expired', finished_at = :now WHERE n IN (
+        SELECT n FROM mainspring_jobs WHERE state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now
+        ORDER BY expires_at LIMIT :limit)
+    RETURNING id"""
+
+# Every (queue, task, rank) that has pending jobs, with its first run_at, by hops along the index:
+# the cost is the number of groups, however many jobs each has.
+_GROUPS = """WITH RECURSIVE groups (queue, task, rank, run_at) AS (
+        SELECT * FROM (SELECT queue, task, rank, run_at FROM mainspring_jobs WHERE state = 'pending'
+            ORDER BY queue, task, rank, run_at, id LIMIT 1)
+        UNION ALL
+        SELECT job.queue, job.task, job.rank, job.run_at FROM groups CROSS JOIN mainspring_jobs job ON job.n = (
+            SELECT n FROM mainspring_jobs
+            WHERE state = 'pending' AND (queue, task, rank) > (groups.queue, groups.task, groups.rank)
+            ORDER BY queue, task, rank, run_at, id LIMIT 1))
+    SELECT queue, task, rank, run_at FROM groups"""
+
+# One group: the order of the index is the order of the claim.
+_TAKE_ONE = f"""UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
+        attempt = attempt + 1, runs = runs + 1
+    WHERE n IN (SELECT n FROM mainspring_jobs
+        WHERE state = 'pending' AND queue = :queue AND task = :task AND rank = :rank AND run_at <= :now
+        ORDER BY run_at, id LIMIT :limit)
+    AND (expires_at IS NULL OR expires_at > :now)
+    RETURNING {COLUMNS}"""
+# Several groups of one rank: up to :limit of each, then the first :limit of all.
+_TAKE_MANY = f"""UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
+        attempt = attempt + 1, runs = runs + 1
+    WHERE n IN (SELECT job.n FROM json_each(:groups) one CROSS JOIN mainspring_jobs job ON job.n IN (
+            SELECT n FROM mainspring_jobs
+            WHERE state = 'pending' AND queue = json_extract(one.value, '$[0]')
+                AND task = json_extract(one.value, '$[1]') AND rank = :rank AND run_at <= :now
+            ORDER BY run_at, id LIMIT :limit)
+        ORDER BY job.run_at, job.id LIMIT :limit)
+    AND (expires_at IS NULL OR expires_at > :now)
+    RETURNING {COLUMNS}"""
+
+
+def _expire(db: sqlite3.Connection, now: int) -> list[JobId]:
+    return sorted(id for (id,) in db.execute(_EXPIRE, {"now": now, "limit": EXPIRE_LIMIT}).fetchall())
+
+
+def _wanted(db: sqlite3.Connection, queues: Collection[str] | None, tasks: Collection[str]) -> list[Row]:
+    paused = {name for (name,) in db.execute(_PAUSED).fetchall()}
+    return [
+        group
+        for group in db.execute(_GROUPS).fetchall()
+        if group[1] in tasks and (queues is None or group[0] in queues) and group[0] not in paused
+    ]
+
+
+def _look(
+    db: sqlite3.Connection,
+    queues: Collection[str] | None,
+    worker: WorkerId,
+    tasks: Collection[str],
+    now: int,
+) -> int | None:
+    """When a claim would next do something: `now` or earlier means at once."""
+    expiry = db.execute(_NEXT_EXPIRY).fetchone()[0]
+    if expiry is not None and expiry <= now:
+        return now
+    if not db.execute(_ALIVE, (worker, now)).fetchone():
+        return None
+    return _soonest([group[3] for group in _wanted(db, queues, tasks)], expiry)
+
+
+def _soonest(due: list[int], expiry: int | None) -> int | None:
+    return min(due if expiry is None else [*due, expiry], default=None)
+
+
+def _claim(
+    db: sqlite3.Connection,
+    queues: Collection[str] | None,
+    worker: WorkerId,
+    tasks: Collection[str],
+    limit: int,
+    now: int,
+) -> Claim:
+    expired = _expire(db, now)
+    if not db.execute(_ALIVE, (worker, now)).fetchone():
+        return Claim([], None, expired)
+    due = [group for group in _wanted(db, queues, tasks) if group[3] <= now]
+    values = {"lease": os.urandom(8).hex(), "worker": worker, "now": now}
+    rows: list[Row] = []
+    for rank in sorted({group[2] for group in due}):
+        groups = [group for group in due if group[2] == rank]
+        rows += _take(db, groups, values | {"rank": rank, "limit": limit - len(rows)})
+        if len(rows) >= limit:
+            break
+    rows.sort(key=lambda row: (row[3], row[5], row[0]))
+    jobs = [job_of(row) for row in rows]
+    if len(jobs) >= limit:
+        return Claim(jobs, instant(now), expired)
+    expiry = db.execute(_NEXT_EXPIRY).fetchone()[0]
+    next_at = _soonest([group[3] for group in _wanted(db, queues, tasks)], expiry)
+    return Claim(jobs, None if next_at is None else instant(next_at), expired)
+
+
+def _take(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> list[Row]:
+    if len(groups) == 1:
+        return db.execute(_TAKE_ONE, values | {"queue": groups[0][0], "task": groups[0][1]}).fetchall()
+    listed = _encode([(queue, task) for queue, task, *_ in groups]).decode()
+    return db.execute(_TAKE_MANY, values | {"groups": listed}).fetchall()
+
+
+# beat
+
+_BEAT = """INSERT INTO mainspring_workers (id, until, info) VALUES (?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET until = excluded.until, info = excluded.info"""
+_HELD = "SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE state = 'running' AND worker = ?"
+
+
+def _beat(db: sqlite3.Connection, worker: WorkerInfo, until: int, now: int) -> Beat:
+    if until > now:
+        db.execute(_BEAT, (worker.id, until, _encode(worker).decode()))
+    else:
+        db.execute("DELETE FROM mainspring_workers WHERE id = ?", (worker.id,))
+    held = db.execute(_HELD, (worker.id,)).fetchall()
+    return Beat({id: lease for id, lease, _ in held}, {id: reason for id, _, reason in held if reason is not None})
+
+
+# finish
+
+_ENDED = "ended (id, lease, state, ending, finished_at, run_at, refund, crash, result, result_size, failure)"
+# The fence: this very run, still running, and for a crash a worker that is silent still.
+_FENCE = """job.id = ended.id AND job.lease = ended.lease AND job.state = 'running'
+    AND NOT (ended.crash AND EXISTS (SELECT 1 FROM mainspring_workers
+        WHERE mainspring_workers.id = job.worker AND until > ended.finished_at))"""
+_RECORD = {
+    size: f"""WITH {_ENDED} AS (VALUES {_places(size, 11)})
+        INSERT OR IGNORE INTO mainspring_executions
+        SELECT job.id, runs, attempt, ending, worker, job.lease, started_at, ended.finished_at, ended.result_size,
+            ended.failure
+        FROM ended CROSS JOIN mainspring_jobs job ON {_FENCE}"""
+    for size in CHUNKS
+}
+_SETTLE = {
+    size: f"""WITH {_ENDED} AS (VALUES {_places(size, 11)})
+        UPDATE mainspring_jobs AS job SET
+            state = CASE WHEN ended.state = 'pending' AND cancel_reason IS NOT NULL THEN 'cancelled'
+                ELSE ended.state END,
+            finished_at = CASE WHEN ended.state = 'pending' AND cancel_reason IS NULL THEN NULL
+                ELSE ended.finished_at END,
+            run_at = coalesce(ended.run_at, job.run_at),
+            attempt = attempt - ended.refund, crashes = crashes + ended.crash, lease = NULL, worker = NULL,
+            result = ended.result,
+            failure = CASE WHEN ended.failure IS NULL AND ended.state <> 'completed' THEN job.failure
+                ELSE ended.failure END
+        FROM ended WHERE {_FENCE}"""
+    for size in CHUNKS
+}
+
+
+def _finish(db: sqlite3.Connection, outcomes: Sequence[Outcome]) -> set[JobId]:
+    accepted = 0
+    for chunk in _chunks(outcomes):
+        rows = _flat(_ended(outcome) for outcome in chunk)
+        accepted += db.execute(_RECORD[len(chunk)], rows).rowcount
+        failpoint("finish.mid_batch")
+        db.execute(_SETTLE[len(chunk)], rows)
+    if accepted == len(outcomes):
+        return {outcome.id for outcome in outcomes}
+    # Some were late or are told a second time: those with a row of their own run stand.
+    sql = "SELECT 1 FROM mainspring_executions WHERE job_id = ? AND lease = ?"
+    return {outcome.id for outcome in outcomes if db.execute(sql, (outcome.id, outcome.lease)).fetchone()}
+
+
+def _ended(outcome: Outcome) -> Row:
+    result = outcome.result
+    return (
+        outcome.id, outcome.lease, outcome.state.value, outcome.ending.value, micros(outcome.finished_at),
+        None if outcome.run_at is None else micros(outcome.run_at), outcome.refund, outcome.crash,
+        result, 0 if result is None else len(result.encode()), failure_text(outcome.failure),
+    )  # fmt: skip
+
+
+# operators
+
+
+def _change(db: sqlite3.Connection, action: Action, which: Filter, now: datetime, limit: int, reason: str) -> Changed:
+    condition, values = where(which, micros(now))
+    sql = f"SELECT {COLUMNS} FROM mainspring_jobs WHERE {condition} ORDER BY id LIMIT :limit"
+    done: list[JobId] = []
+    refused: dict[JobId, Refusal] = {}
+    for row in db.execute(sql, values | {"limit": limit}).fetchall():
+        job = job_of(row)
+        refusal = _refusal(db, action, job)
+        if refusal is not None:
+            refused[job.id] = refusal
+            continue
+        if action is Action.DELETE:
+            db.execute("DELETE FROM mainspring_executions WHERE job_id = ?", (job.id,))
+            db.execute("DELETE FROM mainspring_jobs WHERE id = ?", (job.id,))
+        else:
+            _save(db, act(action, job, now, reason))
+        done.append(job.id)
+    return Changed(done, refused)
+
+
+def _refusal(db: sqlite3.Connection, action: Action, job: Job) -> Refusal | None:
+    if job.state not in ALLOWED[action]:
+        return Refusal(job.state)
+    if action is Action.RETRY:
+        key, holder = _holder(db, job)
+        if holder is not None:
+            return Refusal(job.state, key, holder.id)
+    return None

@@ -1,0 +1,287 @@
+"""@task and Task: a function's name and options; turns a call into a NewJob."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from .codec import Arguments, Results, encode
+from .context import Context
+from .errors import BadInput
+from .ids import new_id
+from .job import MAX_PRIORITY, MIN_PRIORITY, NewJob, OnConflict
+from .key import KeySpec, resolve
+from .middleware import Middleware
+from .outcome import Policy, seconds
+from .retry import Backoff
+
+if TYPE_CHECKING:
+    from .app import Mainspring
+    from .handle import Handle
+    from .sync import SyncTask
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Span = float | timedelta
+
+_ON_CONFLICT = ("return", "raise", "replace", "debounce")
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """Everything a task or one call of it may ask for. UNSET: whatever the next wider level says."""
+
+    queue: str = "default"
+    priority: int = 0
+    timeout: float | UnsetType | None = UNSET
+    max_retries: int | None = None
+    backoff: Backoff | Callable[[int], float] | None = None
+    retry_on: tuple[type[BaseException], ...] = (BaseException,)
+    no_retry_on: tuple[type[BaseException], ...] = ()
+    concurrency: int | None = None
+    unique_key: KeySpec | None = None
+    idempotency_key: KeySpec | None = None
+    on_conflict: OnConflict = "return"
+    debounce_limit: float | None = None
+    delay: float = 0.0
+    run_at: datetime | None = None
+    expires: float | datetime | None = None
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = {}
+    within: Any = None
+
+
+class Task(Generic[P, R]):
+    """A registered function. Calling it calls the function; enqueue() makes a job of the call."""
+
+    def __init__(
+        self,
+        app: Mainspring,
+        name: str,
+        fn: Callable[..., Any],
+        options: Options,
+        middleware: Sequence[Middleware] = (),
+        stub: bool = False,
+    ) -> None:
+        self.app = app
+        self.name = check_name(name, "task name")
+        self.fn = fn
+        self.options = options
+        self.middleware = tuple(middleware)
+        self.stub = stub
+        """True: known by name and signature only; the code is elsewhere."""
+        # What travels with the job. The rest stays with the task, so that a deploy can change it.
+        self.asked = options if stub else Options()
+        self.arguments = Arguments(fn, name, Context)
+        self.results = Results(fn, name)
+        self.__doc__ = fn.__doc__
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.fn(*args, **kwargs)
+
+    def using(
+        self,
+        *,
+        queue: str | UnsetType = UNSET,
+        priority: int | UnsetType = UNSET,
+        timeout: Span | UnsetType | None = UNSET,
+        max_retries: int | UnsetType = UNSET,
+        backoff: Backoff | UnsetType = UNSET,
+        unique_key: KeySpec | UnsetType | None = UNSET,
+        idempotency_key: KeySpec | UnsetType | None = UNSET,
+        on_conflict: OnConflict | UnsetType = UNSET,
+        debounce_limit: Span | UnsetType = UNSET,
+        delay: Span | UnsetType = UNSET,
+        run_at: datetime | UnsetType = UNSET,
+        expires: Span | datetime | UnsetType | None = UNSET,
+        tags: Sequence[str] | UnsetType = UNSET,
+        metadata: Mapping[str, Any] | UnsetType = UNSET,
+        within: Any = UNSET,
+    ) -> Task[P, R]:
+        """The same task with these options for the jobs made through it."""
+        given = {name: value for name, value in locals().items() if name != "self" and value is not UNSET}
+        given = checked(given, self.name)
+        changed = object.__new__(Task)
+        changed.__dict__.update(self.__dict__)
+        changed.options = exclusive(replace(self.options, **given), self.name)
+        changed.asked = replace(self.asked, **given)
+        return cast("Task[P, R]", changed)
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """The call as data, for enqueue_many."""
+        payload = self.arguments.encode(args, kwargs, self.app.settings.payload_limit)
+        now = self.app.clock.now()
+        return new_job(self.name, payload, self.options, self.asked, now, lambda: self.arguments.bind(args, kwargs))
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Stores the job; it is safe when this returns."""
+        (handle,) = await self.app.hand_over([self.job(*args, **kwargs)], self.options.within)
+        return handle
+
+    @property
+    def sync(self) -> SyncTask[P, R]:
+        """The same names for code that does not await."""
+        from .sync import SyncTask
+
+        return SyncTask(self)
+
+    def timeout(self, default: float) -> float | None:
+        return default if self.options.timeout is UNSET else self.options.timeout
+
+    def policy(self, default: Policy) -> Policy:
+        """Retry rules with the app's where the task has none."""
+        options = self.options
+        return Policy(
+            default.max_retries if options.max_retries is None else options.max_retries,
+            options.backoff or default.backoff,
+            options.retry_on,
+            options.no_retry_on,
+        )
+
+
+def new_job(
+    task: str,
+    payload: str,
+    options: Options,
+    asked: Options,
+    now: datetime,
+    values: Callable[[], Mapping[str, Any]],
+) -> NewJob:
+    """A call and its options, complete enough for any store."""
+    run_at = options.run_at
+    if run_at is None and options.delay:
+        run_at = now + timedelta(seconds=options.delay)
+    expires = options.expires
+    if expires is not None and not isinstance(expires, datetime):
+        expires = (run_at or now) + timedelta(seconds=expires)
+    unique = idempotency = None
+    if options.unique_key is not None or options.idempotency_key is not None:
+        given = values()
+        unique = resolve(options.unique_key, "unique_key", task, given, options.queue, now)
+        idempotency = resolve(options.idempotency_key, "idempotency_key", task, given, options.queue, now)
+    return NewJob(
+        id=new_id(now), task=task, payload=payload, queue=options.queue, priority=options.priority, run_at=run_at,
+        expires_at=expires, timeout=asked.timeout, max_retries=asked.max_retries,
+        backoff=cast("Backoff | None", asked.backoff), tags=options.tags, metadata=options.metadata,
+        unique_key=unique, idempotency_key=idempotency, on_conflict=options.on_conflict,
+        debounce_limit=options.debounce_limit,
+    )  # fmt: skip
+
+
+def exclusive(options: Options, task: str) -> Options:
+    if options.unique_key is not None and options.idempotency_key is not None:
+        raise BadInput(f"task {task!r}: unique_key and idempotency_key exclude each other; choose one")
+    return options
+
+
+def checked(given: Mapping[str, Any], task: str) -> dict[str, Any]:
+    """Options as the engine wants them; refuses each bad one by name."""
+    values = dict(given)
+    for name, value in given.items():
+        check = _CHECKS.get(name)
+        if check is not None and value is not None:
+            try:
+                values[name] = check(value)
+            except (BadInput, TypeError) as bad:
+                raise BadInput(f"option {name} of task {task!r}: {bad}") from None
+    return values
+
+
+def check_name(name: Any, what: str) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable() or name != name.strip():
+        raise BadInput(f"a {what} is 1 to 200 printable characters without spaces around, got {name!r:.80}")
+    return name
+
+
+def _priority(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not MIN_PRIORITY <= value <= MAX_PRIORITY:
+        raise BadInput(f"a whole number from {MIN_PRIORITY} to {MAX_PRIORITY}, higher runs first; got {value!r}")
+    return value
+
+
+def _count(least: int) -> Callable[[Any], int]:
+    def check(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**31:
+            raise BadInput(f"a whole number of at least {least}, got {value!r}")
+        return value
+
+    return check
+
+
+def _span(value: Any) -> float:
+    return seconds(value, "it")
+
+
+def _positive(value: Any) -> float:
+    span = seconds(value, "it")
+    if span <= 0:
+        raise BadInput(f"must be more than 0 seconds (None: no limit), got {value!r}")
+    return span
+
+
+def _instant(value: Any) -> datetime:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise BadInput(f"needs a datetime with a time zone, e.g. datetime(2030, 1, 1, tzinfo=UTC), got {value!r}")
+    return value
+
+
+def _expires(value: Any) -> float | datetime:
+    return _instant(value) if isinstance(value, datetime) else _positive(value)
+
+
+def _backoff(value: Any) -> Any:
+    if not isinstance(value, Backoff) and not callable(value):
+        raise BadInput(f"takes a Backoff or, on the task, a function of the attempt; got {value!r}")
+    return value
+
+
+def _errors(value: Any) -> tuple[type[BaseException], ...]:
+    kinds = value if isinstance(value, tuple) else (value,)
+    if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
+        raise BadInput(f"takes an exception class or a tuple of them, got {value!r}")
+    return kinds
+
+
+def _tags(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise BadInput(f"takes a list of tags, got the single text {value!r}: write [{value!r}]")
+    return tuple(check_name(tag, "tag") for tag in value)
+
+
+def _metadata(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise BadInput(f"takes a mapping with text keys, got {value!r:.80}")
+    copied: dict[str, Any] = msgspec.json.decode(encode(dict(value)))
+    return copied
+
+
+def _on_conflict(value: Any) -> Any:
+    if value not in _ON_CONFLICT:
+        raise BadInput(f"is one of {', '.join(_ON_CONFLICT)}; got {value!r}")
+    return value
+
+
+_CHECKS: Mapping[str, Callable[[Any], Any]] = {
+    "queue": lambda value: check_name(value, "queue name"),
+    "priority": _priority,
+    "timeout": _positive,
+    "max_retries": _count(0),
+    "backoff": _backoff,
+    "retry_on": _errors,
+    "no_retry_on": _errors,
+    "concurrency": _count(1),
+    "on_conflict": _on_conflict,
+    "debounce_limit": _positive,
+    "delay": _span,
+    "run_at": _instant,
+    "expires": _expires,
+    "tags": _tags,
+    "metadata": _metadata,
+}

@@ -1,0 +1,177 @@
+"""beat, workers and expired: who lives, what it holds, and whose runs are lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from ...job import Action, Beat, LiveWorker, State
+from ...outcome import Crashed, Done, Retry
+from .build import (
+    NOW,
+    Contract,
+    a_worker,
+    act,
+    beat,
+    claim,
+    claimed,
+    later,
+    new_job,
+    put,
+    see,
+    settle,
+    start,
+)
+
+
+class BeatContract(Contract):
+    async def test_a_worker_that_beats_is_listed_as_it_described_itself(self) -> None:
+        async with self.opened() as store:
+            info = a_worker("ada", queues=("a", "b"), tasks=("x", "y"), host="hôst", pid=7, running=3)
+            await store.beat(info, until=later(20.000001), now=NOW)
+            assert await store.workers(now=NOW) == [LiveWorker(info, later(20.000001))]
+
+    async def test_a_worker_has_one_row_with_its_latest_beat(self) -> None:
+        async with self.opened() as store:
+            await beat(store, until=later(20))
+            info = a_worker(running=5)
+            await store.beat(info, until=later(25), now=later(5))
+            assert await store.workers(now=later(5)) == [LiveWorker(info, later(25))]
+
+    async def test_workers_are_listed_by_id(self) -> None:
+        async with self.opened() as store:
+            for name in ("cyd", "ada", "bob"):
+                await beat(store, name)
+            assert [worker.info.id for worker in await store.workers(now=NOW)] == ["ada", "bob", "cyd"]
+
+    async def test_a_worker_whose_lease_has_lapsed_is_not_listed(self) -> None:
+        async with self.opened() as store:
+            await beat(store, until=later(20))
+            assert len(await store.workers(now=later(19.999999))) == 1
+            assert await store.workers(now=later(20)) == []
+
+    @pytest.mark.parametrize("until", [NOW, later(-1)], ids=["now", "past"])
+    async def test_a_beat_that_does_not_reach_past_now_removes_the_worker(self, until: object) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await store.beat(a_worker(), until=until, now=NOW)  # type: ignore[arg-type]
+            assert await store.workers(now=later(-5)) == []
+            assert [lost.id for lost in await store.expired(now=NOW, limit=10)] == [job.id]
+
+    async def test_a_worker_that_left_claims_nothing(self) -> None:
+        async with self.opened() as store:
+            await put(store, new_job())
+            await beat(store)
+            await beat(store, until=NOW)
+            assert (await claim(store)).jobs == []
+
+    async def test_a_stranger_may_leave(self) -> None:
+        async with self.opened() as store:
+            assert await beat(store, until=NOW) == Beat(holds={}, cancels={})
+
+    # what it hears
+
+    async def test_a_beat_says_what_the_worker_holds_and_under_which_lease(self) -> None:
+        async with self.opened() as store:
+            first, second = await start(store), await start(store)
+            await start(store, worker="bob")
+            assert (await beat(store)).holds == {first.id: first.lease, second.id: second.lease}
+
+    async def test_a_claim_whose_answer_was_lost_is_found_by_the_next_beat(self) -> None:
+        async with self.opened() as store:
+            ids = await put(store, new_job(), new_job())
+            await claimed(store)
+            assert sorted((await beat(store)).holds) == ids
+
+    async def test_a_run_that_ended_is_held_no_longer(self) -> None:
+        async with self.opened() as store:
+            first, second = await start(store), await start(store)
+            await settle(store, first, Done())
+            await settle(store, second, Retry(5))
+            assert (await beat(store)).holds == {}
+
+    async def test_a_run_lost_to_another_worker_is_held_no_longer(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await beat(store, until=NOW)
+            await settle(store, job, Crashed("ada", 3), now=NOW)
+            await claimed(store, "bob")
+            assert (await beat(store)).holds == {}
+
+    async def test_a_cancel_of_a_running_job_is_heard_in_the_beat_of_its_worker(self) -> None:
+        async with self.opened() as store:
+            job, other = await start(store), await start(store, worker="bob")
+            await act(store, Action.CANCEL, job.id, reason="no longer needed")
+            heard = await beat(store)
+            assert heard.cancels == {job.id: "no longer needed"}
+            assert heard.holds == {job.id: job.lease}
+            assert await beat(store, "bob") == Beat(holds={other.id: str(other.lease)}, cancels={})
+
+    async def test_a_cancel_without_a_reason_is_heard_too(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await act(store, Action.CANCEL, job.id)
+            assert (await beat(store)).cancels == {job.id: ""}
+
+    async def test_a_cancel_is_heard_until_the_run_has_ended(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await act(store, Action.CANCEL, job.id, reason="stop")
+            assert (await beat(store)).cancels == (await beat(store)).cancels == {job.id: "stop"}
+            await settle(store, job, Done())
+            assert (await beat(store)).cancels == {}
+
+    # expired
+
+    async def test_runs_of_a_silent_worker_are_expired(self) -> None:
+        async with self.opened() as store:
+            await beat(store, until=later(20))
+            ids = await put(store, new_job(), new_job())
+            lost = (await claim(store)).jobs
+            assert sorted(job.id for job in lost) == ids
+            found = await store.expired(now=later(21), limit=10)
+            assert sorted(found, key=lambda job: job.id) == lost
+
+    async def test_runs_of_a_living_worker_are_not_expired(self) -> None:
+        async with self.opened() as store:
+            await start(store)
+            await beat(store, until=later(20))
+            assert await store.expired(now=later(19.999999), limit=10) == []
+
+    async def test_a_worker_is_silent_at_the_very_instant_its_lease_lapses(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await beat(store, until=later(20))
+            assert [lost.id for lost in await store.expired(now=later(20), limit=10)] == [job.id]
+
+    async def test_only_running_jobs_of_the_silent_worker_are_expired(self) -> None:
+        async with self.opened() as store:
+            done, lost, _ = await start(store), await start(store), await start(store, worker="bob")
+            await put(store, new_job())
+            await settle(store, done, Done())
+            await beat(store, until=later(5))
+            assert [job.id for job in await store.expired(now=later(9), limit=10)] == [lost.id]
+
+    async def test_no_more_than_the_limit_is_expired_at_once(self) -> None:
+        async with self.opened() as store:
+            for _ in range(3):
+                await start(store)
+            await beat(store, until=NOW)
+            assert len(await store.expired(now=NOW, limit=2)) == 2
+
+    async def test_a_beat_in_time_saves_the_run(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await beat(store, until=later(20))
+            (lost,) = await store.expired(now=later(21), limit=10)
+            await beat(store, until=later(41), now=later(21.5))
+            assert await settle(store, lost, Crashed("ada", 3), now=later(21)) == set()
+            assert await see(store, job.id) == job
+            assert await store.expired(now=later(22), limit=10) == []
+            assert await settle(store, job, Done(), now=later(22)) == {job.id}
+
+    async def test_a_silent_worker_may_still_finish_its_run(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await beat(store, until=later(20))
+            assert await settle(store, job, Done(), now=later(30)) == {job.id}
+            assert (await see(store, job.id)).state is State.COMPLETED

@@ -1,0 +1,249 @@
+"""change and pause_queue: what operators may do to jobs and queues, and what they are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from ...job import ALLOWED, Action, Changed, Filter, Refusal, State
+from ...outcome import Crashed, Done, Retry
+from .build import (
+    NOW,
+    REACHABLE,
+    Contract,
+    act,
+    beat,
+    bring,
+    claim,
+    claimed,
+    everything,
+    later,
+    new_job,
+    put,
+    run_again,
+    see,
+    settle,
+    start,
+)
+
+TARGET = {
+    Action.CANCEL: State.CANCELLED,
+    Action.RETRY: State.PENDING,
+    Action.PAUSE: State.PAUSED,
+    Action.RESUME: State.PENDING,
+}
+INPUT = ("id", "task", "payload", "queue", "priority", "created_at", "tags", "metadata", "unique_key", "runs")
+
+
+class ChangeContract(Contract):
+    # the state machine
+
+    @pytest.mark.parametrize("state", REACHABLE)
+    @pytest.mark.parametrize("action", Action)
+    async def test_an_action_is_allowed_or_refused_as_the_state_machine_says(
+        self, action: Action, state: State
+    ) -> None:
+        async with self.opened() as store:
+            before, bystander = await bring(store, state, tags=("x",)), await bring(store, state)
+            changed = await act(store, action, before.id, now=later(1))
+            if state not in ALLOWED[action]:
+                assert changed == Changed(done=[], refused={before.id: Refusal(state)})
+                assert await everything(store) == [before, bystander]
+            elif action is Action.DELETE:
+                assert changed == Changed(done=[before.id], refused={})
+                assert await everything(store) == [bystander]
+            else:
+                assert changed == Changed(done=[before.id], refused={})
+                after, other = await everything(store)
+                assert other == bystander
+                assert after.state is (State.RUNNING if state is State.RUNNING else TARGET[action])
+                assert [getattr(after, name) for name in INPUT] == [getattr(before, name) for name in INPUT]
+
+    @pytest.mark.parametrize(
+        ("action", "state"),
+        [(Action.CANCEL, State.CANCELLED), (Action.PAUSE, State.PAUSED), (Action.RESUME, State.PENDING)],
+    )
+    async def test_an_action_that_is_done_already_changes_nothing(self, action: Action, state: State) -> None:
+        async with self.opened() as store:
+            before = await bring(store, state)
+            assert (await act(store, action, before.id, now=later(1))).done == [before.id]
+            assert await see(store, before.id) == before
+
+    # cancel
+
+    @pytest.mark.parametrize("state", [State.PENDING, State.PAUSED])
+    async def test_cancelling_a_job_that_does_not_run_ends_it_now(self, state: State) -> None:
+        async with self.opened() as store:
+            job = await bring(store, state)
+            await act(store, Action.CANCEL, job.id, now=later(1), reason="enough")
+            ended = await see(store, job.id)
+            assert (ended.state, ended.finished_at) == (State.CANCELLED, later(1))
+            assert ended.cancel_reason == "enough"
+            assert await claimed(store, now=later(2)) == []
+            assert await store.executions(job.id) == []
+
+    async def test_cancelling_a_running_job_leaves_it_running_with_its_reason(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await act(store, Action.CANCEL, job.id, reason="stop")
+            asked = await see(store, job.id)
+            assert (asked.state, asked.cancel_reason, asked.lease) == (State.RUNNING, "stop", job.lease)
+            assert asked.finished_at is None
+
+    async def test_a_job_waiting_for_its_retry_can_be_cancelled(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await settle(store, job, Retry(5))
+            await act(store, Action.CANCEL, job.id, now=later(2))
+            assert (await see(store, job.id)).state is State.CANCELLED
+            assert await claimed(store, now=later(9)) == []
+
+    # retry
+
+    @pytest.mark.parametrize("state", [State.DEAD, State.CANCELLED, State.EXPIRED])
+    async def test_a_retried_job_starts_anew_and_can_be_claimed_at_once(self, state: State) -> None:
+        async with self.opened() as store:
+            before = await bring(store, state)
+            await act(store, Action.RETRY, before.id, now=later(1))
+            job = await see(store, before.id)
+            assert (job.attempt, job.crashes, job.runs) == (0, 0, before.runs)
+            assert (job.created_at, job.expires_at) == (before.created_at, None)
+            assert (job.finished_at, job.cancel_reason, job.lease) == (None, None, None)
+            assert await claimed(store, now=later(1)) == [job.id]
+
+    async def test_a_retry_forgets_the_crashes(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await beat(store, until=NOW)
+            await settle(store, job, Crashed("ada", 1), now=NOW)
+            await act(store, Action.RETRY, job.id)
+            again = await run_again(store, job.id)
+            assert (again.crashes, again.attempt, again.runs) == (0, 1, 2)
+
+    async def test_a_retried_job_that_was_cancelled_as_it_ran_may_be_retried_by_its_runs_again(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await act(store, Action.CANCEL, job.id)
+            await settle(store, job, Retry(0), now=NOW)
+            await act(store, Action.RETRY, job.id)
+            await settle(store, await run_again(store, job.id), Retry(5), now=NOW)
+            assert (await see(store, job.id)).state is State.PENDING
+
+    @pytest.mark.parametrize("kind", ["unique_key", "idempotency_key"])
+    async def test_a_retry_is_refused_while_another_job_holds_its_key(self, kind: str) -> None:
+        async with self.opened() as store:
+            before = await bring(store, State.DEAD, **{kind: "key"})
+            holder = await bring(store, State.RUNNING, **{kind: "key"})
+            changed = await act(store, Action.RETRY, before.id)
+            assert changed == Changed(done=[], refused={before.id: Refusal(State.DEAD, "key", holder.id)})
+            assert await see(store, before.id) == before
+
+    async def test_a_retry_is_refused_after_another_job_completed_with_its_idempotency_key(self) -> None:
+        async with self.opened() as store:
+            before = await bring(store, State.DEAD, idempotency_key="key")
+            holder = await bring(store, State.COMPLETED, idempotency_key="key")
+            changed = await act(store, Action.RETRY, before.id)
+            assert changed.refused == {before.id: Refusal(State.DEAD, "key", holder.id)}
+
+    async def test_a_retry_is_done_once_its_unique_key_is_free_again(self) -> None:
+        async with self.opened() as store:
+            before = await bring(store, State.DEAD, unique_key="key")
+            await bring(store, State.COMPLETED, unique_key="key")
+            assert (await act(store, Action.RETRY, before.id)).done == [before.id]
+
+    async def test_of_two_jobs_with_one_key_retried_together_the_first_takes_it(self) -> None:
+        async with self.opened() as store:
+            first = await bring(store, State.DEAD, unique_key="key")
+            second = await bring(store, State.DEAD, unique_key="key")
+            changed = await act(store, Action.RETRY, first.id, second.id)
+            assert changed.done == [first.id]
+            assert changed.refused == {second.id: Refusal(State.DEAD, "key", first.id)}
+
+    # pause, resume, delete
+
+    async def test_a_paused_job_keeps_its_time_and_goes_on_when_resumed(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job(run_at=later(5)))
+            before = await see(store, job_id)
+            await act(store, Action.PAUSE, job_id)
+            assert await claimed(store, now=later(6)) == []
+            await act(store, Action.RESUME, job_id, now=later(7))
+            assert await see(store, job_id) == before
+            assert await claimed(store, now=later(7)) == [job_id]
+
+    async def test_a_paused_job_keeps_the_count_of_its_attempts(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await settle(store, job, Retry(5))
+            await act(store, Action.PAUSE, job.id)
+            await act(store, Action.RESUME, job.id)
+            assert (await run_again(store, job.id, now=later(9))).attempt == 2
+
+    async def test_a_deleted_job_leaves_no_history(self) -> None:
+        async with self.opened() as store:
+            job = await bring(store, State.COMPLETED)
+            await act(store, Action.DELETE, job.id)
+            assert await everything(store) == []
+            assert await store.executions(job.id) == []
+
+    # which jobs, and how many
+
+    async def test_only_matching_jobs_are_changed(self) -> None:
+        async with self.opened() as store:
+            jobs = [new_job(queue="a", tags=("x",)), new_job(queue="a"), new_job(queue="b", tags=("x",))]
+            await put(store, *jobs)
+            which = Filter(queues=("a",), tags=("x",))
+            assert (await store.change(Action.CANCEL, which, now=NOW, limit=10)).done == [jobs[0].id]
+            assert [job.state for job in await everything(store)].count(State.CANCELLED) == 1
+
+    async def test_no_more_than_the_limit_is_changed_in_order_of_id(self) -> None:
+        async with self.opened() as store:
+            jobs = [new_job(priority=n) for n in range(5)]
+            ids = await put(store, *reversed(jobs))
+            changed = await store.change(Action.PAUSE, Filter(), now=NOW, limit=3)
+            assert changed == Changed(done=sorted(ids)[:3], refused={})
+            assert (await store.counts(now=NOW)) == {"paused": 3, "pending": 2}
+
+    async def test_some_are_done_and_others_refused_by_name(self) -> None:
+        async with self.opened() as store:
+            done, dead = await bring(store, State.COMPLETED), await bring(store, State.DEAD)
+            pending = await bring(store, State.PENDING)
+            changed = await act(store, Action.RETRY, done.id, dead.id, pending.id)
+            assert changed.done == [dead.id]
+            assert changed.refused == {
+                done.id: Refusal(State.COMPLETED),
+                pending.id: Refusal(State.PENDING),
+            }
+
+    async def test_a_shown_state_selects_what_is_changed(self) -> None:
+        async with self.opened() as store:
+            (due, future) = await put(store, new_job(), new_job(run_at=later(5)))
+            which = Filter(states=("scheduled",))
+            assert (await store.change(Action.CANCEL, which, now=NOW, limit=10)).done == [future]
+            assert (await see(store, due)).state is State.PENDING
+
+    async def test_an_unknown_id_is_neither_done_nor_refused(self) -> None:
+        async with self.opened() as store:
+            assert await act(store, Action.DELETE, new_job().id) == Changed(done=[], refused={})
+
+    async def test_an_empty_choice_of_ids_changes_nothing(self) -> None:
+        async with self.opened() as store:
+            await put(store, new_job())
+            assert await act(store, Action.DELETE) == Changed(done=[], refused={})
+            assert len(await everything(store)) == 1
+
+    # queues
+
+    async def test_pausing_a_queue_leaves_its_running_jobs_alone(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await store.pause_queue("default", True)
+            assert (await beat(store)).cancels == {}
+            assert await settle(store, job, Done()) == {job.id}
+
+    async def test_pausing_and_resuming_twice_is_no_error(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job())
+            for paused in (True, True, False, False):
+                await store.pause_queue("default", paused)
+            await beat(store)
+            assert [job.id for job in (await claim(store)).jobs] == [job_id]

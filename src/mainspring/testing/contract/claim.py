@@ -1,0 +1,321 @@
+"""claim: the order is the order, two claimers never share, and next_at says when to ask again."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from ...job import Action, State
+from ...outcome import Done, Retry
+from .build import (
+    NOW,
+    Contract,
+    act,
+    beat,
+    bring,
+    claim,
+    claimed,
+    later,
+    new_job,
+    put,
+    run_again,
+    see,
+    settle,
+    start,
+)
+
+
+class ClaimContract(Contract):
+    # order
+
+    async def test_the_highest_priority_comes_first_and_negative_ones_last(self) -> None:
+        async with self.opened() as store:
+            given = [0, -32768, 5, -1, 32767, 1]
+            await put(store, *(new_job(priority=priority) for priority in given))
+            await beat(store)
+            assert [job.priority for job in (await claim(store)).jobs] == sorted(given, reverse=True)
+
+    async def test_within_a_priority_the_earliest_run_at_comes_first(self) -> None:
+        async with self.opened() as store:
+            times = [later(-1), later(-3), later(-2), later(-3.000001)]
+            await put(store, *(new_job(run_at=at) for at in times))
+            await beat(store)
+            assert [job.run_at for job in (await claim(store)).jobs] == sorted(times)
+
+    async def test_within_a_run_at_the_smallest_id_comes_first(self) -> None:
+        async with self.opened() as store:
+            jobs = [new_job() for _ in range(5)]
+            await put(store, *reversed(jobs))
+            assert await claimed(store) == [job.id for job in jobs]
+
+    async def test_priority_outweighs_run_at_and_run_at_outweighs_id(self) -> None:
+        async with self.opened() as store:
+            last, third = new_job(run_at=later(-9), priority=-1), new_job(run_at=later(-1))
+            second, first = new_job(run_at=later(-2)), new_job(run_at=later(0), priority=1)
+            await put(store, last, third, second, first)
+            assert await claimed(store) == [first.id, second.id, third.id, last.id]
+
+    async def test_the_order_holds_across_queues_and_tasks(self) -> None:
+        async with self.opened() as store:
+            where = [("a", "x", 1), ("b", "y", 4), ("a", "y", 3), ("b", "x", 2), ("c", "x", 5)]
+            jobs = [new_job(queue=queue, task=task, priority=priority) for queue, task, priority in where]
+            await put(store, *jobs)
+            expected = [job.id for job in sorted(jobs, key=lambda job: -job.priority)]
+            assert await claimed(store, queues=["a", "b", "c"], tasks=["x", "y"]) == expected
+
+    async def test_the_order_holds_from_claim_to_claim(self) -> None:
+        async with self.opened() as store:
+            given = [3, -2, 7, 0, 5]
+            await put(store, *(new_job(priority=priority, queue=f"q{priority % 2}") for priority in given))
+            await beat(store)
+            taken = [(await claim(store, limit=1)).jobs[0].priority for _ in given]
+            assert taken == sorted(given, reverse=True)
+
+    # what is taken
+
+    async def test_a_claimed_job_is_running_under_its_worker_from_now_on(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job())
+            job = await run_again(store, job_id, now=later(3))
+            assert (job.state, job.worker, job.started_at) == (State.RUNNING, "ada", later(3))
+            assert (job.attempt, job.runs, job.crashes) == (1, 1, 0)
+            assert job.lease
+            assert job.finished_at is None
+            assert await see(store, job_id) == job
+
+    async def test_a_second_run_counts_one_attempt_and_one_run_more(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await settle(store, job, Retry(5), now=later(1))
+            again = await run_again(store, job.id, worker="bob", now=later(6))
+            assert (again.attempt, again.runs, again.worker) == (2, 2, "bob")
+            assert again.started_at == later(6)
+
+    async def test_no_more_than_the_limit_is_taken(self) -> None:
+        async with self.opened() as store:
+            ids = await put(store, *(new_job() for _ in range(5)))
+            assert await claimed(store, limit=3) == ids[:3]
+            assert await claimed(store, limit=3) == ids[3:]
+
+    async def test_jobs_of_one_claim_share_one_lease(self) -> None:
+        async with self.opened() as store:
+            await put(store, *(new_job() for _ in range(3)))
+            await beat(store)
+            assert len({job.lease for job in (await claim(store)).jobs}) == 1
+
+    async def test_every_claim_mints_a_fresh_lease(self) -> None:
+        async with self.opened() as store:
+            await put(store, *(new_job() for _ in range(10)))
+            await beat(store)
+            leases = {(await claim(store, limit=1)).jobs[0].lease for _ in range(10)}
+            assert len(leases) == 10
+
+    async def test_a_job_claimed_again_by_the_same_worker_gets_another_lease(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await settle(store, job, Retry(0), now=NOW)
+            assert (await run_again(store, job.id)).lease != job.lease
+
+    async def test_two_claimers_never_share_a_job(self) -> None:
+        async with self.opened() as store:
+            ids = await put(store, *(new_job() for _ in range(40)))
+            workers = [f"worker-{n}" for n in range(10)]
+            taken = await asyncio.gather(*(claimed(store, name, limit=5) for name in workers))
+            assert sorted(job_id for batch in taken for job_id in batch) == ids
+
+    async def test_a_running_job_is_not_claimed_again(self) -> None:
+        async with self.opened() as store:
+            await start(store)
+            assert await claimed(store, "bob") == []
+
+    # what is left alone
+
+    async def test_nothing_is_taken_before_its_run_at(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job(run_at=later(5)))
+            assert await claimed(store, now=later(4.999999)) == []
+            assert await claimed(store, now=later(5)) == [job_id]
+
+    async def test_a_task_that_is_not_named_is_left_alone(self) -> None:
+        async with self.opened() as store:
+            await put(store, new_job(task="unknown", priority=9))
+            (known,) = await put(store, new_job())
+            assert await claimed(store, limit=1) == [known]
+
+    async def test_no_task_named_means_no_job_taken(self) -> None:
+        async with self.opened() as store:
+            await put(store, new_job())
+            assert await claimed(store, tasks=[]) == []
+
+    async def test_a_queue_that_is_not_named_is_left_alone(self) -> None:
+        async with self.opened() as store:
+            await put(store, new_job(queue="other", priority=9))
+            (named,) = await put(store, new_job(queue="mine"))
+            assert await claimed(store, queues=["mine", "empty"], limit=1) == [named]
+
+    async def test_no_queue_named_means_no_job_taken(self) -> None:
+        async with self.opened() as store:
+            await put(store, new_job())
+            assert await claimed(store, queues=[]) == []
+
+    async def test_none_for_queues_means_all_of_them(self) -> None:
+        async with self.opened() as store:
+            ids = await put(store, new_job(queue="a"), new_job(queue="b"))
+            assert await claimed(store, queues=None) == ids
+
+    @pytest.mark.parametrize("queues", [None, ["paused", "open"]])
+    async def test_a_paused_queue_takes_jobs_and_gives_none(self, queues: list[str] | None) -> None:
+        async with self.opened() as store:
+            await store.pause_queue("paused", True)
+            await put(store, new_job(queue="paused", priority=9))
+            (other,) = await put(store, new_job(queue="open"))
+            assert await claimed(store, queues=queues, limit=1) == [other]
+
+    async def test_a_resumed_queue_gives_its_jobs(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job())
+            await store.pause_queue("default", True)
+            await store.pause_queue("default", False)
+            assert await claimed(store) == [job_id]
+
+    async def test_a_paused_job_is_left_alone(self) -> None:
+        async with self.opened() as store:
+            await bring(store, State.PAUSED)
+            assert await claimed(store) == []
+
+    async def test_a_worker_that_never_beat_claims_nothing(self) -> None:
+        async with self.opened() as store:
+            await put(store, new_job())
+            assert (await claim(store, "stranger")).jobs == []
+
+    async def test_a_worker_whose_lease_has_lapsed_claims_nothing_until_it_beats(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job())
+            await beat(store, until=later(20))
+            assert (await claim(store, now=later(21))).jobs == []
+            await beat(store, until=later(41), now=later(21))
+            assert [job.id for job in (await claim(store, now=later(21))).jobs] == [job_id]
+
+    async def test_a_lease_has_lapsed_at_its_very_instant(self) -> None:
+        async with self.opened() as store:
+            await put(store, new_job())
+            await beat(store, until=later(20))
+            assert (await claim(store, now=later(20))).jobs == []
+
+    # expiry
+
+    async def test_a_job_is_never_claimed_once_its_expires_at_has_come(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job(expires_at=later(5)))
+            await beat(store)
+            taken = await claim(store, now=later(5))
+            assert (taken.jobs, taken.expired) == ([], [job_id])
+
+    async def test_a_job_is_claimed_before_its_expires_at(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job(expires_at=later(5)))
+            await beat(store)
+            taken = await claim(store, now=later(4.999999))
+            assert ([job.id for job in taken.jobs], taken.expired) == ([job_id], [])
+
+    async def test_an_expired_job_ends_with_no_run(self) -> None:
+        async with self.opened() as store:
+            job = await bring(store, State.EXPIRED)
+            assert (job.state, job.finished_at, job.runs) == (State.EXPIRED, NOW, 0)
+            assert await store.executions(job.id) == []
+
+    async def test_a_job_expires_once(self) -> None:
+        async with self.opened() as store:
+            await bring(store, State.EXPIRED)
+            assert (await claim(store, now=later(1))).expired == []
+
+    @pytest.mark.parametrize(
+        "fields", [{"queue": "other"}, {"queue": "paused"}, {"task": "other"}, {"run_at": later(100)}], ids=str
+    )
+    async def test_jobs_expire_wherever_they_wait(self, fields: dict[str, Any]) -> None:
+        async with self.opened() as store:
+            await store.pause_queue("paused", True)
+            (job_id,) = await put(store, new_job(expires_at=later(5), **fields))
+            await beat(store)
+            assert (await claim(store, queues=["default"], now=later(5))).expired == [job_id]
+            assert (await see(store, job_id)).state is State.EXPIRED
+
+    async def test_several_jobs_expire_in_one_claim_beside_those_taken(self) -> None:
+        async with self.opened() as store:
+            expired = await put(store, *(new_job(expires_at=later(n), priority=n) for n in range(1, 5)))
+            (due,) = await put(store, new_job())
+            await beat(store)
+            taken = await claim(store, now=later(9), limit=1)
+            assert (sorted(taken.expired), [job.id for job in taken.jobs]) == (sorted(expired), [due])
+
+    async def test_every_job_that_expires_is_told_by_a_claim(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job(expires_at=later(5)))
+            await put(store, new_job(), now=later(6))
+            await beat(store)
+            assert (await claim(store, now=later(7))).expired == [job_id]
+
+    async def test_a_job_waiting_for_its_retry_expires_too(self) -> None:
+        async with self.opened() as store:
+            job = await start(store, expires_at=later(5))
+            await settle(store, job, Retry(1), now=later(1))
+            assert (await claim(store, now=later(5))).expired == [job.id]
+
+    async def test_a_running_job_does_not_expire(self) -> None:
+        async with self.opened() as store:
+            job = await start(store, expires_at=later(5))
+            assert (await claim(store, now=later(9))).expired == []
+            assert await settle(store, job, Done(), now=later(9)) == {job.id}
+
+    async def test_a_paused_job_expires_once_it_is_resumed(self) -> None:
+        async with self.opened() as store:
+            job = await bring(store, State.PAUSED, expires_at=later(5))
+            await beat(store)
+            assert (await claim(store, now=later(9))).expired == []
+            await act(store, Action.RESUME, job.id, now=later(9))
+            assert (await claim(store, now=later(9))).expired == [job.id]
+
+    # next_at
+
+    async def _next_at(self, *jobs: Any, limit: int = 10, now: datetime = NOW) -> datetime | None:
+        async with self.opened() as store:
+            await store.pause_queue("paused", True)
+            await put(store, *jobs)
+            await beat(store)
+            return (await claim(store, queues=["default", "paused"], limit=limit, now=now)).next_at
+
+    async def test_next_at_is_none_when_nothing_waits(self) -> None:
+        assert await self._next_at() is None
+
+    async def test_next_at_is_none_when_everything_was_taken(self) -> None:
+        assert await self._next_at(new_job(), new_job()) is None
+
+    async def test_next_at_is_the_time_of_the_next_due_job(self) -> None:
+        jobs = [new_job(run_at=later(9)), new_job(run_at=later(7.000001)), new_job()]
+        assert await self._next_at(*jobs) == later(7.000001)
+
+    async def test_next_at_is_now_when_more_is_due_than_the_limit(self) -> None:
+        assert await self._next_at(new_job(), new_job(), limit=1) == NOW
+
+    async def test_next_at_looks_past_the_priorities(self) -> None:
+        jobs = [new_job(run_at=later(9), priority=5), new_job(run_at=later(7), priority=-5)]
+        assert await self._next_at(*jobs) == later(7)
+
+    async def test_next_at_is_the_time_of_the_next_expiry_if_that_comes_first(self) -> None:
+        assert await self._next_at(new_job(run_at=later(9), expires_at=later(4))) == later(4)
+
+    async def test_next_at_is_the_due_time_if_the_expiry_comes_later(self) -> None:
+        assert await self._next_at(new_job(run_at=later(4), expires_at=later(9))) == later(4)
+
+    async def test_next_at_ignores_jobs_that_just_expired(self) -> None:
+        assert await self._next_at(new_job(run_at=later(9), expires_at=later(4)), now=later(5)) is None
+
+    @pytest.mark.parametrize(
+        "fields", [{"queue": "other"}, {"queue": "paused"}, {"task": "other"}, {"queue": "other", "run_at": later(5)}],
+        ids=str,
+    )  # fmt: skip
+    async def test_next_at_ignores_jobs_this_claim_would_leave_alone(self, fields: dict[str, Any]) -> None:
+        assert await self._next_at(new_job(**fields)) is None

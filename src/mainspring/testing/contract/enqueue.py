@@ -1,0 +1,176 @@
+"""enqueue: what was handed over is kept; an id seen before is that job."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+from msgspec.structs import asdict
+
+from ...job import MAX_PRIORITY, MIN_PRIORITY, Action, Enqueued, Filter, State
+from ...outcome import Done, decide
+from ...retry import Backoff
+from .build import NOW, REACHABLE, Contract, act, beat, bring, claim, everything, later, new_job, put, see
+
+PAYLOADS = [
+    "{}",
+    '{ "n":  123456789012345678901234567890, "x": 1.10, "a": 1, "a": 2 }',
+    r'["\u0000", "\\", "\"", "é \u00e9 日本 🕰"]',
+    '"é 日本 🕰 \u2028 \x7f ˈ"',
+    "not JSON: %s :1 ? $1 'quoted' {brace}\n\ttab",
+    "",
+    "x" * 100_000,
+]
+
+
+class EnqueueContract(Contract):
+    async def test_a_job_keeps_every_field_it_came_with(self) -> None:
+        async with self.opened() as store:
+            new = new_job(
+                task="mail.send",
+                payload='{"to": "ü@example.org"}',
+                queue="post ⏱",
+                priority=-7,
+                run_at=later(5),
+                expires_at=later(500),
+                timeout=2.5,
+                max_retries=9,
+                backoff=Backoff.linear(2, max=60, jitter=0.5),
+                tags=("b", "a", "ü"),
+                metadata={"trace": {"id": "x", "spans": [1, 2.5, None, True]}, "ü": ""},
+                unique_key="unique",
+                idempotency_key="idempotent",
+            )
+            await put(store, new)
+            job = await see(store, new.id)
+            kept = asdict(new)
+            del kept["on_conflict"], kept["debounce_limit"]
+            assert {name: getattr(job, name) for name in kept} == kept
+
+    async def test_a_new_job_is_pending_and_was_created_now(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job(run_at=later(5)))
+            job = await see(store, job_id)
+            assert (job.state, job.created_at, job.run_at) == (State.PENDING, NOW, later(5))
+
+    async def test_a_new_job_has_no_trace_of_a_run(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job())
+            job = await see(store, job_id)
+            assert (job.attempt, job.crashes, job.runs) == (0, 0, 0)
+            assert {job.lease, job.worker, job.started_at, job.finished_at} == {None}
+            assert {job.cancel_reason, job.result, job.failure} == {None}
+
+    async def test_a_job_without_a_time_is_due_at_once(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job())
+            assert (await see(store, job_id)).run_at == NOW
+
+    @pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
+    async def test_a_payload_is_opaque_text(self, payload: str) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job(payload=payload))
+            assert (await see(store, job_id)).payload == payload
+
+    @pytest.mark.parametrize("timeout", [UNSET, None, 0.25, 3600.0])
+    async def test_a_timeout_may_be_unset_or_none_or_a_number(self, timeout: Any) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job(timeout=timeout))
+            kept = (await see(store, job_id)).timeout
+            assert kept is timeout or kept == timeout
+
+    @pytest.mark.parametrize("max_retries", [None, 0, 7])
+    async def test_no_retries_differs_from_the_tasks_own(self, max_retries: int | None) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job(max_retries=max_retries))
+            assert (await see(store, job_id)).max_retries == max_retries
+
+    @pytest.mark.parametrize("backoff", [None, Backoff(), Backoff.constant(5), Backoff.linear(2)])
+    async def test_a_backoff_is_kept(self, backoff: Backoff | None) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job(backoff=backoff))
+            assert (await see(store, job_id)).backoff == backoff
+
+    @pytest.mark.parametrize("priority", [MIN_PRIORITY, -1, 0, MAX_PRIORITY])
+    async def test_the_whole_range_of_priorities_is_kept(self, priority: int) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job(priority=priority))
+            assert (await see(store, job_id)).priority == priority
+
+    @pytest.mark.parametrize("at", [NOW.replace(microsecond=1), NOW.replace(microsecond=999_999)])
+    async def test_instants_keep_their_microseconds(self, at: datetime) -> None:
+        async with self.opened() as store:
+            far = at + timedelta(days=3650)
+            (job_id,) = await put(store, new_job(run_at=at, expires_at=far), now=at)
+            job = await see(store, job_id)
+            assert (job.run_at, job.created_at, job.expires_at) == (at, at, far)
+
+    async def test_instants_come_back_as_utc(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job(run_at=later(1), expires_at=later(2)))
+            job = await see(store, job_id)
+            assert {job.run_at.tzname(), job.created_at.tzname()} == {"UTC"}
+            assert job.expires_at is not None
+            assert job.expires_at.tzname() == "UTC"
+
+    async def test_one_answer_comes_back_per_job_in_order(self) -> None:
+        async with self.opened() as store:
+            first, second, twin = new_job(), new_job(unique_key="key"), new_job(unique_key="key")
+            assert await store.enqueue([second, twin, first], now=NOW) == [
+                Enqueued(second.id),
+                Enqueued(second.id, "duplicate", "key"),
+                Enqueued(first.id),
+            ]
+
+    async def test_nothing_to_enqueue_is_no_error(self) -> None:
+        async with self.opened() as store:
+            assert await store.enqueue([], now=NOW) == []
+
+    async def test_a_thousand_jobs_pass_through_every_verb_at_once(self) -> None:
+        async with self.opened() as store:
+            ids = await put(store, *(new_job() for _ in range(1000)))
+            assert len(await store.jobs(Filter(ids=tuple(ids)), now=NOW, limit=2000)) == 1000
+            await beat(store)
+            taken = (await claim(store, limit=2000)).jobs
+            assert [job.id for job in taken] == ids
+            assert len((await beat(store)).holds) == 1000
+            assert await store.finish([decide(job, Done(), now=NOW) for job in taken]) == set(ids)
+            deleted = await store.change(Action.DELETE, Filter(ids=tuple(ids)), now=NOW, limit=2000)
+            assert deleted.done == ids
+
+    async def test_a_repeated_batch_gets_the_same_answers_and_makes_no_second_row(self) -> None:
+        async with self.opened() as store:
+            batch = [new_job(unique_key="key"), new_job(unique_key="key"), new_job()]
+            answers = await store.enqueue(batch, now=NOW)
+            assert await store.enqueue(batch, now=later(1)) == answers
+            assert len(await everything(store)) == 2
+
+    async def test_an_id_repeated_in_one_batch_is_one_job(self) -> None:
+        async with self.opened() as store:
+            job = new_job()
+            assert await store.enqueue([job, job], now=NOW) == [Enqueued(job.id)] * 2
+            assert len(await everything(store)) == 1
+
+    @pytest.mark.parametrize("state", REACHABLE)
+    async def test_an_id_seen_before_is_not_written_again(self, state: State) -> None:
+        async with self.opened() as store:
+            before = await bring(store, state)
+            again = new_job(id=before.id, payload='"another"', queue="other", priority=9, run_at=later(9))
+            assert await store.enqueue([again], now=later(5)) == [Enqueued(before.id)]
+            assert await see(store, before.id) == before
+
+    async def test_an_id_seen_before_does_not_meet_its_own_key(self) -> None:
+        async with self.opened() as store:
+            job = new_job(unique_key="key", idempotency_key="once", on_conflict="raise")
+            await put(store, job)
+            assert await store.enqueue([job], now=NOW) == [Enqueued(job.id)]
+
+    async def test_an_id_seen_before_is_known_though_its_key_went_to_another(self) -> None:
+        async with self.opened() as store:
+            job = new_job(unique_key="key", on_conflict="raise")
+            await put(store, job)
+            await act(store, Action.CANCEL, job.id)
+            await put(store, new_job(unique_key="key"))
+            assert await store.enqueue([job], now=NOW) == [Enqueued(job.id)]

@@ -1,0 +1,121 @@
+"""The life of a store: open, close, schema, time, waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+
+from ...errors import ShuttingDown
+from ...job import Action, Filter
+from ...outcome import Done
+from ...store import Store
+from .build import NOW, Contract, a_worker, act, beat, claim, everything, new_job, put, see, settle
+
+CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
+    "schema": lambda store: store.schema(),
+    "migrate": lambda store: store.migrate(),
+    "time": lambda store: store.time(),
+    "wait": lambda store: store.wait(None, 0.01),
+    "wait_final": lambda store: store.wait_final(["nobody"], 0.01),
+    "enqueue": lambda store: store.enqueue([new_job()], now=NOW),
+    "claim": lambda store: claim(store),
+    "beat": lambda store: store.beat(a_worker(), until=NOW + timedelta(seconds=9), now=NOW),
+    "expired": lambda store: store.expired(now=NOW, limit=1),
+    "finish": lambda store: store.finish([]),
+    "change": lambda store: act(store, Action.CANCEL, "nobody"),
+    "pause_queue": lambda store: store.pause_queue("default", True),
+    "jobs": lambda store: store.jobs(Filter(), now=NOW, limit=1),
+    "executions": lambda store: store.executions("nobody"),
+    "queues": lambda store: store.queues(now=NOW),
+    "workers": lambda store: store.workers(now=NOW),
+    "counts": lambda store: store.counts(now=NOW),
+}
+
+
+class LifeContract(Contract):
+    async def test_a_fresh_store_is_empty(self) -> None:
+        async with self.opened() as store:
+            assert await everything(store) == []
+            assert await store.queues(now=NOW) == []
+            assert await store.workers(now=NOW) == []
+            assert await store.counts(now=NOW) == {}
+
+    async def test_opening_twice_is_no_error(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job())
+            await store.open()
+            assert (await see(store, job_id)).id == job_id
+
+    async def test_closing_twice_is_no_error(self) -> None:
+        async with self.opened() as store:
+            await store.close()
+            await store.close()
+
+    @pytest.mark.parametrize("call", CALLS)
+    async def test_a_call_after_close_raises_shutting_down(self, call: str) -> None:
+        async with self.opened() as store:
+            await store.close()
+            with pytest.raises(ShuttingDown):
+                await CALLS[call](store)
+
+    async def test_an_opened_store_has_the_newest_schema(self) -> None:
+        async with self.opened() as store:
+            stored, newest = await store.schema()
+            assert stored == newest
+
+    async def test_migrating_a_newest_schema_passes_through_no_version(self) -> None:
+        async with self.opened() as store:
+            _, newest = await store.schema()
+            assert await store.migrate() == []
+            assert await store.migrate(newest) == []
+
+    async def test_the_time_of_the_store_is_aware_and_utc(self) -> None:
+        async with self.opened() as store:
+            assert (await store.time()).utcoffset() == timedelta(0)
+
+    async def test_a_handle_beside_it_serves_another_event_loop_with_the_same_data(self) -> None:
+        async with self.opened() as store:
+            handle, job = store.beside(), new_job()
+
+            async def visit() -> None:
+                await handle.open()
+                await handle.enqueue([job], now=NOW)
+                if handle is not store:
+                    await handle.close()
+
+            await asyncio.to_thread(asyncio.run, visit())
+            assert (await see(store, job.id)).id == job.id
+
+    async def test_waiting_ends_when_a_job_comes(self) -> None:
+        async with self.opened() as store, asyncio.timeout(5):
+            waiting = asyncio.create_task(store.wait(None, 50))
+            while not waiting.done():
+                await put(store, new_job())
+                await asyncio.wait([waiting], timeout=0.02)
+
+    async def test_waiting_for_a_queue_ends_when_it_gets_a_job(self) -> None:
+        async with self.opened() as store, asyncio.timeout(5):
+            waiting = asyncio.create_task(store.wait(["mail"], 50))
+            while not waiting.done():
+                await put(store, new_job(queue="mail"))
+                await asyncio.wait([waiting], timeout=0.02)
+
+    async def test_waiting_ends_at_its_timeout(self) -> None:
+        async with self.opened() as store, asyncio.timeout(5):
+            await store.wait(None, 0.01)
+            await store.wait(["mail"], 0.01)
+            await store.wait_final(["nobody"], 0.01)
+
+    async def test_waiting_for_a_final_state_ends_when_a_job_gets_there(self) -> None:
+        async with self.opened() as store, asyncio.timeout(5):
+            await put(store, *(new_job() for _ in range(20)))
+            await beat(store)
+            jobs = (await claim(store, limit=20)).jobs
+            waiting = asyncio.create_task(store.wait_final([job.id for job in jobs], 50))
+            for job in jobs:
+                await settle(store, job, Done())
+                await asyncio.wait([waiting], timeout=0.02)
+            await waiting

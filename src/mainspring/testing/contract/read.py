@@ -1,0 +1,196 @@
+"""jobs, queues and counts: what people see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ...job import SHOWN, Action, Filter, JobId, Queue, Shown, State
+from ...outcome import Retry
+from ...store import Store
+from .build import NOW, Contract, act, bring, claimed, everything, later, new_job, put, settle, start
+
+
+async def one_of_each(store: Store) -> dict[Shown, JobId]:
+    """A job in every shown state that can be reached, seen at NOW."""
+    retrying = await start(store)
+    await settle(store, retrying, Retry(5), now=NOW)
+    ids: dict[Shown, JobId] = {"retrying": retrying.id}
+    for state in (State.RUNNING, State.COMPLETED, State.DEAD, State.CANCELLED, State.EXPIRED, State.PAUSED):
+        ids[state.value] = (await bring(store, state)).id
+    ids["scheduled"], ids["pending"] = await put(store, new_job(run_at=later(5)), new_job())
+    return ids
+
+
+async def found(store: Store, limit: int = 100, **asked: Any) -> list[JobId]:
+    paging = {name: asked.pop(name) for name in ("after", "newest") if name in asked}
+    return [job.id for job in await store.jobs(Filter(**asked), now=NOW, limit=limit, **paging)]
+
+
+class ReadContract(Contract):
+    # filters
+
+    async def test_no_filter_matches_every_job_by_id(self) -> None:
+        async with self.opened() as store:
+            jobs = [new_job(priority=n) for n in range(5)]
+            await put(store, *reversed(jobs))
+            assert await found(store) == [job.id for job in jobs]
+
+    async def test_jobs_are_found_by_id_in_order_of_id(self) -> None:
+        async with self.opened() as store:
+            first, _, third = await put(store, new_job(), new_job(), new_job())
+            assert await found(store, ids=(third, "unknown", first, third)) == [first, third]
+
+    @pytest.mark.parametrize("shown", [name for name in SHOWN if name != "waiting"])
+    async def test_jobs_are_found_by_shown_state(self, shown: Shown) -> None:
+        async with self.opened() as store:
+            ids = await one_of_each(store)
+            (job,) = await store.jobs(Filter(states=(shown,)), now=NOW, limit=100)
+            assert (job.id, job.shown(NOW)) == (ids[shown], shown)
+
+    async def test_jobs_are_found_by_any_of_several_shown_states(self) -> None:
+        async with self.opened() as store:
+            ids = await one_of_each(store)
+            expected = sorted([ids["scheduled"], ids["dead"], ids["running"]])
+            assert await found(store, states=("scheduled", "dead", "running")) == expected
+
+    async def test_a_scheduled_job_is_shown_as_pending_once_its_time_has_come(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job(run_at=later(5)))
+            pending, scheduled = Filter(states=("pending",)), Filter(states=("scheduled",))
+            assert [job.id for job in await store.jobs(pending, now=later(5), limit=9)] == [job_id]
+            assert await store.jobs(scheduled, now=later(5), limit=9) == []
+
+    async def test_a_pending_job_is_shown_as_expired_once_its_expires_at_has_come(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job(expires_at=later(5)))
+            expired, pending = Filter(states=("expired",)), Filter(states=("pending", "scheduled", "retrying"))
+            assert await store.jobs(expired, now=later(4), limit=9) == []
+            assert [job.id for job in await store.jobs(expired, now=later(5), limit=9)] == [job_id]
+            assert await store.jobs(pending, now=later(5), limit=9) == []
+
+    async def test_jobs_are_found_by_queue(self) -> None:
+        async with self.opened() as store:
+            a, b, _ = await put(store, *(new_job(queue=name) for name in "abc"))
+            assert await found(store, queues=("a", "b", "none")) == [a, b]
+
+    async def test_jobs_are_found_by_task(self) -> None:
+        async with self.opened() as store:
+            a, b, _ = await put(store, *(new_job(task=name) for name in "abc"))
+            assert await found(store, tasks=("b", "a")) == [a, b]
+
+    async def test_jobs_are_found_by_tags_that_must_all_be_there(self) -> None:
+        async with self.opened() as store:
+            tagged = [("x", "y", "z"), ("x",), ("y", "x"), (), ("xy",), ("x'", 'y"')]
+            ids = await put(store, *(new_job(tags=tags) for tags in tagged))
+            assert await found(store, tags=("x", "y")) == [ids[0], ids[2]]
+            assert await found(store, tags=("x",)) == ids[:3]
+            assert await found(store, tags=('y"', "x'")) == [ids[5]]
+            assert await found(store, tags=()) == ids
+
+    async def test_every_part_of_a_filter_must_match(self) -> None:
+        async with self.opened() as store:
+            fields: dict[str, Any] = {"queue": "q", "task": "t", "tags": ("x",), "run_at": later(5)}
+            (whole,) = await put(store, new_job(**fields))
+            others = await put(store, *(new_job(**{**fields, name: other}) for name, other in
+                                        [("queue", "-"), ("task", "-"), ("tags", ()), ("run_at", NOW)]))  # fmt: skip
+            asked = {"queues": ("q",), "tasks": ("t",), "tags": ("x",), "states": ("scheduled",)}
+            assert await found(store, ids=(whole, *others), **asked) == [whole]
+
+    @pytest.mark.parametrize("part", ["ids", "states", "queues", "tasks"])
+    async def test_an_empty_choice_matches_nothing(self, part: str) -> None:
+        async with self.opened() as store:
+            await put(store, new_job())
+            assert await found(store, **{part: ()}) == []
+
+    # pages
+
+    async def test_pages_follow_each_other_oldest_first(self) -> None:
+        async with self.opened() as store:
+            ids = await put(store, *(new_job() for _ in range(5)))
+            assert await found(store, limit=2) == ids[:2]
+            assert await found(store, limit=2, after=ids[1]) == ids[2:4]
+            assert await found(store, limit=2, after=ids[3]) == ids[4:]
+            assert await found(store, limit=2, after=ids[4]) == []
+
+    async def test_pages_follow_each_other_newest_first(self) -> None:
+        async with self.opened() as store:
+            ids = await put(store, *(new_job() for _ in range(5)))
+            assert await found(store, limit=2, newest=True) == [ids[4], ids[3]]
+            assert await found(store, limit=2, newest=True, after=ids[3]) == [ids[2], ids[1]]
+            assert await found(store, limit=2, newest=True, after=ids[0]) == []
+
+    async def test_a_page_goes_on_after_a_job_that_does_not_match(self) -> None:
+        async with self.opened() as store:
+            ids = await put(store, *(new_job(queue="ab"[n % 2]) for n in range(6)))
+            assert await found(store, queues=("a",), after=ids[1]) == [ids[2], ids[4]]
+
+    async def test_a_page_goes_on_after_a_job_that_is_gone(self) -> None:
+        async with self.opened() as store:
+            ids = await put(store, *(new_job() for _ in range(3)))
+            await act(store, Action.DELETE, ids[1])
+            assert await found(store, after=ids[1]) == [ids[2]]
+
+    # counts
+
+    async def test_jobs_are_counted_by_shown_state(self) -> None:
+        async with self.opened() as store:
+            ids = await one_of_each(store)
+            await put(store, new_job())
+            assert await store.counts(now=NOW) == {shown: 1 + (shown == "pending") for shown in ids}
+
+    async def test_counts_move_with_the_time_they_are_asked_for(self) -> None:
+        async with self.opened() as store:
+            await put(store, new_job(run_at=later(5), expires_at=later(9)))
+            seen = [await store.counts(now=later(at)) for at in (4.999999, 5, 9)]
+            assert seen == [{"scheduled": 1}, {"pending": 1}, {"expired": 1}]
+
+    # queues
+
+    async def test_a_queue_counts_its_unfinished_jobs(self) -> None:
+        async with self.opened() as store:
+            await one_of_each(store)
+            await put(store, new_job())
+            queue = Queue(name="default", pending=2, scheduled=1, retrying=1, running=1)
+            assert await store.queues(now=NOW) == [queue]
+
+    async def test_queues_are_listed_by_name_each_with_its_own_counts(self) -> None:
+        async with self.opened() as store:
+            await put(store, *(new_job(queue=name) for name in ["b", "c", "a", "b"]))
+            expected = [Queue(name=name, pending=count) for name, count in [("a", 1), ("b", 2), ("c", 1)]]
+            assert await store.queues(now=NOW) == expected
+
+    async def test_a_queue_whose_jobs_are_all_final_is_not_listed(self) -> None:
+        async with self.opened() as store:
+            for state in (State.COMPLETED, State.DEAD, State.CANCELLED, State.EXPIRED):
+                await bring(store, state)
+            assert await store.queues(now=NOW) == []
+
+    async def test_a_queue_that_holds_only_paused_jobs_is_listed(self) -> None:
+        async with self.opened() as store:
+            await bring(store, State.PAUSED)
+            assert await store.queues(now=NOW) == [Queue(name="default")]
+
+    async def test_a_paused_queue_is_listed_though_it_is_empty(self) -> None:
+        async with self.opened() as store:
+            await store.pause_queue("mail", True)
+            assert await store.queues(now=NOW) == [Queue(name="mail", paused=True)]
+            await store.pause_queue("mail", False)
+            assert await store.queues(now=NOW) == []
+
+    async def test_a_paused_queue_counts_the_jobs_it_took(self) -> None:
+        async with self.opened() as store:
+            await store.pause_queue("mail", True)
+            await put(store, new_job(queue="mail"), new_job(queue="mail", run_at=later(5)))
+            assert await store.queues(now=NOW) == [Queue(name="mail", paused=True, pending=1, scheduled=1)]
+
+    async def test_reading_changes_nothing(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job(expires_at=later(5)))
+            before = await everything(store)
+            await store.counts(now=later(9))
+            await store.queues(now=later(9))
+            await store.jobs(Filter(states=("expired",)), now=later(9), limit=9)
+            assert await everything(store) == before
+            assert await claimed(store) == [job_id]

@@ -1,0 +1,145 @@
+"""Threads for synchronous tasks, each of which can be interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import ctypes
+import logging
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from .clock import Alarm, Clock
+
+_logger = logging.getLogger("mainspring")
+# How long a task's thread may go on after it was interrupted before its slot is given up.
+PATIENCE = 2.0
+
+
+class Interrupted(BaseException):
+    """Raised inside a synchronous task at its next bytecode, when it is cancelled or out of time."""
+
+
+class _Call:
+    """One function call and the loop that waits for it."""
+
+    def __init__(self, fn: Callable[[], Any]) -> None:
+        self.fn = fn
+        self.context = contextvars.copy_context()
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.lock = threading.Lock()
+        self.thread: int | None = None
+        self.interrupted = False
+
+    def run(self) -> None:
+        with self.lock:
+            if self.interrupted:
+                return self._deliver(None, Interrupted())
+            self.thread = threading.get_ident()
+        value, error = None, None
+        try:
+            value = self.context.run(self.fn)
+        except BaseException as raised:
+            error = raised
+        with self.lock:
+            self.thread = None
+            if self.interrupted:
+                _raise_in(threading.get_ident(), None)
+        return self._deliver(value, error)
+
+    def interrupt(self) -> None:
+        with self.lock:
+            self.interrupted = True
+            if self.thread is not None:
+                _raise_in(self.thread, Interrupted)
+
+    def stack(self) -> str:
+        frame = sys._current_frames().get(self.thread or 0)
+        return "".join(traceback.format_stack(frame)) if frame else ""
+
+    def _deliver(self, value: Any, error: BaseException | None) -> None:
+        if isinstance(error, StopIteration):
+            error = RuntimeError("the task raised StopIteration")  # a future refuses to carry it
+        try:
+            self.loop.call_soon_threadsafe(self._settle, value, error)
+        except RuntimeError:
+            _logger.warning("a task ended after its worker's event loop was closed")
+
+    def _settle(self, value: Any, error: BaseException | None) -> None:
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(value)
+        else:
+            self.future.set_exception(error)
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error) if error else None)
+
+
+class Threads:
+    """Daemon threads, made when needed and kept: one stuck in C code never keeps the process from ending."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._idle = 0
+        self._count = 0
+
+    async def call(self, fn: Callable[[], Any]) -> Any:
+        """The function's value. If cancelled: interrupts it, and gives it PATIENCE to end."""
+        call = _Call(fn)
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+            else:
+                self._count += 1
+                threading.Thread(target=self._work, name=f"mainspring-task-{self._count}", daemon=True).start()
+        self._calls.put(call)
+        try:
+            with self._clock.outside():
+                return await asyncio.shield(call.future)
+        except asyncio.CancelledError:
+            call.interrupt()
+            await self._ended(call)
+            raise
+
+    async def _ended(self, call: _Call) -> None:
+        done = Alarm(self._clock)
+
+        def ended(future: asyncio.Future[Any]) -> None:
+            future.exception()
+            done.ring()
+
+        call.future.add_done_callback(ended)
+        await done.wait(PATIENCE)
+        if not call.future.done():
+            _logger.error("a task's thread ignores its interruption; it goes on here:\n%s", call.stack())
+
+    def close(self) -> None:
+        """Idle threads end; busy ones end after their call."""
+        with self._lock:
+            count, self._count, self._idle = self._count, 0, 0
+        for _ in range(count):
+            self._calls.put(None)
+
+    def _work(self) -> None:
+        while True:
+            try:
+                call = self._calls.get()
+                if call is None:
+                    return
+                call.run()
+                del call
+                with self._lock:
+                    self._idle += 1
+            except Interrupted:
+                # Raised just after its call had ended: meant for nobody any more.
+                continue

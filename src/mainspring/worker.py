@@ -1,0 +1,403 @@
+"""Worker: claim, finish, beat and tick loops; start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import TypeVar
+from zlib import crc32
+
+from msgspec.structs import replace
+
+from .clock import Alarm, StoreClock
+from .config import Settings
+from .errors import BadInput, StoreUnavailable
+from .events import (
+    Bus,
+    JobEnded,
+    JobLost,
+    JobsExpired,
+    JobStarted,
+    StoreTrouble,
+    WorkerStarted,
+    WorkerStopped,
+)
+from .failpoint import failpoint
+from .job import Beat, Ending, Job, JobId, Lease, State, WorkerInfo
+from .outcome import Crashed, Ended, Outcome, Released, decide
+from .pulse import Pulse
+from .retry import Backoff
+from .runner import Runner
+from .slots import Run, RunKey, Slots
+from .store import Store
+
+T = TypeVar("T")
+
+# A freed slot waits this long for others before the worker claims for fewer than half of its slots.
+GATHER = 0.005
+# Outcomes not yet stored, as a multiple of the slots, before the worker stops claiming.
+BACKLOG = 4
+# What one sweep looks at.
+SWEEP_LIMIT = 200
+# How long runs may take to end after a stop has cancelled them.
+LAST_CALL = 3.0
+# How often a stop tries to store the last outcomes. After that the leases end, and others take the jobs.
+LAST_FLUSHES = 10
+_AGAIN = Backoff(initial=0.1, max=2.0, jitter=0.5)
+
+
+class Worker:
+    """Takes jobs from the store, runs them and settles their outcomes, until it is stopped."""
+
+    def __init__(
+        self,
+        *,
+        opened: Callable[[], Awaitable[Store]],
+        runner: Runner,
+        tasks: Mapping[str, int | None],
+        queues: Sequence[str] | Mapping[str, int | None] | None,
+        settings: Settings,
+        clock: StoreClock,
+        bus: Bus,
+    ) -> None:
+        """`tasks` and `queues` (a mapping) say how many of each may run at once here; None: no limit."""
+        self._opened = opened
+        self._runner = runner
+        self._tasks = tasks
+        self._queues = queues if queues is None or isinstance(queues, Mapping) else dict.fromkeys(queues)
+        self._settings = settings
+        self._clock = clock
+        self._bus = bus
+        self._slots = Slots(runner, settings.concurrency, self._on_end)
+        self._wake, self._ended, self._gathered = Alarm(clock), Alarm(clock), Alarm(clock)
+        host = socket.gethostname()
+        self.id = settings.instance_id or f"{host}-{os.getpid()}-{os.urandom(4).hex()}"
+        self._info = WorkerInfo(
+            id=self.id, host=host, pid=os.getpid(), queues=None if self._queues is None else tuple(self._queues),
+            tasks=tuple(sorted(tasks)), concurrency=settings.concurrency, started_at=clock.now(),
+        )  # fmt: skip
+        self._pulse = Pulse(
+            clock, bus, beat=settings.beat, lease=settings.lease, describe=self._describe, heard=self._heard,
+            silent=self._lose_all,
+        )  # fmt: skip
+        self._outcomes: list[tuple[Run, Outcome]] = []
+        self._flushing = asyncio.Lock()
+        self._settling: set[RunKey] = set()
+        self._strays: set[RunKey] = set()
+        self._orphans: set[RunKey] = set()
+        self._claiming = False
+        self._gathering = False
+        self._phase = crc32(self.id.encode()) / 2**32
+        self._stopping = False
+        self._grace = settings.grace
+        self._main: asyncio.Task[None] | None = None
+
+    # start and stop
+
+    async def run(self) -> None:
+        """Works until SIGTERM or SIGINT, then stops gracefully; a second signal stops at once."""
+        loop = asyncio.get_running_loop()
+        caught: list[signal.Signals] = []
+        with suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread, or Windows
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self._on_signal)
+                caught.append(number)
+        try:
+            main = await self._start()
+            await asyncio.wait([main])
+        finally:
+            await self.stop()
+            for number in caught:
+                loop.remove_signal_handler(number)
+
+    async def __aenter__(self) -> Worker:
+        await self._start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def stop(self, *, grace: float | None = None) -> None:
+        """Stops claiming, lets runs end within grace, releases the rest. Safe at any time, any number of times."""
+        self._begin_stop(self._settings.grace if grace is None else grace)
+        if self._main is not None:
+            await asyncio.wait([self._main])
+            self._main.result()
+
+    async def _start(self) -> asyncio.Task[None]:
+        """Returns once the worker takes jobs, or has failed to."""
+        if self._main is not None:
+            raise BadInput("a worker starts once; make another one with app.worker()")
+        up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._main = asyncio.create_task(self._live(up), name=f"mainspring-worker-{self.id}")
+        await asyncio.wait([self._main, up], return_when=asyncio.FIRST_COMPLETED)
+        if self._main.done():
+            self._main.result()
+        return self._main
+
+    def _on_signal(self) -> None:
+        self._begin_stop(0.0 if self._stopping else self._settings.grace)
+
+    def _begin_stop(self, grace: float) -> None:
+        self._grace = min(self._grace, grace) if self._stopping else grace
+        self._stopping = True
+        self._wake.ring()
+        self._ended.ring()
+        self._pulse.hurry()
+
+    async def _live(self, up: asyncio.Future[None]) -> None:
+        self._store = await self._opened()
+        try:
+            await self._pulse.start(self._store)
+            up.set_result(None)
+            self._bus.emit(WorkerStarted(at=self._clock.now(), worker=self.id))
+            await self._work()
+        finally:
+            self._lose_all()
+            await self._pulse.stop()
+            self._runner.close()
+            self._bus.emit(WorkerStopped(at=self._clock.now(), worker=self.id))
+
+    async def _work(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            loops = [
+                group.create_task(self._pulse.watch()),  # alive      -> store.beat, hears cancels
+                group.create_task(self._finish_loop()),  # outcomes   -> store.finish, in batches
+                group.create_task(self._tick_loop()),  #   expired    -> store.finish
+                group.create_task(self._listen_loop()),  # store.wait -> claim at once
+            ]
+            await self._claim_loop()  # slots -> store.claim -> runner.run
+            await self._drain()  # grace, then release what is left
+            for loop in loops:
+                loop.cancel()
+
+    async def _drain(self) -> None:
+        """Running jobs get their grace, then are released; every outcome is stored before it returns."""
+        await self._until_idle(lambda: self._grace)
+        for run in self._slots:
+            run.end(Released())
+        await self._until_idle(lambda: LAST_CALL)
+        for run in self._slots:
+            # It ignores its cancellation: the job is released all the same, and the run counts for nothing.
+            self._slots.free(run, Released())
+        for _ in range(LAST_FLUSHES):
+            with suppress(StoreUnavailable):
+                await self._flush()
+                break
+            await self._clock.sleep(_AGAIN.initial)
+
+    async def _until_idle(self, patience: Callable[[], float]) -> None:
+        began = self._clock.monotonic()
+        while len(self._slots) and (left := began + patience() - self._clock.monotonic()) > 0:
+            await self._ended.wait(left)
+
+    # claim: slots -> store.claim -> runner.run
+
+    async def _claim_loop(self) -> None:
+        while not self._stopping:
+            wait = await self._insist("claiming", self._claim)
+            if not self._stopping:
+                await self._wake.wait(wait)
+
+    async def _claim(self) -> float | None:
+        """Fills free slots; returns the seconds until asking again can help, None: when a slot is free."""
+        wait = self._settings.poll_interval
+        for queues, tasks, room in self._requests():
+            now = self._clock.now()
+            self._claiming = True
+            try:
+                claim = await self._store.claim(queues, worker=self.id, tasks=tasks, limit=room, now=now)
+            finally:
+                self._claiming = False
+            for job in claim.jobs:
+                self._begin(job)
+            if claim.expired:
+                self._bus.emit(JobsExpired(at=now, ids=tuple(claim.expired)))
+            if claim.next_at is not None:
+                wait = min(wait, max(0.0, (claim.next_at - self._clock.now()).total_seconds()))
+        return wait if self._free() > 0 else None
+
+    def _requests(self) -> Iterator[tuple[list[str] | None, list[str], int]]:
+        """What to ask for: all that is unlimited at once, then each limited queue and task by its own room."""
+        for queues, in_queue in _groups(self._queues):
+            for tasks, of_task in _groups(self._tasks):
+                room = self._free()
+                for limits, running, name in (
+                    (self._queues, self._slots.per_queue, in_queue),
+                    (self._tasks, self._slots.per_task, of_task),
+                ):
+                    if name is not None and limits is not None:
+                        room = min(room, (limits[name] or 0) - running[name])
+                if room > 0 and tasks is not None:
+                    yield queues, tasks, room
+
+    def _free(self) -> int:
+        waiting = len(self._outcomes) + len(self._settling)
+        if self._stopping or waiting > BACKLOG * self._slots.size:
+            return 0
+        return self._slots.size - len(self._slots)
+
+    def _begin(self, job: Job) -> None:
+        self._slots.begin(job)
+        if self._bus.wants(JobStarted):
+            self._bus.emit(JobStarted(at=self._clock.now(), job=job))
+
+    def _on_end(self, run: Run, ended: Ended) -> None:
+        now = self._clock.now()
+        if run.lost:
+            self._bus.emit(JobLost(at=now, job=run.job))
+        else:
+            self._outcomes.append((run, decide(run.job, ended, now=now, policy=self._runner.policy(run.job))))
+            self._gathered.ring()
+        self._ended.ring()
+        self._ask_again()
+
+    def _ask_again(self) -> None:
+        """At once if half the slots are free; else soon, so that one claim fills several."""
+        if self._free() * 2 >= self._slots.size:
+            self._wake.ring()
+        elif not self._gathering:
+            self._gathering = True
+            self._clock.call_later(GATHER, self._ask_now)
+
+    def _ask_now(self) -> None:
+        self._gathering = False
+        self._wake.ring()
+
+    async def _listen_loop(self) -> None:
+        queues = None if self._queues is None else list(self._queues)
+        while True:
+            await self._insist("waiting", lambda: self._store.wait(queues, self._settings.poll_interval))
+            self._wake.ring()
+
+    # finish: outcomes -> store.finish, in batches
+
+    async def _finish_loop(self) -> None:
+        while True:
+            await self._gathered.wait(None)
+            await self._insist("finishing", self._flush)
+
+    async def _flush(self) -> None:
+        """Stores what has gathered; what comes meanwhile is the next batch."""
+        async with self._flushing:
+            while self._outcomes:
+                batch, self._outcomes = self._outcomes, []
+                self._settling = {run.key for run, _ in batch}
+                try:
+                    stands = await self._store.finish([outcome for _, outcome in batch])
+                except BaseException:
+                    self._outcomes = batch + self._outcomes
+                    raise
+                finally:
+                    self._settling = set()
+                failpoint("finish.after_commit")
+                self._tell(batch, stands)
+                self._ask_again()
+
+    def _tell(self, batch: list[tuple[Run, Outcome]], stands: set[JobId]) -> None:
+        wanted = self._bus.wants(JobEnded)
+        for run, outcome in batch:
+            if outcome.id not in stands:
+                self._bus.emit(JobLost(at=outcome.finished_at, job=run.job))
+            elif wanted:
+                self._bus.emit(JobEnded(at=outcome.finished_at, job=run.job, outcome=outcome))
+
+    # beat: alive -> store.beat, hears cancels
+
+    def _describe(self) -> tuple[WorkerInfo, set[RunKey]]:
+        runs = {run.key for run in self._slots}
+        return replace(self._info, running=len(runs)), runs
+
+    def _heard(self, beat: Beat, sent: set[RunKey]) -> None:
+        self._slots.hear(beat, sent)
+        # Ours in the store, unknown here, and no claim under way: the answer to a claim got lost. Seen
+        # twice in a row, so that an outcome on its way is not taken for one.
+        known = self._settling | {run.key for run, _ in self._outcomes} | {run.key for run in self._slots}
+        strays = set() if self._claiming else set(beat.holds.items()) - known
+        self._orphans = strays & self._strays
+        self._strays = strays
+
+    def _lose_all(self) -> None:
+        for run in self._slots:
+            run.lose()
+
+    # tick: expired -> store.finish
+
+    async def _tick_loop(self) -> None:
+        while True:
+            await self._clock.sleep(await self._insist("sweeping", self._sweep))
+
+    async def _sweep(self) -> float:
+        """Settles the runs of silent workers, and those nobody here knows; returns when to look again."""
+        now = self._clock.now()
+        lost = await self._store.expired(now=now, limit=SWEEP_LIMIT)
+        outcomes = {job.id: decide(job, Crashed(job.worker or "", self._settings.max_crashes), now=now) for job in lost}
+        orphans, self._orphans = self._orphans, set()
+        released = [_released(id, lease, now) for id, lease in orphans]
+        if lost or released:
+            stands = await self._store.finish([*outcomes.values(), *released])
+            for job in lost:
+                if job.id in stands:
+                    self._bus.emit(JobEnded(at=now, job=job, outcome=outcomes[job.id]))
+        # Workers that started together need not sweep together.
+        return 0.0 if len(lost) == SWEEP_LIMIT else self._settings.sweep * (0.75 + 0.25 * self._phase)
+
+    # all of them
+
+    async def _insist(self, doing: str, act: Callable[[], Awaitable[T]]) -> T:
+        """The one place that repeats store calls: passing trouble is waited out, everything else ends the worker."""
+        failures = 0
+        while True:
+            try:
+                return await act()
+            except StoreUnavailable as error:
+                failures += 1
+                again = _AGAIN.delay(failures, seed=f"{self.id}{doing}")
+                self._bus.emit(StoreTrouble(at=self._clock.now(), doing=doing, error=str(error), again=again))
+                await self._clock.sleep(again)
+
+    async def drain(self) -> int:
+        """Runs what is due until nothing is, instead of start and stop; returns the number of runs."""
+        self._store = await self._opened()
+        await self._pulse.start(self._store)
+        runs = 0
+        try:
+            while True:
+                await self._sweep()
+                await self._claim()
+                if not len(self._slots):
+                    return runs
+                runs += len(self._slots)
+                while len(self._slots):
+                    await self._ended.wait(None)
+                await self._flush()
+        finally:
+            self._lose_all()
+            await self._pulse.stop()
+            self._runner.close()
+
+
+def _groups(limits: Mapping[str, int | None] | None) -> list[tuple[list[str] | None, str | None]]:
+    """Names to ask for together: all without a limit, then each with one."""
+    if limits is None:
+        return [(None, None)]
+    free = [name for name, limit in limits.items() if limit is None]
+    alone: list[tuple[list[str] | None, str | None]] = [([name], name) for name in limits if limits[name] is not None]
+    return [(free, None), *alone] if free else alone
+
+
+def _released(id: JobId, lease: Lease, now: datetime) -> Outcome:
+    return Outcome(
+        id=id,
+        lease=lease,
+        state=State.PENDING,
+        ending=Ending.RELEASED,
+        finished_at=now,
+        run_at=now,
+        refund=True,
+    )

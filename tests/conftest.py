@@ -1,0 +1,3 @@
+"""Coroutine tests run by our own plugin."""
+
+pytest_plugins = ["mainspring.testing.plugin"]

@@ -1,0 +1,10 @@
+"""The memory store keeps the contract."""
+
+from mainspring.store import Store
+from mainspring.stores import open_store
+from mainspring.testing.contract import StoreContract
+
+
+class TestMemory(StoreContract):
+    def make_store(self) -> Store:
+        return open_store("memory://")
