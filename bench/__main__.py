@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from . import machine, report
-from .harness import Lab, run
+from .harness import PATIENCE, Lab, run
 from .processes import REPO
 from .scenarios import FULL, QUICK, scenarios
 from .table import tables
@@ -21,7 +21,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leaves every block, and so ends every child
     with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as root:
         described = machine.describe(Path(root))
-        results = run(chosen, Lab(Path(root)), repeat=options.repeat, quiet=not options.quick)
+        patience = 0.0 if options.quick else PATIENCE
+        results = run(chosen, Lab(Path(root)), repeat=options.repeat, patience=patience)
     print(tables(chosen, results))
     partial = options.quick or options.only
     out = options.out or (None if partial else REPO / "docs")

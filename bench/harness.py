@@ -16,7 +16,7 @@ from subprocess import SubprocessError
 from .processes import Failed
 
 NOISE_LIMIT = 0.15  # share of one core used by others above which a measurement is made again
-EXTRA_TRIES = 3
+PATIENCE = 600.0  # seconds a run may spend on waiting for a quiet machine and on measuring again
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,34 @@ class Results:
         return any(series.failure for series in self.series.values())
 
 
-def run(scenarios: list[Scenario], lab: Lab, *, repeat: int, quiet: bool) -> Results:
+class Gate:
+    """Lets a measurement pass that others did not disturb, or any once its patience is spent."""
+
+    def __init__(self, patience: float) -> None:
+        self._left = patience
+
+    def measure(self, case: Case, lab: Lab) -> tuple[Mapping[str, float], float]:
+        """The figures, and the share of a core that others used meanwhile."""
+        while True:
+            start = time.monotonic()
+            self._wait_quiet(start + min(10.0, self._left))
+            figures, noise = _once(case, lab)
+            if noise <= NOISE_LIMIT or self._left <= 0:
+                return figures, noise
+            self._left -= time.monotonic() - start
+            _say(f"(disturbed: {noise:.0%} of a core) ", end="")
+
+    def _wait_quiet(self, end: float) -> None:
+        while time.monotonic() < end:
+            before = _machine_cpu()
+            time.sleep(0.5)
+            if (_machine_cpu() - before) / 0.5 < NOISE_LIMIT:
+                return
+
+
+def run(scenarios: list[Scenario], lab: Lab, *, repeat: int, patience: float) -> Results:
     """Rounds over the cases of each scenario, every other one backwards: no place is the lucky one."""
-    results = Results()
+    results, gate = Results(), Gate(patience)
     total = repeat * sum(len(scenario.cases) for scenario in scenarios)
     for step, (scenario, turn, case) in enumerate(_plan(scenarios, repeat), 1):
         series = results.of(scenario, case)
@@ -119,7 +144,7 @@ def run(scenarios: list[Scenario], lab: Lab, *, repeat: int, quiet: bool) -> Res
             continue
         _say(f"[{step}/{total}] {scenario.name}, round {turn}: {case.system} ", end="")
         try:
-            figures, noise = _measure(case, lab, quiet=quiet)
+            figures, noise = gate.measure(case, lab)
         except (Failed, SubprocessError) as failure:
             series.failure = str(failure)
             _say(f"failed: {failure}")
@@ -143,30 +168,11 @@ def _plan(scenarios: list[Scenario], repeat: int) -> Iterator[tuple[Scenario, in
                 yield scenario, turn, case
 
 
-def _measure(case: Case, lab: Lab, *, quiet: bool) -> tuple[Mapping[str, float], float]:
-    for _ in range(EXTRA_TRIES if quiet else 0):
-        _wait_quiet()
-        figures, noise = _once(case, lab)
-        if noise <= NOISE_LIMIT:
-            return figures, noise
-        _say(f"(again: others used {noise:.0%} of a core) ", end="")
-    return _once(case, lab)
-
-
 def _once(case: Case, lab: Lab) -> tuple[Mapping[str, float], float]:
     start, all_before, own_before = time.monotonic(), _machine_cpu(), _own_cpu()
     figures = case.measure(lab)
     others = _machine_cpu() - all_before - (_own_cpu() - own_before)
     return figures, max(0.0, others / (time.monotonic() - start))
-
-
-def _wait_quiet(limit: float = 30) -> None:
-    end = time.monotonic() + limit
-    while time.monotonic() < end:
-        before = _machine_cpu()
-        time.sleep(0.5)
-        if (_machine_cpu() - before) / 0.5 < NOISE_LIMIT:
-            return
 
 
 def _machine_cpu() -> float:

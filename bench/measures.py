@@ -20,7 +20,7 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True)
 class System:
-    """A producer, and the worker that goes with it."""
+    """A producer and its worker, both with default settings."""
 
     producer: Program
     worker: Program
@@ -28,11 +28,14 @@ class System:
 
     @contextmanager
     def warm(self, home: Path) -> Iterator[Child]:
-        """A worker with default settings that has run five jobs and has nothing left."""
+        """A worker that has run five jobs and has nothing left."""
         with self.worker.running(home, *self.arguments, BENCH_FSYNC="default") as worker:
-            self.producer.ask(home, "fill", 5)
+            self.produce(home, "fill", 5)
             _await_runs(home, 5, worker)
             yield worker
+
+    def produce(self, home: Path, *args: object) -> None:
+        self.producer.ask(home, *args, BENCH_FSYNC="default")
 
 
 OURS = System(MAINSPRING, MAINSPRING, ("worker", 100))
@@ -83,13 +86,13 @@ def raw(lab: Lab, *, what: str, jobs: int, batch: int) -> Figures:
 
 def latency(lab: Lab, *, system: System, jobs: int) -> Figures:
     with lab.fresh() as home, system.warm(home) as worker:
-        system.producer.ask(home, "paced", jobs, 0.05)
+        system.produce(home, "paced", jobs, 0.05)
         return _delays(home, jobs, worker)
 
 
 def delayed(lab: Lab, *, system: System, jobs: int) -> Figures:
     with lab.fresh() as home, system.warm(home) as worker:
-        system.producer.ask(home, "delayed", jobs, 0.5, 5.0)
+        system.produce(home, "delayed", jobs, 0.5, 5.0)
         return _delays(home, jobs, worker)
 
 

@@ -7,15 +7,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from .bars import svg
-from .harness import EXTRA_TRIES, NOISE_LIMIT, Results, Scenario
+from .harness import NOISE_LIMIT, PATIENCE, Results, Scenario
 from .table import tables
 
 METHOD = f"""\
 Workers and producers are processes of their own; a worker counts its jobs in a mapped file that the harness
 reads from outside. The systems of a table take turns, every other round in reverse order, each time on a new
 and empty store, so that what disturbs the machine disturbs all of them (the files of `claim` are built once
-and topped up). Before a measurement the harness waits for a quiet machine; one during which others used more
-than {NOISE_LIMIT:.0%} of a core is made again, up to {EXTRA_TRIES} times. With `--quick` it does neither.
+and topped up). Before a measurement the harness waits for a quiet machine, and one during which others used
+more than {NOISE_LIMIT:.0%} of a core is made again, until the run has spent {PATIENCE / 60:.0f} minutes on that. With
+`--quick` it does neither.
 
 A cell is the median [smallest .. largest] of all rounds. A ratio is the row's median divided by the best
 median of the systems in its heading, from the same run. Absolute figures change from machine to machine;

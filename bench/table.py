@@ -42,5 +42,9 @@ def _ratios(scenario: Scenario, case: Case, reference: str, results: Results) ->
     ratios = []
     for figure in scenario.figures:
         known = results.reference(scenario, reference, figure)
-        ratios.append(f"{results.of(scenario, case).median(figure) / known:.2f}" if known else "–")
+        ratios.append(_ratio(results.of(scenario, case).median(figure) / known) if known else "–")
     return " / ".join(ratios)
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"

@@ -37,9 +37,7 @@ async def put(store: Store, jobs: int, delay: timedelta | None = None) -> None:
         now = datetime.now(UTC)
         due = None if delay is None else now + delay
         batch = range(min(CHUNK, jobs - start))
-        await store.enqueue(
-            [NewJob(id=new_id(now), task="noop", payload="{}", run_at=due) for _ in batch], now=now
-        )
+        await store.enqueue([NewJob(id=new_id(now), task="noop", payload="{}", run_at=due) for _ in batch], now=now)
 
 
 async def build(pending: int, future: int) -> None:

@@ -75,7 +75,8 @@ class Store(Protocol):
         """All of them or, if one with on_conflict="raise" meets its key, none (those say "refused").
 
         One answer per job, in order. A key is free again the moment its job is final (an
-        idempotency key stays taken after completed). An id the store has seen is that job, and
+        idempotency key stays taken after completed); a holder past its expires_at ends as expired
+        here. An id the store has seen is that job, and
         is not written again. "replace" and "debounce" change a job only while it is pending or
         paused: replace gives it the new input and keeps its time, debounce also moves its time,
         never past created_at + debounce_limit; otherwise the job is returned as a duplicate.

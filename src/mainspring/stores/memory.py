@@ -61,6 +61,7 @@ class MemoryStore:
         self._executions: dict[JobId, list[Execution]] = defaultdict(list)
         self._workers: dict[WorkerId, LiveWorker] = {}
         self._paused: set[str] = set()
+        self._undo: dict[JobId, Job | None] | None = None
         self._new, self._final = Bell(self._clock), Bell(self._clock)
 
     # life
@@ -103,46 +104,49 @@ class MemoryStore:
         if within is not None:
             raise BadInput("the memory store has no transactions to enqueue within")
         with self._lock:
-            self._expire(now)
-            culprit = self._culprit(jobs)
-            if culprit is not None:
-                answers = [Enqueued(job.id, "refused") for job in jobs]
-                answers[culprit[0]] = culprit[1]
-                return answers
-            answers = [self._admit(job, now) for job in jobs]
+            # Only a job that may be refused makes the others worth remembering.
+            self._undo = {} if any(job.on_conflict == "raise" for job in jobs) else None
+            answers: list[Enqueued] = []
+            for n, job in enumerate(jobs):
+                answers.append(self._admit(job, now))
+                if answers[n].status == "refused":
+                    self._roll_back()
+                    return [answers[n] if i == n else Enqueued(other.id, "refused") for i, other in enumerate(jobs)]
+            self._undo = None
         self._new.ring()
         return answers
 
-    def _culprit(self, jobs: Sequence[NewJob]) -> tuple[int, Enqueued] | None:
-        """The first job that must not meet its key, and does."""
-        batch: dict[str, JobId] = {}
-        for n, job in enumerate(jobs):
-            if job.id in self._jobs:
-                continue
-            for key, holders in ((job.unique_key, self._unique), (job.idempotency_key, self._idempotent)):
-                if key is None:
-                    continue
-                holder = holders.get(key) or batch.setdefault(f"{holders is self._unique}{key}", job.id)
-                if holder != job.id and job.on_conflict == "raise":
-                    return n, Enqueued(holder, "refused", key)
-        return None
+    def _roll_back(self) -> None:
+        """Everything as it was when the call began."""
+        undo, self._undo = self._undo or {}, None
+        for id, old in reversed(undo.items()):
+            if old is None:
+                self._drop(self._jobs[id])
+            else:
+                self._put(old)
 
     def _admit(self, new: NewJob, now: datetime) -> Enqueued:
         if new.id in self._jobs:
             return Enqueued(new.id)
         if new.unique_key is not None or new.idempotency_key is not None:
-            key, holder = self._holder(new)
-            if holder is not None:
-                changed, status = meet(self._jobs[holder], new, now)
+            key, held = self._holder(new)
+            while held is not None and held.shown(now) == "expired":
+                self._put(replace(held, state=State.EXPIRED, finished_at=now))
+                key, held = self._holder(new)
+            if held is not None and new.on_conflict == "raise":
+                return Enqueued(held.id, "refused", key)
+            if held is not None:
+                changed, status = meet(held, new, now)
                 self._put(changed)
-                return Enqueued(holder, status, key)
+                return Enqueued(held.id, status, key)
         self._put(admit(new, now))
         return Enqueued(new.id)
 
-    def _holder(self, job: NewJob | Job) -> tuple[str | None, JobId | None]:
+    def _holder(self, job: NewJob | Job) -> tuple[str | None, Job | None]:
+        """The job that keeps this one's key from being used, if any."""
         for key, holders in ((job.unique_key, self._unique), (job.idempotency_key, self._idempotent)):
             if key is not None and key in holders:
-                return key, holders[key]
+                return key, self._jobs[holders[key]]
         return None, None
 
     async def claim(
@@ -238,7 +242,10 @@ class MemoryStore:
     def _settle(self, outcome: Outcome) -> bool:
         job = self._jobs.get(outcome.id)
         if job is None or job.state is not State.RUNNING or job.lease != outcome.lease:
-            return any(run.lease == outcome.lease for run in self._executions.get(outcome.id, ()))
+            # Told a second time it stands; another ending of the same run (it was given up, then came back) does not.
+            told = (outcome.lease, outcome.ending, outcome.finished_at)
+            runs = self._executions.get(outcome.id, ())
+            return any((run.lease, run.ending, run.finished_at) == told for run in runs)
         if outcome.crash and self._alive(job.worker or "", outcome.finished_at):
             return False
         self._executions[job.id].append(
@@ -278,8 +285,8 @@ class MemoryStore:
             return Refusal(job.state)
         if action is Action.RETRY:
             key, holder = self._holder(job)
-            if holder not in (None, job.id):
-                return Refusal(job.state, key, holder)
+            if holder is not None:
+                return Refusal(job.state, key, holder.id)
         return None
 
     async def pause_queue(self, name: str, paused: bool) -> None:
@@ -362,6 +369,8 @@ class MemoryStore:
     def _put(self, job: Job) -> None:
         """Writes a job and keeps every index in step with it."""
         old = self._jobs.get(job.id)
+        if self._undo is not None:
+            self._undo.setdefault(job.id, old)
         self._jobs[job.id] = job
         if old is not None and old.state is State.RUNNING:
             self._running[old.worker or ""].discard(job.id)

@@ -69,9 +69,10 @@ def job_of(row: Row) -> Job:
     (id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, started_at,
      finished_at, cancel_reason, unique_key, idempotency_key, options, failure, payload, result) = row  # fmt: skip
     extra = _PLAIN if options == "{}" else _options(options)
+    due = instant(run_at)
     return Job(
-        id=id, queue=queue, task=task, priority=-rank, state=_STATES[state], run_at=instant(run_at),
-        created_at=instant(created_at), expires_at=_at(expires_at), attempt=attempt, crashes=crashes, runs=runs,
+        id=id, queue=queue, task=task, priority=-rank, state=_STATES[state], run_at=due,
+        created_at=due if created_at == run_at else instant(created_at), expires_at=_at(expires_at), attempt=attempt, crashes=crashes, runs=runs,
         lease=lease, worker=worker, started_at=_at(started_at), finished_at=_at(finished_at),
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,

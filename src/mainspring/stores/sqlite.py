@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from ..clock import Clock, SystemClock, instant, micros
 from ..config import Durability
@@ -32,6 +33,7 @@ from ..job import (
     Queue,
     Refusal,
     Shown,
+    State,
     WorkerId,
     WorkerInfo,
 )
@@ -57,7 +59,7 @@ from .turnstile import Turnstile
 
 T = TypeVar("T")
 # Rows written by one statement. Few sizes, so that SQLite's cache of prepared statements holds them all.
-CHUNKS = (256, 64, 16, 4, 1)
+CHUNKS = (256, 128, 64, 32, 16, 8, 4, 2, 1)
 # A claim ends at most this many expired jobs, so that a flood of them cannot hold the write lock.
 EXPIRE_LIMIT = 1000
 # How often a waiting process looks whether another one has committed: 10 ms is 0.2 % of a core.
@@ -185,12 +187,13 @@ class SqliteStore:
             next_at = await self._read(lambda db: _look(db, queues, worker, tasks, us))
             if next_at is None or next_at > us:
                 return Claim([], None if next_at is None else instant(next_at))
-        claim = await self._write(lambda db: _claim(db, queues, worker, tasks, limit, us))
-        self._idle = not claim.jobs
+        rows, next_at, expired = await self._write(lambda db: _claim(db, queues, worker, tasks, limit, us))
+        self._idle = not rows
         failpoint("claim.after_commit")
-        if claim.expired:
+        if expired:
             self._bell.ring()
-        return claim
+        # Rows become jobs here, and outcomes rows: the writing thread has enough to do.
+        return Claim([job_of(row) for row in rows], None if next_at is None else instant(next_at), expired)
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
         return await self._write(lambda db: _beat(db, worker, micros(until), micros(now)))
@@ -202,7 +205,8 @@ class SqliteStore:
         return [job_of(row) for row in rows]
 
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
-        stands = await self._write(lambda db: _finish(db, outcomes))
+        rows = [_ended(outcome) for outcome in outcomes]
+        stands = await self._write(lambda db: _finish(db, rows))
         self._bell.ring()
         return stands
 
@@ -312,7 +316,6 @@ def _enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: 
         for chunk in _chunks(jobs):
             db.execute(_INSERT[len(chunk)], _flat([new_row(job, us) for job in chunk]))
         return [Enqueued(job.id) for job in jobs]
-    _expire(db, us)
     db.execute("SAVEPOINT mainspring_enqueue")
     answers: list[Enqueued] = []
     for n, job in enumerate(jobs):
@@ -329,6 +332,9 @@ def _admit(db: sqlite3.Connection, new: NewJob, now: datetime, us: int) -> Enque
     if db.execute("SELECT 1 FROM mainspring_jobs WHERE id = ?", (new.id,)).fetchone():
         return Enqueued(new.id)
     key, held = _holder(db, new)
+    while held is not None and held.shown(now) == "expired":
+        _save(db, replace(held, state=State.EXPIRED, finished_at=now))
+        key, held = _holder(db, new)
     if held is None:
         db.execute(_INSERT[1], new_row(new, us))
         return Enqueued(new.id)
@@ -373,16 +379,16 @@ _EXPIRE = """UPDATE mainspring_jobs SET state = 'expired', finished_at = :now WH
         ORDER BY expires_at LIMIT :limit)
     RETURNING id"""
 
-# Every (queue, task, rank) that has pending jobs, with its first run_at, by hops along the index:
-# the cost is the number of groups, however many jobs each has.
-_GROUPS = """WITH RECURSIVE groups (queue, task, rank, run_at) AS (
-        SELECT * FROM (SELECT queue, task, rank, run_at FROM mainspring_jobs WHERE state = 'pending'
-            ORDER BY queue, task, rank, run_at, id LIMIT 1)
+# Every (queue, task, rank) that has pending jobs, with its first run_at, by hops along the index: the cost is
+# the number of groups, however many jobs each has. A row-value comparison would seek by queue alone and scan.
+_HOP = "SELECT n FROM mainspring_jobs WHERE state = 'pending' AND {} ORDER BY queue, task, rank, run_at, id LIMIT 1"
+_GROUPS = f"""WITH RECURSIVE groups (queue, task, rank, run_at) AS (
+        SELECT queue, task, rank, run_at FROM mainspring_jobs WHERE n = ({_HOP.format("1")})
         UNION ALL
-        SELECT job.queue, job.task, job.rank, job.run_at FROM groups CROSS JOIN mainspring_jobs job ON job.n = (
-            SELECT n FROM mainspring_jobs
-            WHERE state = 'pending' AND (queue, task, rank) > (groups.queue, groups.task, groups.rank)
-            ORDER BY queue, task, rank, run_at, id LIMIT 1))
+        SELECT job.queue, job.task, job.rank, job.run_at FROM groups CROSS JOIN mainspring_jobs job ON job.n = coalesce(
+            ({_HOP.format("queue = groups.queue AND task = groups.task AND rank > groups.rank")}),
+            ({_HOP.format("queue = groups.queue AND task > groups.task")}),
+            ({_HOP.format("queue > groups.queue")})))
     SELECT queue, task, rank, run_at FROM groups"""
 
 # One group: the order of the index is the order of the claim.
@@ -446,10 +452,10 @@ def _claim(
     tasks: Collection[str],
     limit: int,
     now: int,
-) -> Claim:
+) -> tuple[list[Row], int | None, list[JobId]]:
     expired = _expire(db, now)
     if not db.execute(_ALIVE, (worker, now)).fetchone():
-        return Claim([], None, expired)
+        return [], None, expired
     due = [group for group in _wanted(db, queues, tasks) if group[3] <= now]
     values = {"lease": os.urandom(8).hex(), "worker": worker, "now": now}
     rows: list[Row] = []
@@ -459,12 +465,10 @@ def _claim(
         if len(rows) >= limit:
             break
     rows.sort(key=lambda row: (row[3], row[5], row[0]))
-    jobs = [job_of(row) for row in rows]
-    if len(jobs) >= limit:
-        return Claim(jobs, instant(now), expired)
+    if len(rows) >= limit:
+        return rows, now, expired
     expiry = db.execute(_NEXT_EXPIRY).fetchone()[0]
-    next_at = _soonest([group[3] for group in _wanted(db, queues, tasks)], expiry)
-    return Claim(jobs, None if next_at is None else instant(next_at), expired)
+    return rows, _soonest([group[3] for group in _wanted(db, queues, tasks)], expiry), expired
 
 
 def _take(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> list[Row]:
@@ -498,8 +502,8 @@ _FENCE = """job.id = ended.id AND job.lease = ended.lease AND job.state = 'runni
     AND NOT (ended.crash AND EXISTS (SELECT 1 FROM mainspring_workers
         WHERE mainspring_workers.id = job.worker AND until > ended.finished_at))"""
 _RECORD = {
-    size: f"""WITH {_ENDED} AS (VALUES {_places(size, 11)})
-        INSERT OR IGNORE INTO mainspring_executions
+    size: f"""INSERT OR IGNORE INTO mainspring_executions
+        WITH {_ENDED} AS (VALUES {_places(size, 11)})
         SELECT job.id, runs, attempt, ending, worker, job.lease, started_at, ended.finished_at, ended.result_size,
             ended.failure
         FROM ended CROSS JOIN mainspring_jobs job ON {_FENCE}"""
@@ -522,18 +526,21 @@ _SETTLE = {
 }
 
 
-def _finish(db: sqlite3.Connection, outcomes: Sequence[Outcome]) -> set[JobId]:
+def _finish(db: sqlite3.Connection, rows: Sequence[Row]) -> set[JobId]:
+    if len({row[0] for row in rows}) < len(rows):
+        # Two outcomes for one job: one after the other, since a statement would take either.
+        return set().union(*(_finish(db, [row]) for row in rows))
     accepted = 0
-    for chunk in _chunks(outcomes):
-        rows = _flat(_ended(outcome) for outcome in chunk)
-        accepted += db.execute(_RECORD[len(chunk)], rows).rowcount
+    for chunk in _chunks(rows):
+        values = _flat(chunk)
+        accepted += db.execute(_RECORD[len(chunk)], values).rowcount
         failpoint("finish.mid_batch")
-        db.execute(_SETTLE[len(chunk)], rows)
-    if accepted == len(outcomes):
-        return {outcome.id for outcome in outcomes}
-    # Some were late or are told a second time: those with a row of their own run stand.
-    sql = "SELECT 1 FROM mainspring_executions WHERE job_id = ? AND lease = ?"
-    return {outcome.id for outcome in outcomes if db.execute(sql, (outcome.id, outcome.lease)).fetchone()}
+        db.execute(_SETTLE[len(chunk)], values)
+    if accepted == len(rows):
+        return {row[0] for row in rows}
+    # Some were late or are told a second time: those that are the recorded ending of their run stand.
+    sql = "SELECT 1 FROM mainspring_executions WHERE job_id = ? AND lease = ? AND ending = ? AND finished_at = ?"
+    return {row[0] for row in rows if db.execute(sql, (row[0], row[1], row[3], row[4])).fetchone()}
 
 
 def _ended(outcome: Outcome) -> Row:

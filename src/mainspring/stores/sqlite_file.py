@@ -45,6 +45,8 @@ def connect(path: str, durability: Durability) -> sqlite3.Connection:
         raise StoreError(f"{path!r} cannot use write-ahead logging (a network file system?): use a local disk")
     db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
     db.execute("PRAGMA cache_size = -65536")
+    # 32 MB of log between checkpoints instead of 4: bulk enqueue is a third faster.
+    db.execute("PRAGMA wal_autocheckpoint = 8000")
     return db
 
 

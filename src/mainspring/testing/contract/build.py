@@ -13,6 +13,7 @@ from ...outcome import Discard, Done, Ended, decide
 from ...store import Store
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+A_SECOND_LATER, A_MINUTE_LATER = NOW + timedelta(seconds=1), NOW + timedelta(minutes=1)
 REACHABLE = tuple(state for state in State if state is not State.WAITING)
 
 
@@ -50,9 +51,7 @@ async def put(store: Store, *jobs: NewJob, now: datetime = NOW) -> list[JobId]:
     return [answer.id for answer in await store.enqueue(jobs, now=now)]
 
 
-async def beat(
-    store: Store, worker: str = "ada", *, until: datetime = later(60), now: datetime = NOW  # noqa: B008
-) -> Beat:
+async def beat(store: Store, worker: str = "ada", *, until: datetime = A_MINUTE_LATER, now: datetime = NOW) -> Beat:
     return await store.beat(a_worker(worker), until=until, now=now)
 
 
@@ -87,7 +86,7 @@ async def start(store: Store, *, worker: str = "ada", **fields: Any) -> Job:
     return await run_again(store, job_id, worker=worker)
 
 
-async def settle(store: Store, job: Job, ended: Ended, *, now: datetime = later(1)) -> set[JobId]:  # noqa: B008
+async def settle(store: Store, job: Job, ended: Ended, *, now: datetime = A_SECOND_LATER) -> set[JobId]:
     return await store.finish([decide(job, ended, now=now)])
 
 

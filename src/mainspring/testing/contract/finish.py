@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from ...job import Action, Ending, Failure, Job, State
-from ...outcome import Cancel, Crashed, Discard, Done, Outcome, Released, Retry, Snooze, Stopped, decide
+from ...outcome import Cancel, Crashed, Discard, Done, Ended, Outcome, Released, Retry, Snooze, Stopped, decide
 from .build import (
     NOW,
     Contract,
@@ -127,7 +127,7 @@ class FinishContract(Contract):
 
     async def test_runs_of_one_call_are_settled_each_by_its_own_outcome(self) -> None:
         async with self.opened() as store:
-            endings = [Done(), Retry(5), Discard(), Cancel(), Snooze(5)]
+            endings: list[Ended] = [Done(), Retry(5), Discard(), Cancel(), Snooze(5)]
             jobs = [await start(store) for _ in endings]
             pairs = zip(jobs, endings, strict=True)
             settled = await store.finish([decide(job, ended, now=later(1)) for job, ended in pairs])
@@ -192,15 +192,16 @@ class FinishContract(Contract):
     async def test_a_run_ends_once_however_many_tell_of_it_at_once(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            endings = [Done(), Retry(5), Discard(), Cancel(), Snooze(5)] * 2
+            endings: list[Ended] = [Done(), Retry(5), Discard(), Cancel(), Snooze(5)] * 2
             told = await asyncio.gather(*(settle(store, job, ended) for ended in endings))
             assert job.id in set().union(*told)
             assert len(await store.executions(job.id)) == 1
 
-    async def test_of_two_outcomes_of_one_run_in_one_call_the_first_stands(self) -> None:
+    async def test_of_several_outcomes_of_one_run_in_one_call_the_first_stands(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            await store.finish([decide(job, Discard(), now=later(1)), decide(job, Done(), now=later(1))])
+            endings: list[Ended] = [Discard(), Done(), Retry(5), Cancel(), Snooze(5)] * 4
+            await store.finish([decide(job, ended, now=later(1)) for ended in endings])
             assert (await see(store, job.id)).state is State.DEAD
             assert [row.ending for row in await store.executions(job.id)] == [Ending.DISCARDED]
 

@@ -54,20 +54,42 @@ class KeysContract(Contract):
             assert answers == [Enqueued(holder.id, "duplicate", "key")]
 
     @pytest.mark.parametrize("state", FREEING)
-    async def test_an_idempotency_key_is_free_once_its_job_ended_without_doing_the_work(
-        self, state: State
-    ) -> None:
+    async def test_an_idempotency_key_is_free_once_its_job_ended_without_doing_the_work(self, state: State) -> None:
         async with self.opened() as store:
             await bring(store, state, idempotency_key="key")
             job = new_job(idempotency_key="key", on_conflict="raise")
             assert await store.enqueue([job], now=NOW) == [Enqueued(job.id)]
 
     @pytest.mark.parametrize("kind", ["unique_key", "idempotency_key"])
-    async def test_a_key_is_free_once_the_expires_at_of_its_waiting_job_has_come(self, kind: str) -> None:
+    async def test_a_holder_past_its_expires_at_ends_when_its_key_is_wanted(self, kind: str) -> None:
         async with self.opened() as store:
-            await put(store, new_job(expires_at=later(5), **{kind: "key"}))
-            job = new_job(**{kind: "key"})
+            (holder,) = await put(store, new_job(expires_at=later(5), **{kind: "key"}))
+            job = new_job(on_conflict="raise", **{kind: "key"})
             assert await store.enqueue([job], now=later(5)) == [Enqueued(job.id)]
+            ended = await see(store, holder)
+            assert (ended.state, ended.finished_at) == (State.EXPIRED, later(5))
+
+    async def test_two_holders_past_their_expires_at_both_end_when_their_keys_are_wanted(self) -> None:
+        async with self.opened() as store:
+            await put(store, new_job(unique_key="a", expires_at=later(5)))
+            await put(store, new_job(idempotency_key="b", expires_at=later(5)))
+            job = new_job(unique_key="a", idempotency_key="b")
+            assert await store.enqueue([job], now=later(5)) == [Enqueued(job.id)]
+            assert await store.counts(now=later(5)) == {"expired": 2, "pending": 1}
+
+    async def test_a_key_that_is_held_counts_though_the_holder_of_the_other_has_expired(self) -> None:
+        async with self.opened() as store:
+            await put(store, new_job(unique_key="a", expires_at=later(5)))
+            (holder,) = await put(store, new_job(idempotency_key="b"))
+            job = new_job(unique_key="a", idempotency_key="b")
+            answers = await store.enqueue([job], now=later(5))
+            assert answers == [Enqueued(holder, "duplicate", "b")]
+
+    async def test_a_paused_holder_past_its_expires_at_holds_its_key(self) -> None:
+        async with self.opened() as store:
+            holder = await bring(store, State.PAUSED, unique_key="key", expires_at=later(5))
+            answers = await store.enqueue([new_job(unique_key="key")], now=later(9))
+            assert answers == [Enqueued(holder.id, "duplicate", "key")]
 
     async def test_a_key_is_free_after_its_job_was_deleted(self) -> None:
         async with self.opened() as store:
@@ -282,4 +304,3 @@ class KeysContract(Contract):
             first, second = new_job(idempotency_key="key"), new_job(idempotency_key="key")
             answers = await store.enqueue([first, second], now=NOW)
             assert answers == [Enqueued(first.id), Enqueued(first.id, "duplicate", "key")]
-

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,14 +18,14 @@ async def one_of_each(store: Store) -> dict[Shown, JobId]:
     await settle(store, retrying, Retry(5), now=NOW)
     ids: dict[Shown, JobId] = {"retrying": retrying.id}
     for state in (State.RUNNING, State.COMPLETED, State.DEAD, State.CANCELLED, State.EXPIRED, State.PAUSED):
-        ids[state.value] = (await bring(store, state)).id
+        ids[cast(Shown, state.value)] = (await bring(store, state)).id
     ids["scheduled"], ids["pending"] = await put(store, new_job(run_at=later(5)), new_job())
     return ids
 
 
-async def found(store: Store, limit: int = 100, **asked: Any) -> list[JobId]:
-    paging = {name: asked.pop(name) for name in ("after", "newest") if name in asked}
-    return [job.id for job in await store.jobs(Filter(**asked), now=NOW, limit=limit, **paging)]
+async def found(store: Store, **asked: Any) -> list[JobId]:
+    paging = {name: asked.pop(name) for name in ("limit", "after", "newest") if name in asked}
+    return [job.id for job in await store.jobs(Filter(**asked), now=NOW, **{"limit": 100, **paging})]
 
 
 class ReadContract(Contract):

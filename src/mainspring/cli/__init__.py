@@ -1,0 +1,81 @@
+"""The `mainspring` command: finds the sub-command, and ends in one clear line and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import sys
+from typing import Any
+
+import click
+
+from ..errors import MainspringError
+from .failure import Failed
+
+__all__ = ["COMMANDS", "main"]
+
+# Help shows these without importing a command; a test holds them to the commands' own words.
+COMMANDS = {
+    "demo": "Show real jobs running: an example shop on a temporary store.",
+    "enqueue": "Store a job for TASK and print its id.",
+    "jobs": "See, cancel and retry jobs.",
+    "migrate": "Step the store's schema up or down.",
+    "queues": "See, pause and resume queues.",
+    "worker": "Run jobs until SIGTERM or Ctrl-C, then let them finish.",
+}
+
+
+class Lazy(click.Group):
+    """Imports a command's module when that command is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f".{cmd_name}", __name__), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except MainspringError as error:
+            raise Failed(str(error)) from error
+        except ExceptionGroup as group:
+            raise _first(group) from group
+        except KeyboardInterrupt:
+            click.echo(err=True)
+            ctx.exit(130)
+
+
+def _first(group: ExceptionGroup[Exception]) -> Exception:
+    """The error to tell of when several loops of a worker ended together; bugs before troubles."""
+    ours, others = group.split(MainspringError)
+    if others is not None or ours is None:
+        return group
+    leaf: Exception = ours
+    while isinstance(leaf, ExceptionGroup):
+        leaf = leaf.exceptions[0]
+    return Failed(str(leaf))
+
+
+@click.group(cls=Lazy, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="mainspring", prog_name="mainspring", message="%(prog)s %(version)s")
+@click.pass_context
+def main(ctx: click.Context) -> None:
+    """Durable background jobs for Python.
+
+    Commands find their jobs through an app (--app module:attribute, or $MAINSPRING_APP) or straight in a
+    store (--store URL, or $MAINSPRING_STORE).
+    """
+    # Job data is anybody's text: a terminal that cannot show a character gets a "?" instead of a crash.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

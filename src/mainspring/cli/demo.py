@@ -1,0 +1,24 @@
+"""mainspring demo: the example shop, live."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from .loop import run
+
+
+@click.command()
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="End by itself; default: Ctrl-C ends it.")
+@click.option("--plain", is_flag=True, help="One line a second; so too when the output is not a terminal.")
+@click.option("--store", metavar="URL", help="Use and keep this store; default: a temporary SQLite file.")
+def demo(seconds: float | None, plain: bool, store: str | None) -> None:
+    """Show real jobs running: an example shop on a temporary store.
+
+    A worker and a feeder run in this process: mail, payments that fail and are retried, slow videos,
+    reminders for later, and an integration that always fails. Nothing has to be installed or set up.
+    """
+    from ..demo.stage import play
+
+    run(play(store, seconds=seconds, plain=plain or not sys.stdout.isatty()))

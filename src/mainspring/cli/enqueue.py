@@ -1,0 +1,115 @@
+"""mainspring enqueue: one job, from a shell."""
+
+from __future__ import annotations
+
+import difflib
+import typing
+from typing import Any
+
+import click
+
+from ..app import Mainspring
+from ..errors import ResultTimeout, UnknownTask
+from ..handle import Handle
+from ..job import MAX_PRIORITY, MIN_PRIORITY
+from ..task import Task
+from . import records
+from .arguments import read, read_all
+from .failure import Failed, hint, note
+from .loading import place, with_app
+from .options import as_json, instant, span
+
+PRIORITY = click.IntRange(MIN_PRIORITY, MAX_PRIORITY)
+
+
+@click.command()
+@click.argument("task")
+@click.argument("words", metavar="[KEY=VALUE | KEY:=JSON]...", nargs=-1)
+@click.option("--args", "others", metavar="JSON", help="Arguments as a JSON array, or as an object by name.")
+@click.option("--queue", help="Another queue than the task's own.")
+@click.option("--priority", type=PRIORITY, help="Higher runs first; negative ones last.")
+@click.option("--delay", type=span, help="Not before this long from now: 90, 5m, 2h.")
+@click.option("--run-at", type=instant, help="Not before this instant: 2030-01-31T09:00:00Z.")
+@click.option("--unique-key", metavar="KEY", help="At most one unfinished job with this key.")
+@click.option("--idempotency-key", metavar="KEY", help="As unique, and still taken after it has completed.")
+@click.option("--max-retries", type=click.IntRange(0), help="Retries after the first attempt.")
+@click.option("--timeout", type=span, help="Longest time for one attempt: 90, 5m.")
+@click.option("--tag", "tags", multiple=True, help="May be repeated.")
+@click.option("--metadata", metavar="KEY=VALUE", multiple=True, help="May be repeated; KEY:=JSON too.")
+@click.option("--wait", type=span, help="Wait this long for the result, and print it.")
+@as_json
+@with_app
+async def enqueue(
+    app: Mainspring,
+    task: str,
+    words: tuple[str, ...],
+    others: str | None,
+    metadata: tuple[str, ...],
+    wait: float | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Store a job for TASK and print its id.
+
+    KEY=VALUE is sent as text where the task takes text, and is read as JSON where it does not: n=5,
+    paid=true, ids=[1,2]. KEY:=JSON is always JSON. With an app the task checks its arguments before
+    anything is stored; with only a store there is nothing to check them, and KEY=VALUE is always text.
+    """
+    if options["delay"] is not None and options["run_at"] is not None:
+        raise click.UsageError("--delay and --run-at exclude each other")
+    chosen, known = _task(app, task)
+    args, named = read_all(others) if others is not None else ([], {})
+    if args and not known:
+        raise click.UsageError("without the app's code arguments go by name: KEY=VALUE, or --args with an object")
+    hints = typing.get_type_hints(chosen.fn, include_extras=True) if known else {}
+    given = {name: value for name, value in options.items() if value not in (None, ())}
+    if metadata:
+        given["metadata"] = read(metadata, {})
+    handle = await chosen.using(**given).enqueue(*args, **_merged(named, read(words, hints)))
+    if app.settings.store.startswith("memory:") and wait is None:
+        note("warning", f"{place(app)} lives in this process only: the job is gone when it ends", "yellow")
+    if not as_json:
+        _tell(handle)
+    result = None if wait is None else await _result(app, handle, task, wait)
+    if as_json:
+        answer = {"id": handle.id, "status": handle.status, "duplicate": handle.duplicate}
+        records.emit(answer if wait is None else answer | {"result": result})
+    elif wait is not None:
+        records.emit(result)
+
+
+def _task(app: Mainspring, name: str) -> tuple[Task[..., Any], bool]:
+    """The task, and whether its code is known: an app without tasks sends by name, unchecked."""
+    if name in app.tasks:
+        return app.tasks[name], True
+    if app.tasks:
+        near = difflib.get_close_matches(name, app.tasks, 1)
+        other = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(app.tasks))}"
+        raise UnknownTask(f"no task {name!r} is registered in this app; {other}")
+
+    def unseen(**arguments: Any) -> Any: ...
+
+    return app.stub(name=name)(unseen), False
+
+
+def _merged(named: dict[str, Any], words: dict[str, Any]) -> dict[str, Any]:
+    if twice := named.keys() & words.keys():
+        raise click.UsageError(f"{min(twice)!r} is given twice: in --args and as a word")
+    return named | words
+
+
+def _tell(handle: Handle[Any]) -> None:
+    click.echo(handle.id)
+    if handle.duplicate:
+        note(handle.status, "a job held this key already, and this is that job", "yellow")
+
+
+async def _result(app: Mainspring, handle: Handle[Any], task: str, wait: float) -> Any:
+    try:
+        await handle.result(wait)
+    except ResultTimeout as late:
+        if not any(task in worker.info.tasks for worker in await app.workers.list()):
+            hint(f"no worker that knows {task!r} is running; start one: mainspring worker module:app")
+        raise Failed(str(late)) from None
+    text = (await handle.job()).result
+    return None if text is None else records.data(text)

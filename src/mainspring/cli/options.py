@@ -1,0 +1,41 @@
+"""Kinds of option values, and options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
+
+import click
+
+from ..config import span as seconds
+from ..errors import BadSetting
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def span(text: str) -> float:
+    """30, 30s, 5m, 1.5h, 2d -> seconds."""
+    try:
+        return seconds(text, "it")
+    except BadSetting as bad:
+        raise click.BadParameter(str(bad)) from None
+
+
+def instant(text: str) -> datetime:
+    """An ISO 8601 instant with its zone."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not an ISO 8601 instant such as 2030-01-31T09:00:00Z") from None
+    if at.tzinfo is None:
+        raise click.BadParameter(f"{text!r} has no time zone: add Z for UTC, or one such as +02:00")
+    return at
+
+
+def as_json(command: F) -> F:
+    return click.option("--json", "as_json", is_flag=True, help="One JSON document.")(command)
+
+
+def yes(command: F) -> F:
+    return click.option("--yes", "-y", is_flag=True, help="Do not ask.")(command)

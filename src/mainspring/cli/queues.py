@@ -1,0 +1,56 @@
+"""mainspring queues: what waits where, and stopping a queue for a while."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from ..app import Mainspring
+from . import records
+from .failure import hint
+from .loading import place, with_app
+from .options import as_json
+
+
+@click.group()
+def queues() -> None:
+    """See, pause and resume queues."""
+
+
+@queues.command("list")
+@as_json
+@with_app
+async def list_(app: Mainspring, as_json: bool) -> None:
+    """Queues that hold unfinished jobs, or are paused."""
+    found = await app.queues.list()
+    if as_json:
+        return records.emit(msgspec.to_builtins(found))
+    if not found:
+        return hint(f"no queue of {place(app)} holds unfinished jobs; store one: mainspring enqueue TASK …")
+    from . import render
+
+    return render.show(render.queue_table(found))
+
+
+@queues.command()
+@click.argument("name")
+@with_app
+async def pause(app: Mainspring, name: str) -> None:
+    """Claim nothing more from NAME; running jobs go on, and new ones are accepted."""
+    known = [queue.name for queue in await app.queues.list()]
+    await app.queues.pause(name)
+    click.echo(f"queue {name!r} is paused; it goes on with: mainspring queues resume {name}")
+    if name not in known:
+        hint(f"it holds no unfinished jobs so far (those that do: {', '.join(known) or 'none'})")
+
+
+@queues.command()
+@click.argument("name")
+@with_app
+async def resume(app: Mainspring, name: str) -> None:
+    """Let NAME's jobs be claimed again."""
+    paused = [queue.name for queue in await app.queues.list() if queue.paused]
+    await app.queues.resume(name)
+    if name in paused:
+        return click.echo(f"queue {name!r} is open again")
+    return click.echo(f"queue {name!r} was not paused (paused: {', '.join(paused) or 'none'})")

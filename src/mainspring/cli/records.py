@@ -1,0 +1,46 @@
+"""Records as one JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+import msgspec
+
+from ..job import Execution, Failure, Job
+
+
+def emit(document: Any) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
+
+
+def job_record(job: Job, now: datetime) -> dict[str, Any]:
+    """Every field of the job and its shown state; payload and result as data, not as text.
+
+    `timeout` is missing where the task's own counts, null where there is none.
+    """
+    record: dict[str, Any] = msgspec.to_builtins(job)
+    return record | {
+        "shown": job.shown(now),
+        "payload": data(job.payload),
+        "result": None if job.result is None else data(job.result),
+        "failure": _failure(job.failure),
+    }
+
+
+def execution_records(executions: Sequence[Execution]) -> list[dict[str, Any]]:
+    return [msgspec.to_builtins(run) | {"failure": _failure(run.failure)} for run in executions]
+
+
+def data(text: str) -> Any:
+    """What the JSON text says; the text itself if it is none."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def _failure(failure: Failure | None) -> dict[str, Any] | None:
+    return None if failure is None else msgspec.structs.asdict(failure)

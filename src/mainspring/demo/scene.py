@@ -1,0 +1,41 @@
+"""One look at everything the demo shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from ..app import Mainspring, Stats
+from ..cli.loading import place
+from ..job import Filter, Job, Queue
+from ..worker import Worker
+from .tally import Tally
+
+RUNNING = 60
+
+
+class Scene(Struct, frozen=True, kw_only=True):
+    store: str
+    worker: str
+    slots: int
+    now: datetime
+    elapsed: float
+    draining: bool
+    stats: Stats
+    queues: Sequence[Queue]
+    running: Sequence[Job]
+    tally: Tally
+
+
+async def look(app: Mainspring, worker: Worker, slots: int, tally: Tally, *, draining: bool) -> Scene:
+    """What the store says now, beside what the events have added up to."""
+    stats = await app.stats()
+    found = {queue.name: queue for queue in stats.queues}
+    names = sorted({task.options.queue for task in app.tasks.values()} | found.keys())
+    return Scene(
+        store=place(app), worker=worker.id, slots=slots, now=app.clock.now(), elapsed=tally.elapsed,
+        draining=draining, stats=stats, queues=[found.get(name) or Queue(name=name) for name in names],
+        running=await app.jobs.list(Filter(states=("running",)), limit=RUNNING, newest=False), tally=tally,
+    )  # fmt: skip

@@ -1,0 +1,53 @@
+"""What the demo did, when it is over."""
+
+from __future__ import annotations
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ..app import Stats
+from ..cli import render
+from ..cli.text import redacted
+from .tally import Tally, TaskTally
+
+KEPT = "sqlite:///demo.db"
+
+
+def summary(tally: Tally, left: Stats, *, kept: str | None) -> list[RenderableType]:
+    """A table by task, the sums, and where to go from here."""
+    total, elapsed = tally.total, tally.elapsed
+    table = render.grid("task", "enqueued", "completed", "retried", "dead", "avg wait", "avg run", cut=("task",))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, task in sorted(tally.tasks.items()):
+        _row(table, name, task)
+    _row(table, "all", total, "bold")
+    waiting = left.pending + left.scheduled + left.retrying
+    sums = (
+        f"{total.completed:,} jobs completed in {elapsed:.1f} s: {total.completed / elapsed:.1f} jobs/s, "
+        f"{total.duplicates:,} duplicates not enqueued"
+    )
+    rest = (
+        f"{waiting:,} left in the store: {left.pending:,} pending, {left.scheduled:,} scheduled, "
+        f"{left.retrying:,} retrying"
+    )
+    return [table, "", Text(sums), Text(rest), "", *_next_steps(kept)]
+
+
+def _row(table: Table, name: str, task: TaskTally, style: str = "") -> None:
+    wait, run = (render.span(sum / task.runs) if task.runs else "" for sum in (task.waited, task.ran))
+    counts = (task.enqueued, task.completed, task.retried)
+    dead = Text(f"{task.dead:,}", "bold red" if task.dead else "")
+    table.add_row(render.line(name), *(f"{count:,}" for count in counts), dead, wait, run, style=style)
+
+
+def _next_steps(kept: str | None) -> list[Text]:
+    store = redacted(kept or KEPT)
+    steps = {
+        "see what died": f"mainspring jobs list --store {store} --state dead",
+        "run your own": "mainspring worker shop:app  (shop.py with app = Mainspring())",
+    }
+    if kept is None:
+        steps = {"keep the jobs": f"mainspring demo --store {store}"} | steps
+    return [Text.assemble((f"{what:<15}", "dim"), command) for what, command in steps.items()]

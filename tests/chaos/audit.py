@@ -1,0 +1,113 @@
+"""The auditor: what workers did and clients were promised, compared with what the store says."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from mainspring.job import Ending, Execution, Filter, Job, State
+from mainspring.stores import open_store
+
+T = TypeVar("T")
+
+
+def until(condition: Callable[[], T], timeout: float = 15.0) -> T:
+    """The condition's first true value; fails when it takes longer than `timeout` seconds."""
+    end = time.monotonic() + timeout
+    while not (value := condition()):
+        assert time.monotonic() < end, f"not within {timeout:g} s: {condition.__qualname__}"
+        time.sleep(0.01)
+    return value
+
+
+class Line(NamedTuple):
+    """One thing a worker did, on the clock all processes of a machine share."""
+
+    id: str
+    attempt: int
+    lease: str
+    event: str
+    """start, effect, end or lost."""
+    at: float
+
+
+class Log:
+    """A worker's own file. A line is one write, so a kill never leaves half of one."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def write(self, event: str, job: Job) -> None:
+        os.write(self._file, f"{job.id} {job.attempt} {job.lease} {event} {time.monotonic()!r}\n".encode())
+
+
+def read_log(path: Path) -> list[Line]:
+    if not path.exists():
+        return []
+    rows = [line.split() for line in path.read_text().splitlines()]
+    return [Line(id, int(attempt), lease, event, float(at)) for id, attempt, lease, event, at in rows]
+
+
+class Audit:
+    """The books of one store: `jobs` and `runs` by job id, `lines` of all its workers."""
+
+    def __init__(self, path: Path, logs: Iterable[Path]) -> None:
+        self.lines = [line for log in logs for line in read_log(log)]
+        self.jobs, self.runs = asyncio.run(_read(path))
+        with sqlite3.connect(path) as db:
+            self.integrity = db.execute("PRAGMA integrity_check").fetchone()[0]
+        db.close()
+
+    def count(self, event: str) -> Counter[str]:
+        return Counter(line.id for line in self.lines if line.event == event)
+
+    def endings(self, id: str) -> list[str]:
+        return [run.ending.value for run in self.runs[id]]
+
+    def check(self, acknowledged: Iterable[str], *, attempts: int = 3, final: bool = True) -> None:
+        """Nothing acknowledged is lost, and each job was settled once, whatever happened meanwhile."""
+        assert self.integrity == "ok"
+        promised = set(acknowledged)
+        assert not promised - self.jobs.keys(), "I1: acknowledged, and not in the store"
+        if final:
+            unfinished = {id: self.jobs[id].state.value for id in promised if not self.jobs[id].state.final}
+            assert not unfinished, "I2: not final"
+        for id, starts in self.count("start").items():
+            assert starts <= attempts, f"I3: {id} was started {starts} times, {attempts} allowed"
+        for id in promised:
+            self._check_runs(self.jobs[id], self.runs[id])
+
+    def _check_runs(self, job: Job, runs: list[Execution]) -> None:
+        settled = [run for run in runs if run.ending in _SETTLES]
+        if job.state is State.COMPLETED:
+            assert [run.ending for run in settled] == [Ending.COMPLETED], f"I5: {job.id} was settled by {settled}"
+            assert runs[-1] is settled[0], f"I5: {job.id} ran on after its outcome was accepted"
+        elif job.state is not State.DEAD:
+            assert not settled, f"I5: {job.id} is {job.state}, and was settled by {settled}"
+        numbers = [run.number for run in runs]
+        assert numbers == sorted(set(numbers)), f"H2: {job.id} has runs {numbers}"
+        assert len({run.lease for run in runs}) == len(runs), f"H2: two runs of {job.id} had one lease"
+        assert job.runs == len(runs) + (job.state is State.RUNNING), f"H2: {job.id} ran {job.runs} times, has {numbers}"
+
+
+# The endings after which a job of these tests never runs again.
+_SETTLES = frozenset({Ending.COMPLETED, Ending.DISCARDED, Ending.CANCELLED})
+
+
+async def _read(path: Path) -> tuple[dict[str, Job], dict[str, list[Execution]]]:
+    store = open_store(f"sqlite:///{path}")
+    await store.open()
+    try:
+        now, jobs = await store.time(), dict[str, Job]()
+        while page := await store.jobs(Filter(), now=now, limit=1000, after=max(jobs, default=None)):
+            jobs.update((job.id, job) for job in page)
+        runs = await asyncio.gather(*map(store.executions, jobs))
+        return jobs, dict(zip(jobs, runs, strict=True))
+    finally:
+        await store.close()

@@ -1,0 +1,140 @@
+"""What was acknowledged is there, whatever becomes of the one who asked."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from crew import HERE, Crew
+from victim import make
+
+# The client tells each id after enqueue has returned, in one write.
+PREAMBLE = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[2])
+from victim import make
+app = make(sys.argv[1])
+quick = app.tasks["quick"]
+def tell(handle):
+    os.write(1, handle.id.encode() + b"\\n")
+"""
+
+
+def run(program: str, path: Path, timeout: float = 30.0) -> subprocess.CompletedProcess[str]:
+    """The program, with the victim's app and tell() at hand, until it ends."""
+    command = [sys.executable, "-c", PREAMBLE + program, str(path), str(HERE)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+@pytest.mark.parametrize("count", [1, 2, 25])
+def test_an_acknowledged_job_outlives_the_kill_of_its_enqueuer(crew: Crew, count: int) -> None:
+    ended = run(f"for _ in range({count}): tell(quick.sync.enqueue())\nos.kill(os.getpid(), signal.SIGKILL)", crew.path)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    ids = ended.stdout.split()
+    assert len(ids) == count
+    crew.start("worker")
+    crew.finished()
+    crew.audit().check(ids, attempts=1)
+
+
+def test_an_enqueuer_killed_in_the_middle_of_its_stream_loses_nothing_acknowledged(crew: Crew) -> None:
+    program = "while True: [tell(handle) for handle in app.sync.enqueue_many([quick.job() for _ in range(20)])]"
+    command = [sys.executable, "-c", PREAMBLE + program, str(crew.path), str(HERE)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as enqueuer:
+        assert enqueuer.stdout is not None
+        ids = [enqueuer.stdout.readline().strip() for _ in range(500)]
+        enqueuer.kill()
+        ids += [line.strip() for line in enqueuer.stdout if line.endswith("\n")]
+    audit = crew.audit()
+    audit.check(ids, final=False)
+    assert len(audit.jobs) % 20 == 0
+
+
+def test_a_job_of_a_forked_child_is_as_safe_as_its_parents(crew: Crew) -> None:
+    program = """
+tell(quick.sync.enqueue())
+if (child := os.fork()) == 0:
+    tell(quick.sync.enqueue())
+    assert len(app.sync.jobs.list()) >= 2
+    os._exit(0)
+tell(quick.sync.enqueue())
+sys.exit(os.waitpid(child, 0)[1])
+"""
+    ended = run(program, crew.path)
+    assert ended.returncode == 0, ended.stderr
+    ids = ended.stdout.split()
+    assert len(ids) == 3
+    crew.start("worker")
+    crew.finished()
+    crew.audit().check(ids, attempts=1)
+
+
+def test_a_forked_child_goes_on_safely_after_its_parent_has_closed(crew: Crew) -> None:
+    program = """
+begun, begin = os.pipe()
+closed, close = os.pipe()
+tell(quick.sync.enqueue())
+if (child := os.fork()) == 0:
+    tell(quick.sync.enqueue())
+    os.write(begin, b"x")
+    os.read(closed, 1)
+    tell(quick.sync.enqueue())
+    os._exit(0)
+os.read(begun, 1)
+app.sync.close()
+os.write(close, b"x")
+sys.exit(os.waitpid(child, 0)[1])
+"""
+    ended = run(program, crew.path)
+    assert ended.returncode == 0, ended.stderr
+    ids = ended.stdout.split()
+    assert len(ids) == 3
+    crew.audit().check(ids, final=False)
+
+
+def test_children_forked_in_the_middle_of_writes_work(crew: Crew) -> None:
+    program = """
+import threading
+tell(quick.sync.enqueue())
+def stream():
+    while going:
+        for handle in app.sync.enqueue_many([quick.job() for _ in range(100)]):
+            tell(handle)
+going = True
+thread = threading.Thread(target=stream)
+thread.start()
+failed = 0
+for _ in range(10):
+    if (child := os.fork()) == 0:
+        signal.alarm(5)
+        tell(quick.sync.enqueue())
+        os._exit(0)
+    failed += os.waitpid(child, 0)[1] != 0
+going = False
+thread.join()
+sys.exit(failed)
+"""
+    ended = run(program, crew.path, 70)
+    assert ended.returncode == 0, f"{ended.returncode} of 10 children failed: {ended.stderr}"
+    crew.audit().check(ended.stdout.split(), final=False)
+
+
+def test_a_second_app_on_the_file_costs_the_first_nothing(crew: Crew) -> None:
+    # Closing any handle on a file drops the locks this process has on it (POSIX): SQLite's as well.
+    crew.enqueue("quick")
+    second = make(crew.path)
+    second.sync.stats()
+    other = run("tell(quick.sync.enqueue())\napp.sync.close()", crew.path)
+    assert other.returncode == 0, other.stderr
+    crew.enqueue("quick")
+    second.sync.close()
+    crew.enqueue("quick")
+    seen = run("for job in app.sync.jobs.list(): os.write(1, job.id.encode() + b'\\n')", crew.path).stdout.split()
+    assert sorted(seen) == sorted(crew.acknowledged + other.stdout.split())
+    crew.audit().check(seen, final=False)
+
+
+def test_only_this_user_may_read_the_file(crew: Crew) -> None:
+    crew.enqueue("quick")
+    assert {file.stat().st_mode & 0o77 for file in crew.path.parent.iterdir()} == {0}

@@ -1,0 +1,82 @@
+"""kill -9 at every dangerous moment: nothing is lost, and each job gets one accepted outcome."""
+
+import random
+import signal
+import time
+
+import pytest
+from audit import until
+from crew import Crew
+from victim import LEASE, SWEEP
+
+from mainspring.failpoint import POINTS
+
+# What a loaded machine may add to the bound: starting a process, waiting for a turn on the CPU.
+MARGIN = 3.0
+
+
+@pytest.mark.parametrize("count", [1, 3, 7])
+@pytest.mark.parametrize("point", POINTS)
+def test_jobs_of_a_worker_killed_at_a_failpoint_run_again_in_time(crew: Crew, point: str, count: int) -> None:
+    crew.enqueue("nap", 0.005, times=60)
+    victim = crew.start("victim", failpoints=f"{point}=kill:{count}", concurrency=3)
+    died = victim.died()
+    assert (victim.process.returncode, crew.reached()) == (-signal.SIGKILL, [point])
+    crew.start("rescuer")
+    crew.finished()
+    audit = crew.audit()
+    audit.check(crew.acknowledged)
+    assert {job.state for job in audit.jobs.values()} == {"completed"}
+    assert max(line.at for line in audit.lines if line.event == "start") - died <= LEASE + SWEEP + MARGIN
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_worker_beside_the_killed_one_takes_over(crew: Crew, point: str) -> None:
+    rescuer = crew.up("rescuer", concurrency=2)
+    victim = crew.start("victim", failpoints=f"{point}=kill:2", concurrency=3)
+
+    def died_while_jobs_kept_coming() -> bool:
+        crew.enqueue("nap", 0.01, times=4)
+        return victim.dead()
+
+    until(died_while_jobs_kept_coming)
+    died = time.monotonic()
+    crew.finished()
+    assert crew.reached() == [point]
+    assert not rescuer.dead()
+    audit = crew.audit()
+    audit.check(crew.acknowledged)
+    assert {job.state for job in audit.jobs.values()} == {"completed"}
+    assert max(line.at for line in audit.lines if line.event == "start") - died <= LEASE + SWEEP + MARGIN
+
+
+def test_what_was_finished_before_the_kill_stays_finished(crew: Crew) -> None:
+    crew.enqueue("effect", times=30)
+    crew.start("victim", failpoints="finish.after_commit=kill:4", concurrency=2).died()
+    done = {job.id: job for job in crew.jobs(crew.acknowledged) if job.state == "completed"}
+    crew.start("rescuer")
+    crew.finished()
+    audit = crew.audit()
+    audit.check(crew.acknowledged)
+    assert len(done) >= 4
+    assert {id: audit.jobs[id] for id in done} == done
+    assert {audit.count("effect")[id] for id in done} == {1}
+
+
+def test_kills_at_random_moments_lose_nothing(crew: Crew) -> None:
+    seeded = random.Random(20300101)
+    for round in range(5):
+        crew.enqueue("nap", 0.02, times=40)
+        # One job may be unlucky in every round; that it dies as a poison pill is another test's business.
+        victim = crew.start(f"victim{round}", concurrency=4, max_crashes=10)
+        wanted = seeded.randint(1, 60)
+        until(lambda: victim.dead() or len(victim.lines()) >= wanted or crew.all_final())  # noqa: B023
+        kill_at = time.monotonic() + seeded.random() * 0.05
+        until(lambda: time.monotonic() >= kill_at)  # noqa: B023
+        assert not victim.dead(), victim.said()
+        victim.kill()
+    crew.start("rescuer", max_crashes=10)
+    crew.finished()
+    audit = crew.audit()
+    audit.check(crew.acknowledged, attempts=6)
+    assert {job.state for job in audit.jobs.values()} == {"completed"}

@@ -1,0 +1,83 @@
+"""The app that chaos tests enqueue to and kill, and its worker: python victim.py FILE LOG SETTINGS"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from audit import Log
+
+from mainspring import Context, Mainspring
+from mainspring.events import JobLost
+from mainspring.middleware import Next
+
+# A run whose worker died is taken over within LEASE + SWEEP.
+BEAT, LEASE, SWEEP = 0.2, 1.0, 0.2
+
+
+def make(path: Path | str, log: Log | None = None, **settings: Any) -> Mainspring:
+    """The app on this file; its worker writes what it does to the log."""
+
+    async def record(ctx: Context, call_next: Next) -> Any:
+        if log is None:
+            return await call_next(ctx)
+        log.write("start", ctx.job)
+        value = await call_next(ctx)
+        log.write("end", ctx.job)
+        return value
+
+    app = Mainspring(
+        f"sqlite:///{path}",
+        middleware=[record],
+        **{"beat": BEAT, "lease": LEASE, "sweep": SWEEP, "poll_interval": 0.2, **settings},
+    )
+
+    @app.task
+    async def quick() -> None:
+        """Nothing to do."""
+
+    @app.task
+    async def nap(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    @app.task
+    async def effect(ctx: Context) -> None:
+        if log is not None:
+            log.write("effect", ctx.job)
+
+    @app.task
+    async def held(gate: str) -> None:
+        """Goes on until somebody makes the file `gate`."""
+        while not os.path.exists(gate):
+            await asyncio.sleep(0.01)
+
+    @app.task
+    async def hog(seconds: float) -> None:
+        """Holds the event loop, and the GIL as much as Python lets it."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            pass
+
+    @app.task
+    async def poison() -> None:
+        os._exit(1)
+
+    if log is not None:
+        app.on(JobLost)(lambda event: log.write("lost", event.job))
+    return app
+
+
+def main() -> None:
+    path, log, settings = sys.argv[1:]
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    asyncio.run(make(path, Log(Path(log)), **json.loads(settings)).worker().run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,249 @@
+"""A worker's own fences: what it does when questions, answers and beats cross each other or get lost."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mainspring import Mainspring
+from mainspring.errors import StoreUnavailable
+from mainspring.events import Event, JobEnded, JobLost
+from mainspring.job import Beat, Claim, Ending, Execution, Job, JobId, State, WorkerInfo
+from mainspring.outcome import Outcome
+from mainspring.stores.memory import MemoryStore
+
+BEAT, LEASE, SWEEP = 0.02, 0.2, 0.02
+Obstacle = Callable[[Any], Awaitable[None]]
+
+
+class Faulty(MemoryStore):
+    """A store with an obstacle in the way of a verb's question or of its answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: dict[str, Obstacle] = {}
+        self.answered: dict[str, Obstacle] = {}
+        self.beats = 0
+
+    async def claim(self, *args: Any, **given: Any) -> Claim:
+        answer = await super().claim(*args, **given)
+        if answer.jobs and (obstacle := self.answered.get("claim")):
+            await obstacle(answer)
+        return answer
+
+    async def beat(self, worker: WorkerInfo, **given: Any) -> Beat:
+        if obstacle := self.asked.get("beat"):
+            await obstacle(worker)
+        answer = await super().beat(worker, **given)
+        if obstacle := self.answered.get("beat"):
+            await obstacle(answer)
+        self.beats += 1
+        return answer
+
+    async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
+        if any(outcome.ending == "completed" for outcome in outcomes) and (obstacle := self.asked.get("finish")):
+            await obstacle(outcomes)
+        answer = await super().finish(outcomes)
+        if obstacle := self.answered.get("finish"):
+            await obstacle(answer)
+        return answer
+
+    async def several_beats(self, _: object = None) -> None:
+        """Long enough for a worker to see the same thing twice, and to sweep."""
+        await until(lambda seen=self.beats: self.beats >= seen + 5)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def once(act: Obstacle) -> Obstacle:
+    """The obstacle for the first call, nothing for the rest."""
+    left = [act]
+
+    async def first(value: Any) -> None:
+        if left:
+            await left.pop()(value)
+
+    return first
+
+
+async def unavailable(_: object) -> None:
+    raise StoreUnavailable("a fault for the test")
+
+
+class Scene:
+    """A worker on a faulty store, one task, and all that it told."""
+
+    def __init__(self) -> None:
+        self.store = Faulty()
+        self.app = Mainspring(self.store, beat=BEAT, lease=LEASE, sweep=SWEEP, poll_interval=0.05)
+        self.told: list[Event] = []
+        self.app.events.subscribe(Event, self.told.append)
+        self.gate = asyncio.Event()
+        self.cancelled = 0
+        self.task = self.app.task(self._run, name="task")
+
+    async def _run(self) -> None:
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+
+    def heard(self, kind: type[Event]) -> list[Any]:
+        return [event for event in self.told if isinstance(event, kind)]
+
+    async def started(self) -> Job:
+        job_id = (await self.task.enqueue()).id
+        await until(lambda: self.store._jobs[job_id].state is State.RUNNING)
+        return await self.app.jobs.get(job_id)
+
+    async def completed(self, job_id: JobId) -> Sequence[Execution]:
+        """Its runs, once it has completed and every beat under way has been heard."""
+        await until(lambda: self.store._jobs[job_id].state is State.COMPLETED)
+        await self.store.several_beats()
+        return await self.app.executions.list(job_id=job_id)
+
+
+@asynccontextmanager
+async def scene() -> AsyncIterator[Scene]:
+    scene = Scene()
+    async with scene.app.worker(concurrency=5):
+        yield scene
+
+
+async def test_a_run_that_began_after_the_beat_was_sent_is_not_taken_for_lost() -> None:
+    async with scene() as the:
+        begun = asyncio.Event()
+        sent = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        async def slow(_: object) -> None:
+            loop.call_soon_threadsafe(sent.set)
+            await until(begun.is_set)
+
+        the.store.answered["beat"] = once(slow)
+        await sent.wait()
+        job = await the.started()
+        begun.set()
+        await the.store.several_beats()
+        the.gate.set()
+        assert [run.ending for run in await the.completed(job.id)] == ["completed"]
+        assert (the.cancelled, the.heard(JobLost)) == (0, [])
+
+
+async def test_a_run_is_interrupted_when_its_job_is_held_under_another_lease() -> None:
+    async with scene() as the:
+        job = await the.started()
+        await _crash(the, job)
+        await until(lambda: the.cancelled == 1)
+        assert not the.gate.is_set()
+        the.gate.set()
+        assert [run.ending for run in await the.completed(job.id)] == ["crashed", "completed"]
+        assert [event.job.lease for event in the.heard(JobLost)] == [job.lease]
+
+
+async def _crash(the: Scene, job: Job) -> None:
+    """Its worker passes for dead for a moment; the job is its own again under a fresh lease."""
+    now = the.app.clock.now()
+    crashed = Outcome(id=job.id, lease=job.lease or "", state=State.PENDING, ending=Ending.CRASHED, crash=True,
+                      run_at=now, finished_at=now + timedelta(hours=1))  # fmt: skip
+    assert await the.store.finish([crashed]) == {job.id}
+
+
+@pytest.mark.parametrize("way", ["an error", "silence"])
+async def test_runs_are_let_go_before_the_lease_ends_when_the_store_is_out_of_reach(way: str) -> None:
+    async with scene() as the:
+        job = await the.started()
+        back = False
+        the.store.asked["beat"] = unavailable if way == "an error" else lambda _: until(lambda: back)
+        (row,) = await the.store.workers(now=the.app.clock.now())
+        try:
+            await until(lambda: the.heard(JobLost))
+        finally:
+            back = True
+        lost = the.heard(JobLost)[0]
+        assert (lost.job.lease, the.cancelled) == (job.lease, 1)
+        assert lost.at < row.until
+
+
+async def test_a_job_whose_claim_was_not_answered_is_released_and_run_again() -> None:
+    async with scene() as the:
+        the.store.answered["claim"] = once(unavailable)
+        the.gate.set()
+        job_id = (await the.task.enqueue()).id
+        assert [run.ending for run in await the.completed(job_id)] == ["released", "completed"]
+        assert (await the.app.jobs.get(job_id)).attempt == 1
+
+
+async def test_a_job_whose_claim_is_answered_late_is_not_released() -> None:
+    async with scene() as the:
+        the.store.answered["claim"] = once(the.store.several_beats)
+        the.gate.set()
+        job_id = (await the.task.enqueue()).id
+        assert [run.ending for run in await the.completed(job_id)] == ["completed"]
+
+
+async def test_a_run_whose_outcome_is_on_its_way_is_not_released() -> None:
+    async with scene() as the:
+        the.store.asked["finish"] = once(the.store.several_beats)
+        the.gate.set()
+        job_id = (await the.task.enqueue()).id
+        assert [run.ending for run in await the.completed(job_id)] == ["completed"]
+
+
+async def test_a_run_whose_outcome_waits_for_the_store_is_not_released() -> None:
+    async with scene() as the:
+        the.store.asked["finish"] = unavailable
+        the.gate.set()
+        job_id = (await the.task.enqueue()).id
+        await the.store.several_beats()
+        await the.store.several_beats()
+        del the.store.asked["finish"]
+        assert [run.ending for run in await the.completed(job_id)] == ["completed"]
+
+
+@pytest.mark.parametrize("way", ["asked", "answered"])
+async def test_an_outcome_that_met_a_fault_is_told_again_and_counts_once(way: str) -> None:
+    async with scene() as the:
+        getattr(the.store, way)["finish"] = once(unavailable)
+        the.gate.set()
+        job_id = (await the.task.enqueue()).id
+        assert [run.ending for run in await the.completed(job_id)] == ["completed"]
+        await until(lambda: the.heard(JobEnded))
+        assert [event.job.id for event in the.heard(JobEnded)] == [job_id]
+        assert the.heard(JobLost) == []
+
+
+async def test_a_run_that_was_given_up_is_not_heard_when_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.worker.LAST_CALL", 0.02)
+    store = Faulty()
+    app = Mainspring(store, beat=BEAT, lease=LEASE, sweep=SWEEP)
+    gate, ended = asyncio.Event(), asyncio.Event()
+    troubles: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context))
+
+    @app.task
+    async def stubborn() -> None:
+        while not gate.is_set():
+            try:
+                await gate.wait()
+            except asyncio.CancelledError:
+                continue
+        ended.set()
+
+    async with app.worker() as worker:
+        job_id = (await stubborn.enqueue()).id
+        await until(lambda: store._jobs[job_id].state is State.RUNNING)
+        await worker.stop(grace=0.01)
+    gate.set()
+    await ended.wait()
+    await asyncio.sleep(0)
+    (run,) = await store.executions(job_id)
+    assert (run.ending, store._jobs[job_id].state, troubles) == ("released", State.PENDING, [])
