@@ -6,9 +6,9 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from .clock import Alarm, StoreClock
+from .clock import Alarm, StoreClock, Timer
 from .errors import StoreUnavailable
 from .events import Bus, StoreTrouble
 from .job import Beat, WorkerInfo
@@ -17,6 +17,13 @@ from .slots import RunKey
 from .store import Store
 
 _AGAIN = Backoff(initial=0.1, max=2.0, jitter=0.5)
+# The share of a lease after which a worker whose beats fail lets go of its runs.
+LET_GO = 0.8
+
+
+class _NoTimer:
+    def cancel(self) -> None:
+        return None
 
 
 class Pulse:
@@ -43,6 +50,7 @@ class Pulse:
         self._heard = heard
         self._silent = silent
         self._going = True
+        self._guard: Timer = _NoTimer()
         self._nudge: Callable[[], object] = lambda: None
         self._first: asyncio.Future[None] | None = None
         self._ended: asyncio.Future[None] | None = None
@@ -97,34 +105,40 @@ class Pulse:
         await store.open()
         loop, alarm = asyncio.get_running_loop(), Alarm(self._clock)
         self._nudge = lambda: loop.is_closed() or loop.call_soon_threadsafe(alarm.ring)
-        until, failures = self._clock.now(), 0
+        failures = 0
         while self._going:
             try:
-                until = await self._one(store, tell)
+                await self._one(store, tell)
             except StoreUnavailable as error:
                 failures += 1
-                now = self._clock.now()
-                wait = _AGAIN.delay(failures)
-                tell(self._bus.emit, StoreTrouble(at=now, doing="beating", error=str(error), again=wait))
-                # Others take our jobs when the lease is over: be sure to have let go of them by then.
-                if now >= until - timedelta(seconds=self._lease / 5):
-                    tell(self._silent)
+                wait = min(_AGAIN.delay(failures), self._beat)
+                trouble = StoreTrouble(at=self._clock.now(), doing="beating", error=str(error), again=wait)
+                tell(self._bus.emit, trouble)
             else:
                 failures, wait = 0, self._beat
                 tell(_settle, self._first, None)
             if self._going:
                 await alarm.wait(wait)
+        self._guard.cancel()
         now = self._clock.now()
         with suppress(StoreUnavailable):  # then the lease ends by itself
             await store.beat(self._describe()[0], until=now, now=now)
 
-    async def _one(self, store: Store, tell: Callable[..., None]) -> datetime:
+    async def _one(self, store: Store, tell: Callable[..., None]) -> None:
         await self._clock.learn(store.time)
         info, runs = self._describe()
         now = self._clock.now()
-        until = now + timedelta(seconds=self._lease)
-        tell(self._heard, await store.beat(info, until=until, now=now), runs)
-        return until
+        # Others take our jobs when the lease is over. A beat that fails or hangs must not keep us from
+        # letting go of them before, so a timer does it, unless the next beat comes first.
+        guard = self._clock.call_later(self._lease * LET_GO, lambda: tell(self._silent))
+        try:
+            answer = await store.beat(info, until=now + timedelta(seconds=self._lease), now=now)
+        except BaseException:
+            guard.cancel()
+            raise
+        self._guard.cancel()
+        self._guard = guard
+        tell(self._heard, answer, runs)
 
 
 def _settle(future: asyncio.Future[None] | None, error: BaseException | None) -> None:

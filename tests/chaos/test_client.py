@@ -9,10 +9,12 @@ import pytest
 from crew import HERE, Crew
 from victim import make
 
-# The client tells each id after enqueue has returned, in one write.
+# The client tells each id after enqueue has returned, in one write. Alarms end whoever hangs.
 PREAMBLE = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[2])
+signal.alarm(60)
+os.register_at_fork(after_in_child=lambda: signal.alarm(5))
 from victim import make
 app = make(sys.argv[1])
 quick = app.tasks["quick"]
@@ -107,7 +109,6 @@ thread.start()
 failed = 0
 for _ in range(10):
     if (child := os.fork()) == 0:
-        signal.alarm(5)
         tell(quick.sync.enqueue())
         os._exit(0)
     failed += os.waitpid(child, 0)[1] != 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import logging
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -17,6 +19,8 @@ from mainspring import Context, Mainspring
 from mainspring.events import JobLost
 from mainspring.middleware import Next
 
+# Linux: a worker does not outlive its test, even if that is killed.
+PR_SET_PDEATHSIG = 1
 # A run whose worker died is taken over within LEASE + SWEEP.
 BEAT, LEASE, SWEEP = 0.2, 1.0, 0.2
 
@@ -75,6 +79,7 @@ def make(path: Path | str, log: Log | None = None, **settings: Any) -> Mainsprin
 
 def main() -> None:
     path, log, settings = sys.argv[1:]
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     asyncio.run(make(path, Log(Path(log)), **json.loads(settings)).worker().run())
 

@@ -44,9 +44,10 @@ _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"))
 
 
 def console(*, plain: bool = False) -> Console:
+    """What is printed is data: no markup is read from it."""
     if plain:
-        return Console(highlight=False, color_system=None, force_terminal=False, emoji=False)
-    return Console(highlight=False, emoji=False)
+        return Console(markup=False, highlight=False, emoji=False, color_system=None, force_terminal=False)
+    return Console(markup=False, highlight=False, emoji=False)
 
 
 def show(*parts: RenderableType) -> None:
@@ -104,13 +105,8 @@ def job_table(jobs: Sequence[Job], now: datetime) -> Table:
     table = grid(*titles, cut=("task", "queue", "reason"))
     for job in jobs:
         shown = job.shown(now)
-        row: list[RenderableType] = [
-            job.id,
-            state(shown),
-            line(job.task),
-            line(job.queue),
-            when(_instant(job, shown), now),
-        ]
+        at = when(_instant(job, shown), now)
+        row: list[RenderableType] = [job.id, state(shown), line(job.task), line(job.queue), at]
         if wide:
             row += [str(job.attempt), line(reason(job))]
         table.add_row(*row)

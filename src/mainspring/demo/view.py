@@ -62,7 +62,7 @@ class PlainView:
             self._print(_line(scene))
 
     def _print(self, text: str) -> None:
-        self._console.print(text, soft_wrap=True, markup=False)
+        self._console.print(text, soft_wrap=True)
         self._console.file.flush()
 
 

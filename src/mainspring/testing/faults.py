@@ -1,0 +1,108 @@
+"""Faults on purpose: in store verbs and in tasks, by count, by rate or by your own rule."""
+
+from __future__ import annotations
+
+import inspect
+import random
+import threading
+from collections.abc import Callable
+from typing import Any, Literal
+
+from ..context import Context
+from ..errors import StoreUnavailable
+from ..middleware import Next
+from ..store import Store
+
+Moment = Literal["before", "after"]
+Rule = Callable[[], bool]
+
+
+class Fault(StoreUnavailable):
+    """An injected failure; a store's caller sees it as passing trouble."""
+
+
+class Faults:
+    """Rules by name: a store verb ("claim") or a task ("send_email"). Atomic under threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rules: list[tuple[str, Rule, Moment, Callable[[], BaseException]]] = []
+        self.injected: list[str] = []
+        """The name of every fault that was really raised."""
+
+    def fail(
+        self,
+        name: str,
+        *,
+        times: int = 1,
+        after: int = 0,
+        moment: Moment = "before",
+        error: Callable[[], BaseException] | None = None,
+    ) -> None:
+        """Fails `times` calls, after letting `after` through.
+
+        moment="after": the work is done and the reply is lost.
+        """
+        left = iter([False] * after + [True] * times)
+        self.when(name, lambda: next(left, False), moment=moment, error=error)
+
+    def rate(
+        self,
+        name: str,
+        share: float,
+        *,
+        seed: int,
+        moment: Moment = "before",
+        error: Callable[[], BaseException] | None = None,
+    ) -> None:
+        """Fails that share of calls, the same ones for the same seed."""
+        chance = random.Random(seed)
+        self.when(name, lambda: chance.random() < share, moment=moment, error=error)
+
+    def when(
+        self, name: str, rule: Rule, *, moment: Moment = "before", error: Callable[[], BaseException] | None = None
+    ) -> None:
+        """Fails when your own rule says so; it is asked once a call."""
+        self._rules.append((name, rule, moment, error or (lambda: Fault(f"injected into {name}"))))
+
+    def clear(self) -> None:
+        with self._lock:
+            self._rules.clear()
+
+    def drawn(self, name: str) -> tuple[Moment, BaseException] | None:
+        with self._lock:
+            for named, rule, moment, error in self._rules:
+                if named == name and rule():
+                    self.injected.append(name)
+                    return moment, error()
+        return None
+
+    async def around(self, name: str, act: Callable[[], Any]) -> Any:
+        fault = self.drawn(name)
+        if fault is not None and fault[0] == "before":
+            raise fault[1]
+        value = await act()
+        if fault is not None:
+            raise fault[1]
+        return value
+
+    async def middleware(self, ctx: Context, call_next: Next) -> Any:
+        """Faults in tasks: Mainspring(..., middleware=[faults.middleware])."""
+        return await self.around(ctx.job.task, lambda: call_next(ctx))
+
+
+class FaultStore:
+    """A store whose verbs fail as the faults say; otherwise the store it wraps."""
+
+    def __init__(self, store: Store, faults: Faults) -> None:
+        self._store = store
+        self._faults = faults
+
+    def beside(self) -> Store:
+        return FaultStore(self._store.beside(), self._faults)  # type: ignore[return-value]
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._store, name)
+        if not inspect.iscoroutinefunction(value):
+            return value
+        return lambda *args, **kwargs: self._faults.around(name, lambda: value(*args, **kwargs))

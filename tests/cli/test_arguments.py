@@ -1,0 +1,78 @@
+"""KEY=VALUE: text where the task takes text, JSON where it does not."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Literal
+from uuid import UUID
+
+import click
+import pytest
+
+from mainspring.cli.arguments import read, read_all
+
+
+@pytest.mark.parametrize(
+    ("word", "hint", "value"),
+    [
+        ("x=5", str, "5"),
+        ("x=5", int, 5),
+        ("x=5", float, 5),
+        ("x=1.5", float, 1.5),
+        ("x=five", int, "five"),
+        ("x=true", bool, True),
+        ("x=[1,2]", list[int], [1, 2]),
+        ('x={"a": 1}', dict[str, int], {"a": 1}),
+        ("x=null", int | None, None),
+        ("x=null", str | None, "null"),
+        ('x="quoted"', str, '"quoted"'),
+        ("x=5", str | int, "5"),
+        ("x=5", Any, "5"),
+        ("x=", str, ""),
+        ("x=a=b", str, "a=b"),
+        ("x=red", Literal["red", "green"], "red"),
+        ("x=2030-01-31T09:00:00Z", datetime, "2030-01-31T09:00:00Z"),
+        ("x=2030-01-31", date | None, "2030-01-31"),
+        ("x=5.10", Decimal, "5.10"),
+        ("x=00000000-0000-0000-0000-000000000001", UUID, "00000000-0000-0000-0000-000000000001"),
+        ("x:=5", str, 5),
+        ("x:=null", str, None),
+        ('x:="5"', int, "5"),
+    ],
+)
+def test_a_word_becomes_what_the_task_takes(word, hint, value):
+    assert read([word], {"x": hint}) == {"x": value}
+
+
+def test_a_name_the_task_does_not_have_is_text():
+    assert read(["y=5"], {"x": int}) == {"y": "5"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["5"], "'5' is not KEY=VALUE; arguments without a name go in --args"),
+        (["=5"], "'=5' is not KEY=VALUE"),
+        ([":=5"], "':=5' is not KEY=VALUE"),
+        (["x=1", "x:=2"], "'x' is given twice"),
+        (["x:=five"], "x:=five is not JSON"),
+        (["x:="], "x=  sends text".replace("  ", " ")),
+    ],
+)
+def test_a_word_that_cannot_be_read_says_what_to_write(words, said):
+    with pytest.raises(click.UsageError, match=None) as refused:
+        read(words, {})
+    assert said in refused.value.message
+
+
+def test_args_takes_an_array_or_an_object():
+    assert read_all("[1, 2]") == ([1, 2], {})
+    assert read_all('{"a": 1}') == ([], {"a": 1})
+
+
+@pytest.mark.parametrize(("text", "said"), [("5", "write '[5]'"), ("nope", "is not JSON")])
+def test_args_of_another_kind_are_refused(text, said):
+    with pytest.raises(click.UsageError) as refused:
+        read_all(text)
+    assert said in refused.value.message

@@ -1,0 +1,159 @@
+"""mainspring demo: real jobs, shown truthfully, gone afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from mainspring.demo.app import shop as demo_shop
+from mainspring.demo.feeder import feed
+from mainspring.demo.scene import Scene, look
+from mainspring.demo.screen import bars_of, screen
+from mainspring.demo.tally import Tally
+
+
+def test_plain_lines_then_a_summary_and_no_control_codes(process, here):
+    code, out, errors = process("demo", "--plain", "--seconds", "2", TMPDIR=str(here)).end()
+    assert (code, errors) == (0, "")
+    assert "\x1b" not in out
+    first, *lines = out.splitlines()
+    (directory,) = re.findall(rf"on sqlite:///({here}/mainspring-demo-\w+)/demo.db", first)
+    assert not Path(directory).exists()
+    assert re.match(r"  1s +[\d.]+ jobs/s \| done \d+ retried \d+ dead \d+ \| pending \d+", lines[0])
+    assert any(line.startswith("draining: ") for line in lines)
+    assert "jobs completed in" in out
+    assert "mainspring demo --store sqlite:///demo.db" in out
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_output_that_is_no_terminal_is_plain_and_a_signal_ends_it(process):
+    demo = process("demo")
+    demo.line("1s ")
+    demo.signal(signal.SIGINT)
+    code, out, errors = demo.end()
+    assert (code, errors) == (0, "")
+    assert "draining: " in out
+    assert "jobs completed in" in out
+
+
+def test_a_second_signal_does_not_wait(process):
+    demo = process("demo")
+    demo.line("2s ")
+    demo.signal(signal.SIGINT)
+    demo.line("draining")
+    demo.signal(signal.SIGINT)
+    code, out, errors = demo.end()
+    assert (code, errors) == (0, "")
+    assert "jobs completed in" in out
+
+
+def test_the_summary_agrees_with_a_kept_store(process, cli):
+    code, out, _ = process("demo", "--seconds", "2", "--store", "sqlite:///kept.db").end()
+    assert code == 0
+    (completed,) = re.findall(r"^(\d+) jobs completed", out, re.MULTILINE)
+    args = ("jobs", "list", "--store", "sqlite:///kept.db", "--state", "completed", "--limit", "1000", "--json")
+    jobs = json.loads(cli(*args).stdout)
+    assert len(jobs) == int(completed) > 0
+    assert {"mail", "media"} <= {job["queue"] for job in jobs}
+    assert "mainspring jobs list --store sqlite:///kept.db --state dead" in out
+
+
+def test_a_store_that_cannot_be_opened_is_told(cli):
+    refused = cli("demo", "--store", "nosuch://x", "--seconds", "1")
+    assert refused.exit_code == 1
+    assert "unknown store 'nosuch'" in refused.stderr
+
+
+def test_seconds_must_be_positive(cli):
+    assert cli("demo", "--seconds", "0").exit_code == 2
+
+
+def test_the_live_screen_comes_and_goes_in_a_terminal():
+    parent, child = pty.openpty()
+    env = os.environ | {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+    args = [sys.executable, "-m", "mainspring.cli", "demo", "--seconds", "1.5"]
+    demo = subprocess.Popen(args, stdin=child, stdout=child, stderr=child, env=env)
+    os.close(child)
+    shown = b""
+    try:
+        while chunk := os.read(parent, 65536):
+            shown += chunk
+    except OSError:  # the other end is closed: Linux says so with EIO
+        pass
+    finally:
+        os.close(parent)
+        assert demo.wait(30) == 0
+    text = shown.decode()
+    enter, leave = text.index("\x1b[?1049h"), text.index("\x1b[?1049l")
+    assert enter < text.index("running: ") < leave < text.index("jobs completed in")
+    assert "draining: " in text
+    assert "Traceback" not in text
+    assert "mainspring: " not in text
+
+
+async def scene_of_a_busy_shop() -> Scene:
+    app = demo_shop("memory://")
+    tally = Tally(app)
+    async with app:
+        tasks = app.tasks
+        await app.enqueue_many([tasks["remind_of_cart"].job(n) for n in range(40)])
+        await tasks["sync_crm"].using(max_retries=0).enqueue(7)
+        await app.drain()
+        async with app.worker(concurrency=3) as worker:
+            jobs = [tasks["transcode"].job(f"clip-{n}") for n in range(5)]
+            await app.enqueue_many(jobs)
+            while len((scene := await look(app, worker, 3, tally, draining=False)).running) < 3:
+                await app.clock.sleep(0)
+            await worker.stop(grace=0)
+        return scene
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (40, 12)])
+def test_the_screen_fits(width, height):
+    scene = asyncio.run(scene_of_a_busy_shop())
+    console = Console(width=width, height=height, force_terminal=True, color_system=None)
+    with console.capture() as capture:
+        console.print(screen(scene), height=height)
+    lines = capture.get().splitlines()
+    assert len(lines) == height
+    assert all(len(line) <= width for line in lines)
+    if width >= 80:
+        text = "\n".join(lines)
+        assert "running: 3" in text
+        assert "► transcode" in text
+        assert "PermissionError: 403, key expired" in text
+        assert "✓ remind_of_cart" in text
+        assert "completed 40" in text
+        assert re.search(r"media +2 +0 +0 +3", text)
+
+
+def test_the_feeder_makes_jobs_of_every_kind():
+    async def kinds() -> set[str]:
+        app = demo_shop("memory://")
+        tally = Tally(app)
+        async with app:
+            feeding = asyncio.create_task(feed(app))
+            wanted = app.tasks.keys() - {"send_receipt"}
+            while not wanted <= tally.tasks.keys():
+                await app.clock.sleep(0.01)
+            feeding.cancel()
+            return set(tally.tasks)
+
+    assert len(asyncio.run(kinds())) == 7
+
+
+def test_bars_fill_their_rows_in_proportion():
+    assert bars_of([0, 8, 16]) == ["  █", " ██"]
+    assert bars_of([1, 2], height=1) == ["▄█"]
+    assert bars_of([0, 0]) == ["  ", "  "]
+    assert bars_of([]) == ["", ""]

@@ -1,0 +1,228 @@
+"""mainspring jobs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mainspring.cli.change import change, tell
+from mainspring.job import Action, Filter
+
+
+def listed(cli, shop, *args: str) -> list[dict]:
+    return json.loads(cli("jobs", "list", "--app", shop, "--json", *args).stdout)
+
+
+def test_list_shows_newest_first_within_80_columns(cli, shop, enqueued):
+    first, second = enqueued("add", "a=1"), enqueued("add", "a=1", "--queue", "q" * 60, "--delay", "2h")
+    shown = cli("jobs", "list", "--app", shop).stdout
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    title, newer, older = shown.splitlines()
+    assert title.split() == ["ID", "STATE", "TASK", "QUEUE", "WHEN"]
+    assert newer.split()[:4] == [second, "◔", "scheduled", "add"]
+    assert "in 1h" in newer
+    assert older.split()[:5] == [first, "○", "pending", "add", "mail"]
+
+
+def test_a_wide_terminal_also_shows_why(cli, shop, enqueued, work, monkeypatch):
+    enqueued("fail", "why=no luck")
+    work()
+    monkeypatch.setenv("COLUMNS", "120")
+    assert "ValueError: no luck" in cli("jobs", "list", "--app", shop).stdout
+
+
+def test_list_filters(cli, shop, enqueued, work):
+    dead = enqueued("fail", "why=x", "--tag", "red", "--tag", "big")
+    work()
+    pending = enqueued("add", "a=1", "--tag", "red")
+    assert [job["id"] for job in listed(cli, shop)] == [pending, dead]
+    assert [job["id"] for job in listed(cli, shop, "--state", "dead")] == [dead]
+    assert [job["id"] for job in listed(cli, shop, "--state", "dead", "--state", "pending")] == [pending, dead]
+    assert [job["id"] for job in listed(cli, shop, "--queue", "mail")] == [pending]
+    assert [job["id"] for job in listed(cli, shop, "--task", "fail")] == [dead]
+    assert [job["id"] for job in listed(cli, shop, "--tag", "red", "--tag", "big")] == [dead]
+
+
+def test_list_goes_on_after_the_last_of_a_page(cli, shop, enqueued):
+    ids = [enqueued("add", "a=1") for _ in range(3)]
+    page = cli("jobs", "list", "--app", shop, "--limit", "2")
+    assert page.stderr == f"there may be more: --after {ids[1]}\n"
+    assert [job["id"] for job in listed(cli, shop, "--limit", "2", "--after", ids[1])] == [ids[0]]
+    assert cli("jobs", "list", "--app", shop, "--after", ids[0]).stderr == "no more jobs\n"
+
+
+def test_an_empty_list_says_what_to_do(cli, shop):
+    empty = cli("jobs", "list", "--app", shop)
+    assert (empty.exit_code, empty.stdout) == (0, "")
+    assert empty.stderr == "sqlite:///jobs.db holds no jobs; store one: mainspring enqueue TASK …\n"
+    assert "without them all are listed" in cli("jobs", "list", "--app", shop, "--state", "dead").stderr
+    assert listed(cli, shop) == []
+
+
+def test_json_has_every_field_and_iso_instants(cli, shop, enqueued, work):
+    enqueued("add", "a=1")
+    work()
+    (job,) = listed(cli, shop)
+    assert (job["state"], job["shown"], job["payload"], job["result"]) == ("completed", "completed", {"a": 1}, 3)
+    assert job["created_at"].endswith("Z")
+    assert {"id", "priority", "attempt", "failure", "tags", "metadata", "finished_at"} <= job.keys()
+
+
+@pytest.mark.parametrize("args", [["--state", "lost"], ["--limit", "0"], ["--limit", "1001"]])
+def test_list_refuses_what_cannot_be(cli, shop, args):
+    assert cli("jobs", "list", "--app", shop, *args).exit_code == 2
+
+
+def test_show_has_everything_on_a_page(cli, shop, enqueued, work):
+    id = enqueued("fail", "why=[bold]no\x1b[2Jluck", "--tag", "red", "--metadata", "who=me", "--timeout", "90")
+    work()
+    page = cli("jobs", "show", id, "--app", shop).stdout
+    head, *_ = page.splitlines()
+    assert head == f"✗ dead  fail  {id}"
+    for part in ("default", "red", '{"who":"me"}', "1m", "ARGUMENTS", "Traceback", "raise ValueError(why)", "✗ failed"):
+        assert part in page
+    assert "\x1b" not in page
+    assert "[bold]no\\x1b[2Jluck" in page
+
+
+def test_show_of_a_completed_job_has_its_result(cli, shop, enqueued, work):
+    id = enqueued("greet", "name=Ann")
+    work()
+    page = cli("jobs", "show", id, "--app", shop).stdout
+    assert page.startswith("✓ completed  greet")
+    assert '"Ann False None None"' in page
+    assert "FAILURE" not in page
+
+
+def test_show_cuts_what_is_very_long(cli, shop, enqueued):
+    id = enqueued("greet", f"name={'x' * 9000}")
+    assert "characters more; --json has all" in cli("jobs", "show", id, "--app", shop).stdout
+
+
+def test_show_as_json_has_the_runs(cli, shop, enqueued, work):
+    id = enqueued("fail", "why=x")
+    work()
+    job = json.loads(cli("jobs", "show", id, "--app", shop, "--json").stdout)
+    (run,) = job["executions"]
+    assert (run["number"], run["ending"], run["failure"]["message"]) == (1, "failed", "x")
+    assert job["failure"]["stack"].startswith("Traceback")
+
+
+def test_cancel_and_retry_by_id(cli, shop, enqueued):
+    id = enqueued("add", "a=1")
+    assert cli("jobs", "cancel", id, "--app", shop, "--reason", "enough").stdout == "1 job is cancelled\n"
+    (job,) = listed(cli, shop)
+    assert (job["state"], job["cancel_reason"]) == ("cancelled", "enough")
+    assert cli("jobs", "retry", id, "--app", shop).stdout == "1 job is pending again\n"
+    assert listed(cli, shop)[0]["state"] == "pending"
+
+
+def test_a_refused_job_is_the_error(cli, shop, enqueued):
+    id = enqueued("add", "a=1")
+    refused = cli("jobs", "retry", id, "--app", shop)
+    assert refused.exit_code == 1
+    needs = "it is pending, retry needs cancelled, dead, expired"
+    assert refused.stderr == f"error: cannot retry job {id}: {needs}\n"
+
+
+def test_one_unknown_among_several_does_not_stop_the_others(cli, shop, enqueued):
+    id = enqueued("add", "a=1")
+    mixed = cli("jobs", "cancel", id, "nope", "--app", shop)
+    assert mixed.exit_code == 1
+    assert mixed.stdout == "1 job is cancelled\n"
+    assert "there is no job 'nope'" in mixed.stderr
+    assert mixed.stderr.endswith("error: 1 of 2 jobs refused\n")
+
+
+def test_retry_of_a_job_whose_key_is_held_names_the_holder(cli, shop, enqueued):
+    first = enqueued("add", "a=1", "--unique-key", "k")
+    cli("jobs", "cancel", first, "--app", shop)
+    second = enqueued("add", "a=1", "--unique-key", "k")
+    refused = cli("jobs", "retry", first, "--app", shop)
+    assert refused.exit_code == 1
+    assert f"key 'k' is held by job {second}" in refused.stderr
+
+
+def test_cancelling_a_running_job_says_that_its_worker_stops_it(cli, process, shop, enqueued, until):
+    worker = process("worker", shop)
+    worker.line("worker")
+    id = enqueued("sleep", "seconds=60")
+    until(lambda: listed(cli, shop)[0]["state"] == "running")
+    assert cli("jobs", "cancel", id, "--app", shop).stdout == "1 job is running and told to stop\n"
+    until(lambda: listed(cli, shop)[0]["state"] == "cancelled")
+
+
+def test_all_chooses_by_filter_and_leaves_the_rest(cli, shop, enqueued, work):
+    enqueued("fail", "why=x")
+    enqueued("fail", "why=y", "--queue", "low")
+    work()
+    done = cli("jobs", "retry", "--all", "--queue", "low", "--app", shop, "--yes")
+    assert done.stdout == "1 job is pending again\n"
+    assert [(job["queue"], job["state"]) for job in listed(cli, shop)] == [("low", "pending"), ("default", "dead")]
+
+
+def test_retry_all_leaves_cancelled_jobs_alone_unless_asked(cli, shop, enqueued):
+    cli("jobs", "cancel", enqueued("add", "a=1"), "--app", shop)
+    assert "nothing to retry" in cli("jobs", "retry", "--all", "--app", shop).stderr
+    assert cli("jobs", "retry", "--all", "--state", "cancelled", "-y", "--app", shop).exit_code == 0
+    assert listed(cli, shop)[0]["state"] == "pending"
+
+
+def test_all_asks_first_and_says_how_many(cli, shop, enqueued):
+    enqueued("add", "a=1")
+    refused = cli("jobs", "cancel", "--all", "--task", "add", "--app", shop, input="n\n")
+    assert refused.exit_code == 1
+    assert "cancel 1 job (state pending, scheduled, retrying, running, waiting, paused; task add)" in refused.stderr
+    assert refused.stderr.endswith("error: not confirmed, so nothing was done\n")
+    assert listed(cli, shop)[0]["state"] == "pending"
+    assert cli("jobs", "cancel", "--all", "--app", shop, input="y\n").exit_code == 0
+    assert listed(cli, shop)[0]["state"] == "cancelled"
+
+
+def test_all_without_anyone_to_answer_points_to_yes(cli, shop, enqueued):
+    enqueued("add", "a=1")
+    refused = cli("jobs", "cancel", "--all", "--app", shop, input="")
+    assert refused.exit_code == 1
+    assert "--yes goes ahead without asking" in refused.stderr
+
+
+def test_all_reaches_beyond_one_page_and_ends(cli, shop, inside):
+    async def fill(app):
+        await app.enqueue_many(app.tasks["add"].job(n) for n in range(2100))
+
+    inside(fill)
+    done = cli("jobs", "cancel", "--all", "--yes", "--app", shop)
+    assert "2,100 jobs are cancelled\n" in done.stdout
+    stats = inside(lambda app: app.stats())
+    assert (stats.pending, stats.cancelled) == (0, 2100)
+    # Cancelled jobs may be cancelled again: choosing by that state must come to an end, too.
+    again = cli("jobs", "cancel", "--all", "--state", "cancelled", "--yes", "--app", shop)
+    assert "2,100 jobs are cancelled\n" in again.stdout
+
+
+def test_all_that_is_refused_is_counted_and_shortened(cli, shop, inside, work):
+    async def fill(app):
+        await app.enqueue_many(app.tasks["add"].job(n) for n in range(15))
+
+    inside(fill)
+    work()
+    refused = cli("jobs", "cancel", "--all", "--state", "completed", "--yes", "--app", shop)
+    assert refused.exit_code == 1
+    assert refused.stderr.count("it is completed, cancel needs") == 10
+    assert "… and 5 more like these" in refused.stderr
+    assert refused.stderr.endswith("error: 15 of 15 jobs refused\n")
+
+
+@pytest.mark.parametrize("action", ["cancel", "retry"])
+def test_neither_ids_nor_all_is_a_usage_error(cli, shop, action):
+    for args in ([], ["--state", "dead"], ["x", "--all"], ["x", "--state", "dead"]):
+        assert cli("jobs", action, *args, "--app", shop).exit_code == 2
+
+
+def test_jobs_that_move_on_meanwhile_are_left_alone(inside, enqueued, work, capsys):
+    id = enqueued("add", "a=1")
+    work()
+    chosen_before = Filter(states=("pending",))
+    tell(Action.CANCEL, inside(lambda app: change(app, Action.CANCEL, [id], chosen_before, None)))
+    assert capsys.readouterr().err == "1 job is in another state by now and left alone\n"

@@ -1,0 +1,107 @@
+"""mainspring worker, as a process that is started and stopped."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+
+import pytest
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_starts_runs_jobs_and_stops_on_a_signal(process, shop, enqueued, number):
+    enqueued("add", "a=1")
+    worker = process("worker", shop, "--concurrency", "7", "--queues", "mail=5,default", "--log-level", "debug")
+    start = worker.line("worker")
+    assert re.fullmatch(r"worker \S+ on sqlite:///jobs.db: queues mail=5,default, 4 tasks, 7 slots", start)
+    waiting = process("enqueue", "add", "a=2", "--app", shop, "--wait", "20")
+    assert waiting.end()[0] == 0
+    worker.signal(number)
+    code, out, errors = worker.end()
+    assert code == 0
+    assert out.endswith("stopped: 2 completed, 0 to run again, 0 dead, 0 cancelled")
+    assert "DEBUG" in errors
+    assert "Traceback" not in errors
+
+
+def test_failures_are_logged_to_stderr_without_control_codes(process, shop, enqueued):
+    enqueued("fail", "why=\x1b[31mred")
+    worker = process("worker", shop)
+    worker.line("worker")
+    process("enqueue", "add", "a=2", "--app", shop, "--wait", "20").end()
+    worker.signal(signal.SIGTERM)
+    _, out, errors = worker.end()
+    assert "ERROR   mainspring: dead fail" in errors
+    assert "\x1b" not in errors
+    assert "1 dead" in out
+
+
+def test_a_second_signal_does_not_wait_for_running_jobs(process, shop, enqueued, cli, until):
+    def job():
+        return json.loads(cli("jobs", "list", "--app", shop, "--json").stdout)[0]
+
+    enqueued("sleep", "seconds=60")
+    worker = process("worker", shop)
+    until(lambda: job()["state"] == "running")
+    worker.signal(signal.SIGTERM)
+    worker.signal(signal.SIGINT)
+    code, out, _ = worker.end()
+    assert code == 0
+    assert "0 completed, 1 to run again" in out
+    assert job()["shown"] == "pending"
+
+
+def test_app_comes_from_the_environment(process, shop):
+    worker = process("worker", MAINSPRING_APP=shop)
+    worker.line("queues all")
+    worker.signal(signal.SIGTERM)
+    assert worker.end()[0] == 0
+
+
+def test_logging_set_up_by_the_app_is_left_alone(process, here, shop):
+    here.joinpath("own.py").write_text(
+        "import logging, sys\nlogging.basicConfig(stream=sys.stderr, format='MINE %(message)s')\nfrom shop import app\n"
+    )
+    worker = process("worker", "own:app")
+    worker.line("worker")
+    worker.signal(signal.SIGTERM)
+    assert "INFO" not in worker.end()[2]
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        ([], 2, "which app? Give module:attribute, e.g. shop:app, or set $MAINSPRING_APP"),
+        (["shop:app", "--app", "shop:other"], 2, "two apps are named, shop:app and shop:other: give one"),
+        (["zzz:app"], 1, "there is no module 'zzz'"),
+        (["shop:app", "--queues", "mail=x"], 2, "cannot read 'mail=x'"),
+        (["shop:app", "--queues", "mail,,low"], 2, "cannot read ''"),
+        (["shop:app", "--queues", "mail=0"], 2, "cannot read 'mail=0'"),
+        (["shop:app", "--concurrency", "0"], 2, "0 is not in the range"),
+        (["shop:app", "--log-level", "loud"], 2, "'loud' is not one of"),
+    ],
+)
+def test_what_cannot_start_says_why(cli, shop, args, code, said):
+    refused = cli("worker", *args)
+    assert refused.exit_code == code
+    assert said in " ".join(refused.stderr.split())
+
+
+def test_an_app_without_tasks_has_nothing_to_run(cli, here):
+    here.joinpath("bare.py").write_text("from mainspring import Mainspring\napp = Mainspring('sqlite:///jobs.db')\n")
+    refused = cli("worker", "bare:app")
+    assert refused.exit_code == 1
+    assert "register some with @app.task" in refused.stderr
+
+
+def test_a_store_that_cannot_be_opened_ends_it(cli, here):
+    here.joinpath("lost.py").write_text(
+        "from mainspring import Mainspring\napp = Mainspring('sqlite:////no/such/dir/jobs.db')\n"
+        "@app.task\nasync def f() -> None: ...\n"
+    )
+    refused = cli("worker", "lost:app")
+    assert refused.exit_code == 1
+    assert refused.stderr == (
+        "error: cannot open SQLite file '/no/such/dir/jobs.db': there is no directory '/no/such/dir'\n"
+    )
