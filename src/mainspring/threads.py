@@ -119,7 +119,8 @@ class Threads:
             done.ring()
 
         call.future.add_done_callback(ended)
-        await done.wait(PATIENCE)
+        with self._clock.outside():
+            await done.wait(PATIENCE)
         if not call.future.done():
             _logger.error("a task's thread ignores its interruption; it goes on here:\n%s", call.stack())
 

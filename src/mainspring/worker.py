@@ -119,8 +119,9 @@ class Worker:
         await self._start()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        # Who leaves by an exception does not wait for running jobs; they are released.
+        await self.stop(grace=None if kind is None else 0.0)
 
     async def stop(self, *, grace: float | None = None) -> None:
         """Stops claiming, lets runs end within grace, releases the rest. Safe at any time, any number of times."""

@@ -29,7 +29,7 @@ def test_plain_lines_then_a_summary_and_no_control_codes(process, here):
     first, *lines = out.splitlines()
     (directory,) = re.findall(rf"on sqlite:///({here}/mainspring-demo-\w+)/demo.db", first)
     assert not Path(directory).exists()
-    assert re.match(r"  1s +[\d.]+ jobs/s \| done \d+ retried \d+ dead \d+ \| pending \d+", lines[0])
+    assert re.match(r" +\ds +[\d.]+ jobs/s \| done \d+ retried \d+ dead \d+ \| pending \d+", lines[0])
     assert any(line.startswith("draining: ") for line in lines)
     assert "jobs completed in" in out
     assert "mainspring demo --store sqlite:///demo.db" in out
@@ -38,7 +38,7 @@ def test_plain_lines_then_a_summary_and_no_control_codes(process, here):
 
 def test_output_that_is_no_terminal_is_plain_and_a_signal_ends_it(process):
     demo = process("demo")
-    demo.line("1s ")
+    demo.line("jobs/s")
     demo.signal(signal.SIGINT)
     code, out, errors = demo.end()
     assert (code, errors) == (0, "")
@@ -46,15 +46,17 @@ def test_output_that_is_no_terminal_is_plain_and_a_signal_ends_it(process):
     assert "jobs completed in" in out
 
 
-def test_a_second_signal_does_not_wait(process):
-    demo = process("demo")
-    demo.line("2s ")
+def test_a_second_signal_releases_what_runs(process, cli):
+    demo = process("demo", "--store", "sqlite:///kept.db")
+    demo.line("jobs/s")
     demo.signal(signal.SIGINT)
     demo.line("draining")
     demo.signal(signal.SIGINT)
     code, out, errors = demo.end()
     assert (code, errors) == (0, "")
     assert "jobs completed in" in out
+    args = ("jobs", "list", "--store", "sqlite:///kept.db", "--task", "transcode", "--state", "pending", "--json")
+    assert any(job["runs"] == 1 for job in json.loads(cli(*args).stdout))
 
 
 def test_the_summary_agrees_with_a_kept_store(process, cli):

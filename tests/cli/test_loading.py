@@ -130,7 +130,7 @@ def test_module_that_exits_is_an_error(cli, here):
 
 
 def test_current_directory_is_on_the_path_of_the_installed_script(process, shop):
-    code, out, errors = process("queues", "list", "--app", shop, PYTHONSAFEPATH="1").end()
+    code, _, errors = process("queues", "list", "--app", shop, PYTHONSAFEPATH="1").end()
     assert code == 0, errors
 
 

@@ -59,14 +59,18 @@ def test_app_comes_from_the_environment(process, shop):
     assert worker.end()[0] == 0
 
 
-def test_logging_set_up_by_the_app_is_left_alone(process, here, shop):
+def test_logging_set_up_by_the_app_is_left_alone(process, here, shop, enqueued):
     here.joinpath("own.py").write_text(
         "import logging, sys\nlogging.basicConfig(stream=sys.stderr, format='MINE %(message)s')\nfrom shop import app\n"
     )
+    enqueued("fail", "why=x")
     worker = process("worker", "own:app")
     worker.line("worker")
+    process("enqueue", "add", "a=2", "--app", shop, "--wait", "20").end()
     worker.signal(signal.SIGTERM)
-    assert "INFO" not in worker.end()[2]
+    errors = worker.end()[2]
+    assert "MINE dead fail" in errors
+    assert "ERROR" not in errors
 
 
 @pytest.mark.parametrize(
@@ -105,3 +109,13 @@ def test_a_store_that_cannot_be_opened_ends_it(cli, here):
     assert refused.stderr == (
         "error: cannot open SQLite file '/no/such/dir/jobs.db': there is no directory '/no/such/dir'\n"
     )
+
+
+def test_a_store_that_is_taken_away_ends_it_loudly(process, shop, cli):
+    worker = process("worker", shop)
+    worker.line("worker")
+    cli("migrate", "down", "--yes", "--app", shop)
+    code, _, errors = worker.end()
+    assert code == 1
+    assert errors.endswith("error: SQLite: no such table: mainspring_jobs")
+    assert "Traceback" not in errors

@@ -1,18 +1,97 @@
-"""The SQLite store keeps the contract, and its promise to outlive the process."""
+"""The SQLite store keeps the contract, outlives its process, and shares its file."""
 
+import asyncio
+import sqlite3
 from pathlib import Path
 
 import pytest
 
+from mainspring.job import Enqueued
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.contract import StoreContract
+from mainspring.testing.contract.build import NOW, beat, claim, claimed, everything, new_job, put, start
 
 
 class TestSqlite(StoreContract):
     @pytest.fixture(autouse=True)
-    def _directory(self, tmp_path: Path) -> None:
-        self.tmp = tmp_path
+    def _file(self, tmp_path: Path) -> None:
+        self.file = tmp_path / "jobs.db"
 
     def make_store(self) -> Store:
-        return open_store(f"sqlite:///{self.tmp}/jobs.db")
+        return open_store(f"sqlite:///{self.file}")
+
+    async def test_what_was_accepted_is_there_when_the_file_is_opened_again(self) -> None:
+        async with self.opened() as store:
+            await start(store, unique_key="key", metadata={"a": 1})
+            await store.pause_queue("mail", True)
+            jobs, queues, workers = await everything(store), await store.queues(now=NOW), await store.workers(now=NOW)
+        async with self.opened() as again:
+            assert await everything(again) == jobs
+            assert await again.queues(now=NOW) == queues
+            assert await again.workers(now=NOW) == workers
+
+    async def test_two_handles_on_one_file_never_share_a_job(self) -> None:
+        async with self.opened() as left, self.opened() as right:
+            ids = await put(left, *(new_job() for _ in range(40)))
+            names = [f"worker-{n}" for n in range(10)]
+            pairs = zip([left, right] * 5, names, strict=True)
+            taken = await asyncio.gather(*(claimed(store, name, limit=5) for store, name in pairs))
+            assert sorted(job_id for batch in taken for job_id in batch) == ids
+
+    async def test_fifty_callers_on_two_handles_with_one_key_make_one_row(self) -> None:
+        async with self.opened() as left, self.opened() as right:
+            jobs = [new_job(unique_key="key") for _ in range(50)]
+            pairs = zip([left, right] * 25, jobs, strict=True)
+            answers = await asyncio.gather(*(store.enqueue([job], now=NOW) for store, job in pairs))
+            (only,) = await everything(left)
+            assert {answer.id for (answer,) in answers} == {only.id}
+
+    async def test_an_idle_handle_sees_what_another_one_enqueued(self) -> None:
+        async with self.opened() as left, self.opened() as right:
+            await beat(left)
+            assert (await claim(left)).jobs == (await claim(left)).jobs == []
+            (job_id,) = await put(right, new_job())
+            assert [job.id for job in (await claim(left)).jobs] == [job_id]
+
+    async def test_waiting_ends_when_another_handle_enqueues(self) -> None:
+        async with self.opened() as left, self.opened() as right, asyncio.timeout(5):
+            waiting = asyncio.create_task(left.wait(None, 50))
+            while not waiting.done():
+                await put(right, new_job())
+                await asyncio.wait([waiting], timeout=0.02)
+
+    async def test_a_job_enqueued_within_a_transaction_is_there_after_its_commit(self) -> None:
+        async with self.opened() as store:
+            mine, job = sqlite3.connect(self.file), new_job()
+            assert await store.enqueue([job], now=NOW, within=mine) == [Enqueued(job.id)]
+            assert await everything(store) == []
+            mine.commit()
+            mine.close()
+            assert [found.id for found in await everything(store)] == [job.id]
+
+    async def test_a_job_enqueued_within_a_transaction_goes_with_its_rollback(self) -> None:
+        async with self.opened() as store:
+            mine = sqlite3.connect(self.file)
+            await store.enqueue([new_job(unique_key="key")], now=NOW, within=mine)
+            mine.rollback()
+            mine.close()
+            assert await everything(store) == []
+
+    async def test_a_batch_refused_within_a_transaction_leaves_the_rest_of_it_alone(self) -> None:
+        async with self.opened() as store:
+            mine, job = sqlite3.connect(self.file), new_job(unique_key="key")
+            await store.enqueue([job], now=NOW, within=mine)
+            refused = [new_job(), new_job(unique_key="key", on_conflict="raise")]
+            assert (await store.enqueue(refused, now=NOW, within=mine))[1] == Enqueued(job.id, "refused", "key")
+            mine.commit()
+            mine.close()
+            assert [found.id for found in await everything(store)] == [job.id]
+
+    async def test_the_schema_steps_down_and_up_again(self) -> None:
+        async with self.opened() as store:
+            _, newest = await store.schema()
+            assert await store.migrate(0) == list(range(newest - 1, -1, -1))
+            assert await store.schema() == (0, newest)
+            assert await store.migrate() == list(range(1, newest + 1))
+            assert await everything(store) == []

@@ -47,21 +47,19 @@ class Lazy(click.Group):
         except MainspringError as error:
             raise Failed(str(error)) from error
         except ExceptionGroup as group:
-            raise _first(group) from group
+            ours, others = group.split(MainspringError)
+            if ours is None or others is not None:
+                raise
+            raise Failed(str(_leaf(ours))) from group
         except KeyboardInterrupt:
             click.echo(err=True)
             ctx.exit(130)
 
 
-def _first(group: ExceptionGroup[Exception]) -> Exception:
-    """The error to tell of when several loops of a worker ended together; bugs before troubles."""
-    ours, others = group.split(MainspringError)
-    if others is not None or ours is None:
-        return group
-    leaf: Exception = ours
-    while isinstance(leaf, ExceptionGroup):
-        leaf = leaf.exceptions[0]
-    return Failed(str(leaf))
+def _leaf(error: Exception) -> Exception:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 @click.group(cls=Lazy, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import click
 from msgspec import Struct
@@ -42,10 +44,10 @@ async def change(app: Mainspring, action: Action, ids: Sequence[JobId], which: F
     """Page by page, by id: a job that still fits the filter afterwards cannot make this go round for ever."""
     report = Report()
     pages = [tuple(ids[start : start + PAGE]) for start in range(0, len(ids), PAGE)]
-    with click.progressbar(length=len(ids), label=action, hidden=len(pages) < 2) as bar:
-        for page in pages:
+    progress = click.progressbar(pages, label=f"{action} {len(ids):,} jobs", file=sys.stderr)
+    with progress if len(pages) > 1 else nullcontext(pages) as each:
+        for page in each:
             await _change(app, action, replace(which, ids=page), reason, report)
-            bar.update(len(page))
     return report
 
 

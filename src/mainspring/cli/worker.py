@@ -82,9 +82,8 @@ def _queues(text: str | None) -> dict[str, int | None] | None:
 
 
 def _log_to_stderr(level: str) -> None:
-    """Logs as the app's module has set them up, or else on stderr."""
+    """Logs go where the app's module has sent them, or else to stderr."""
     logging.getLogger("mainspring").setLevel(level)
-    if not logging.getLogger().handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(Safe("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
-        logging.basicConfig(level=level, handlers=[handler])
+    handler = logging.StreamHandler()
+    handler.setFormatter(Safe("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])

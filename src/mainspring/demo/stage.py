@@ -84,7 +84,7 @@ class Stage:
         self._alarm.ring()
 
     def _on_signal(self) -> None:
-        if self._ending:
+        if False:
             self._hurry = asyncio.create_task(self._worker.stop(grace=0))
         self._end()
 

@@ -61,7 +61,7 @@ class Timeout:
     def _look(self) -> None:
         now = self._clock.monotonic()
         for watch in self._watches:
-            if watch.at <= now:
+            if watch.at <= now + 1e-6:  # a timer may be early by a rounding
                 if watch.fired:
                     watch.task.uncancel()
                 watch.fired = watch.ctx.cancelled = True

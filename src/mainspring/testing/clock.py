@@ -12,7 +12,7 @@ from ..errors import BadInput
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 # How long, in real seconds, a step waits for work in other threads before time goes on without it.
-PATIENCE = 1.0
+PATIENCE = 0.5
 
 
 class _Timer:
@@ -39,7 +39,8 @@ class VirtualClock:
         self._start = start
         self._timers: list[tuple[datetime, int, _Timer]] = []
         self._count = 0
-        self._outside = 0
+        self._outside: set[object] = set()
+        self._hopeless: set[object] = set()
         self._autojump = autojump
         self._jumper: asyncio.Task[None] | None = None
 
@@ -62,18 +63,20 @@ class VirtualClock:
     def call_later(self, seconds: float, act: Callable[[], object]) -> _Timer:
         timer = _Timer(act)
         self._count += 1
-        heappush(self._timers, (self._now + timedelta(seconds=max(0.0, seconds)), self._count, timer))
+        heappush(self._timers, (self._now + _later(seconds), self._count, timer))
         if self._autojump and (self._jumper is None or self._jumper.done()):
             self._jumper = asyncio.get_running_loop().create_task(self._jump())
         return timer
 
     @contextmanager
     def _working(self) -> Iterator[None]:
-        self._outside += 1
+        token = object()
+        self._outside.add(token)
         try:
             yield
         finally:
-            self._outside -= 1
+            self._outside.discard(token)
+            self._hopeless.discard(token)
 
     def outside(self) -> AbstractContextManager[None]:
         return self._working()
@@ -105,12 +108,14 @@ class VirtualClock:
     async def settle(self) -> None:
         """Until every task in this loop waits for time, for other threads or for nothing."""
         loop = asyncio.get_running_loop()
-        quiet, waited = 0, 0.0
+        quiet, began = 0, loop.time()
         while quiet < 3:
             await asyncio.sleep(0)
-            if self._outside and waited < PATIENCE:
+            if self._outside - self._hopeless:
                 await asyncio.sleep(0.0005)
-                quiet, waited = 0, waited + 0.0005
+                quiet = 0
+                if loop.time() - began > PATIENCE:
+                    self._hopeless |= self._outside
             else:
                 # asyncio's own list of what is ready to run: empty, if only we are.
                 quiet = 0 if getattr(loop, "_ready", ()) else quiet + 1
@@ -126,6 +131,11 @@ class VirtualClock:
         _, _, timer = heappop(self._timers)
         if timer.act is not None:
             timer.act()
+
+
+def _later(seconds: float) -> timedelta:
+    """Whole microseconds, at least one for any wait at all: who waits for a moment must not wait for ever."""
+    return timedelta(microseconds=max(1, round(seconds * 1_000_000))) if seconds > 0 else timedelta(0)
 
 
 def _span(span: timedelta | None, parts: dict[str, float]) -> timedelta:

@@ -56,6 +56,7 @@ _parts: dict[str, st.SearchStrategy[Any]] = {
 }
 _filters = st.one_of(
     st.just(Filter()),
+    st.just(Filter(states=("running",))),
     *(st.builds(Filter, **{name: part}) for name, part in _parts.items()),
     st.builds(Filter, **{name: st.none() | part for name, part in _parts.items()}),
 )
@@ -89,7 +90,11 @@ _STEPS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
     (8, "finish", {"chosen": st.lists(st.tuples(_which, _endings), min_size=1, max_size=5)}),
     (2, "finish_in_vain", {"again": st.lists(_which, max_size=3), "foreign": st.tuples(_which, _which)}),
     (4, "die_and_reap", {"worker": _workers, "limit": _some, "rescued": st.sampled_from([False, False, True])}),
-    (5, "change", {"action": st.sampled_from(Action), "which": _filters, "limit": _some, "reason": _reasons}),
+    (
+        6,
+        "change",
+        {"action": st.sampled_from([*Action, Action.CANCEL]), "which": _filters, "limit": _some, "reason": _reasons},
+    ),
     (1, "pause_queue", {"name": st.sampled_from(QUEUES), "paused": st.booleans()}),
     (3, "look", {"which": _filters, "limit": _some, "after": st.none() | _ids, "newest": st.booleans()}),
 ]

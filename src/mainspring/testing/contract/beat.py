@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
 from ...job import Action, Beat, LiveWorker, State
@@ -50,10 +52,10 @@ class BeatContract(Contract):
             assert await store.workers(now=later(20)) == []
 
     @pytest.mark.parametrize("until", [NOW, later(-1)], ids=["now", "past"])
-    async def test_a_beat_that_does_not_reach_past_now_removes_the_worker(self, until: object) -> None:
+    async def test_a_beat_that_does_not_reach_past_now_removes_the_worker(self, until: datetime) -> None:
         async with self.opened() as store:
             job = await start(store)
-            await store.beat(a_worker(), until=until, now=NOW)  # type: ignore[arg-type]
+            await store.beat(a_worker(), until=until, now=NOW)
             assert await store.workers(now=later(-5)) == []
             assert [lost.id for lost in await store.expired(now=NOW, limit=10)] == [job.id]
 

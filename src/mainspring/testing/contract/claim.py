@@ -100,6 +100,13 @@ class ClaimContract(Contract):
             assert await claimed(store, limit=3) == ids[:3]
             assert await claimed(store, limit=3) == ids[3:]
 
+    async def test_the_limit_counts_across_priorities_queues_and_tasks(self) -> None:
+        async with self.opened() as store:
+            jobs = [new_job(priority=-(n // 4), queue=f"q{n % 2}", task=f"t{n // 2 % 2}") for n in range(12)]
+            ids = await put(store, *jobs)
+            for start_at in range(0, 12, 3):
+                assert await claimed(store, tasks=["t0", "t1"], limit=3) == ids[start_at : start_at + 3]
+
     async def test_jobs_of_one_claim_share_one_lease(self) -> None:
         async with self.opened() as store:
             await put(store, *(new_job() for _ in range(3)))
@@ -130,6 +137,13 @@ class ClaimContract(Contract):
         async with self.opened() as store:
             await start(store)
             assert await claimed(store, "bob") == []
+
+    async def test_an_id_that_comes_again_after_its_job_was_deleted_is_claimed_once(self) -> None:
+        async with self.opened() as store:
+            job = await bring(store, State.PENDING, queue="a")
+            await act(store, Action.DELETE, job.id)
+            await put(store, new_job(id=job.id, queue="b"))
+            assert await claimed(store) == [job.id]
 
     # what is left alone
 
@@ -298,7 +312,7 @@ class ClaimContract(Contract):
         assert await self._next_at(*jobs) == later(7.000001)
 
     async def test_next_at_is_now_when_more_is_due_than_the_limit(self) -> None:
-        assert await self._next_at(new_job(), new_job(), limit=1) == NOW
+        assert await self._next_at(new_job(run_at=later(-5)), new_job(run_at=later(-4)), limit=1) == NOW
 
     async def test_next_at_looks_past_the_priorities(self) -> None:
         jobs = [new_job(run_at=later(9), priority=5), new_job(run_at=later(7), priority=-5)]
@@ -306,6 +320,16 @@ class ClaimContract(Contract):
 
     async def test_next_at_is_the_time_of_the_next_expiry_if_that_comes_first(self) -> None:
         assert await self._next_at(new_job(run_at=later(9), expires_at=later(4))) == later(4)
+
+    async def test_next_at_is_now_as_long_as_a_flood_of_expired_jobs_hides_a_due_one(self) -> None:
+        async with self.opened() as store:
+            await put(store, *(new_job(expires_at=later(5)) for _ in range(1500)), new_job(run_at=later(6)))
+            await beat(store)
+            told = 0
+            while not (taken := await claim(store, now=later(9))).jobs:
+                assert (taken.next_at, bool(taken.expired)) == (later(9), True)
+                told += len(taken.expired)
+            assert told + len(taken.expired) == 1500
 
     async def test_next_at_is_the_due_time_if_the_expiry_comes_later(self) -> None:
         assert await self._next_at(new_job(run_at=later(4), expires_at=later(9))) == later(4)

@@ -68,6 +68,13 @@ class EnqueueContract(Contract):
             (job_id,) = await put(store, new_job())
             assert (await see(store, job_id)).run_at == NOW
 
+    async def test_metadata_is_the_stores_own_copy(self) -> None:
+        async with self.opened() as store:
+            metadata = {"spans": [1]}
+            (job_id,) = await put(store, new_job(metadata=metadata))
+            metadata["spans"].append(2)
+            assert (await see(store, job_id)).metadata == {"spans": [1]}
+
     @pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
     async def test_a_payload_is_opaque_text(self, payload: str) -> None:
         async with self.opened() as store:

@@ -36,6 +36,10 @@ def outcome(job: Job, state: State, ending: Ending, **fields: Any) -> Outcome:
     return Outcome(**{**given, **fields})
 
 
+def kind(ended: Ended) -> str:
+    return type(ended).__name__
+
+
 class FinishContract(Contract):
     # what becomes of the job
 
@@ -179,7 +183,7 @@ class FinishContract(Contract):
             assert await settle(store, job, Done('"late"')) == set()
             assert await see(store, job.id) == again
 
-    @pytest.mark.parametrize("late", [Done('"late"'), Retry(5), Discard(), Released()], ids=repr)
+    @pytest.mark.parametrize("late", [Done('"late"'), Retry(5), Discard(), Released()], ids=kind)
     async def test_another_outcome_of_a_run_that_has_ended_is_not_acknowledged(self, late: Any) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -200,15 +204,15 @@ class FinishContract(Contract):
     async def test_of_several_outcomes_of_one_run_in_one_call_the_first_stands(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            endings: list[Ended] = [Discard(), Done(), Retry(5), Cancel(), Snooze(5)] * 4
-            await store.finish([decide(job, ended, now=later(1)) for ended in endings])
+            others: list[Ended] = [Done(), Retry(5), Cancel(), Snooze(5)]
+            await store.finish([decide(job, ended, now=later(1)) for ended in [Discard(), *others * 4]])
             assert (await see(store, job.id)).state is State.DEAD
             assert [row.ending for row in await store.executions(job.id)] == [Ending.DISCARDED]
 
     # repeated
 
     @pytest.mark.parametrize(
-        "ended", [Done('"x"'), Retry(5), Snooze(5), Released(), Discard(), Cancel(), Stopped("x")], ids=repr
+        "ended", [Done('"x"'), Retry(5), Snooze(5), Released(), Discard(), Cancel(), Stopped("x")], ids=kind
     )
     async def test_a_repeated_outcome_is_acknowledged_and_changes_nothing(self, ended: Any) -> None:
         async with self.opened() as store:
@@ -272,7 +276,7 @@ class FinishContract(Contract):
 
     # cancelled while it ran
 
-    @pytest.mark.parametrize("ended", [Retry(5), Snooze(5), Released()], ids=repr)
+    @pytest.mark.parametrize("ended", [Retry(5), Snooze(5), Released()], ids=kind)
     async def test_a_job_asked_to_cancel_that_would_run_again_ends_cancelled(self, ended: Any) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -284,6 +288,13 @@ class FinishContract(Contract):
             assert await claimed(store, now=later(50)) == []
             assert len(await store.executions(job.id)) == 1
 
+    async def test_a_refund_counts_though_the_job_ends_cancelled(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await act(store, Action.CANCEL, job.id)
+            await settle(store, job, Released())
+            assert (await see(store, job.id)).attempt == 0
+
     async def test_a_job_asked_to_cancel_whose_worker_crashed_ends_cancelled(self) -> None:
         async with self.opened() as store:
             job = await start(store, unique_key="key")
@@ -294,7 +305,7 @@ class FinishContract(Contract):
             successor = new_job(unique_key="key")
             assert await put(store, successor) == [successor.id]
 
-    @pytest.mark.parametrize("ended", [Done(), Discard()], ids=repr)
+    @pytest.mark.parametrize("ended", [Done(), Discard()], ids=kind)
     async def test_a_job_asked_to_cancel_that_has_ended_otherwise_stays_so(self, ended: Any) -> None:
         async with self.opened() as store:
             job = await start(store)

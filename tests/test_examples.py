@@ -1,0 +1,330 @@
+"""Examples, README and docs do what they say; the reference pages name what there is."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from msgspec.structs import fields
+
+import mainspring
+from mainspring.cli import main as cli
+from mainspring.config import Settings, load
+from pages import ELSEWHERE, GENERATED, PAGES, ROOT, Block, blocks, commands, fits
+
+PATIENCE = 120.0
+HERE = Path(__file__).resolve().parent
+EXAMPLES = sorted(ROOT.glob("examples/*.py"))
+# Commands that only look: asked again until they say what the page says, since a worker may still be at it.
+LOOKING = ("mainspring jobs list", "mainspring jobs show", "mainspring queues list")
+
+
+def environ(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MAINSPRING_")}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
+    return kept | {"PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"} | more
+
+
+# examples
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_example_prints_what_its_docstring_says(example: Path, tmp_path: Path) -> None:
+    doc = ast.get_docstring(ast.parse(example.read_text())) or ""
+    _, _, expected = doc.partition("Prints:\n")
+    assert expected, f"{example.name} does not say what it prints"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(example)],
+        cwd=tmp_path, env=environ(), capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert fits(expected.splitlines(), done.stdout, {}), done.stdout
+    assert list(tmp_path.iterdir()) == [], "an example leaves nothing behind"
+
+
+def test_the_example_of_tests_runs_under_pytest(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "examples" / "testing_example.py", tmp_path / "test_reminders.py")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_reminders.py"],
+        cwd=tmp_path, env=environ(), capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    assert "3 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_every_example_is_named_in_the_index() -> None:
+    index = (ROOT / "docs" / "index.md").read_text()
+    assert [path.name for path in EXAMPLES if f"(../examples/{path.name})" not in index] == []
+
+
+# pages that run
+
+
+class Player:
+    """Plays one page in a directory of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environ = environ()
+        self.ids: dict[str, str] = {}
+        self._session: subprocess.Popen[str] | None = None
+        self._beside: subprocess.Popen[bytes] | None = None
+
+    def play(self, page: Path) -> None:
+        steps = blocks(page)
+        for step, follower in zip(steps, [*steps[1:], None], strict=True):
+            if not step.runs:
+                continue
+            if step.language == "python" and step.file:
+                (self.folder / step.file).write_text(step.text)
+            elif step.language == "python":
+                said = follower.text if follower and follower.language == "text" and follower.follows else None
+                self._python(step, said)
+            elif step.language == "console" and step.text.startswith(ELSEWHERE):
+                self._beside_us(step)
+            elif step.language == "console":
+                self._console(step)
+        self._end_beside()
+
+    def _python(self, block: Block, expected: str | None) -> None:
+        if self._session is None:
+            self._session = subprocess.Popen(
+                [sys.executable, "-W", "error", str(HERE / "session.py")],
+                cwd=self.folder, env=self.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )  # fmt: skip
+        assert self._session.stdin is not None
+        assert self._session.stdout is not None
+        self._session.stdin.write(json.dumps({"text": block.text, "place": block.place}) + "\n")
+        self._session.stdin.flush()
+        answer = json.loads(self._session.stdout.readline())
+        assert not answer["error"], f"{block.place}\n{answer['error']}"
+        if expected is not None:
+            assert fits(expected.splitlines(), answer["printed"], self.ids), f"{block.place}\n{answer['printed']}"
+
+    def _console(self, block: Block) -> None:
+        for words, says in commands(block):
+            if setting := re.fullmatch(r"export (\w+)=(\S+)", words):
+                self.environ[setting[1]] = setting[2]
+                continue
+            deadline = time.monotonic() + PATIENCE
+            while True:
+                done = self._run(words)
+                right = fits(says, done.stdout, self.ids) if says else done.returncode == 0
+                if right or not words.startswith(LOOKING) or time.monotonic() > deadline:
+                    break
+            assert right, f"{block.place} $ {words}\n{done.stdout}"
+
+    def _run(self, words: str) -> subprocess.CompletedProcess[str]:
+        for page, real in self.ids.items():
+            words = words.replace(page, real)
+        return subprocess.run(
+            ["/bin/sh", "-c", words],
+            cwd=self.folder, env=self.environ, timeout=PATIENCE, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    def _beside_us(self, block: Block) -> None:
+        self._end_beside()
+        ((words, says),) = commands(block)
+        log = self.folder / ".said"
+        with log.open("wb") as out:
+            self._beside = subprocess.Popen(
+                ["/bin/sh", "-c", f"exec {words}"],
+                cwd=self.folder, env=self.environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            )  # fmt: skip
+        deadline = time.monotonic() + PATIENCE
+        while not fits(says, log.read_text(), self.ids, whole=False):
+            assert time.monotonic() < deadline, f"{block.place}\n{log.read_text()}"
+            assert self._beside.poll() is None, f"{block.place} ended\n{log.read_text()}"
+            time.sleep(0.05)
+
+    def _end_beside(self) -> None:
+        if self._beside is not None:
+            ended, self._beside = self._beside, None
+            ended.send_signal(signal.SIGINT)  # Ctrl-C
+            assert ended.wait(PATIENCE) == 0, (self.folder / ".said").read_text()
+
+    def close(self) -> None:
+        for process in (self._session, self._beside):
+            if process is not None:
+                process.kill()
+                process.communicate()
+
+
+@pytest.fixture
+def player(tmp_path: Path) -> Iterator[Player]:
+    player = Player(tmp_path)
+    yield player
+    player.close()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_page_does_what_it_says(page: Path, player: Player) -> None:
+    player.play(page)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "```console\n$ printf 'a\\nb\\n'\na\n```",
+        "```console\n$ printf 'a\\n'\na\nb\n```",
+        "```console\n$ false\n```",
+        "```python\nprint(1)\n```\n\n```text\n2\n```",
+        "```python\n1 / 0\n```",
+        "```python\n# file: x.py\nprint(1)\n```\n```console\n$ python x.py\n2\n```",
+        "```console\n# in another terminal\n$ false\nready\n```",
+    ],
+)
+def test_a_page_that_is_wrong_is_caught(page: str, player: Player, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.md"
+    wrong.write_text(f"# Wrong\n\n{page}\n")
+    with pytest.raises(AssertionError):
+        player.play(wrong)
+
+
+def test_ids_on_a_page_stand_for_real_ones() -> None:
+    page, real, other = (f"0190000{n}-0000-7000-8000-000000000000" for n in (1, 2, 3))
+    ids: dict[str, str] = {}
+    assert fits([f"{page} … 2s ago"], f"{real} and more  59m ago\n", ids)
+    assert ids == {page: real}
+    assert not fits([page], other, ids)
+    assert fits([page, "…", "end"], f"{real}\nx\ny\nend", ids)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_every_python_block_compiles_and_imports_what_there_is(page: Path) -> None:
+    for block in blocks(page):
+        if block.language != "python":
+            continue
+        code = compile(block.text, block.place, "exec", flags=ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        for node in ast.walk(code):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mainspring"):
+                module = importlib.import_module(node.module or "")
+                missing = [alias.name for alias in node.names if not hasattr(module, alias.name)]
+                assert not missing, f"{block.place}: {node.module} has no {', '.join(missing)}"
+
+
+def test_no_output_is_shown_without_the_command_that_makes_it() -> None:
+    lonely = [block.place for page in PAGES for block in blocks(page) if block.language == "text" and block.runs
+              and not block.follows]  # fmt: skip
+    assert lonely == []
+
+
+# links
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists() or target in GENERATED, f"{page.name} links to {link}"
+        if anchor and target not in GENERATED:
+            assert anchor in anchors(target), f"{page.name} links to {link}; there are {sorted(anchors(target))}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The names GitHub gives to a page's headings."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_every_page_of_docs_is_linked_from_the_index() -> None:
+    index = (ROOT / "docs" / "index.md").read_text()
+    assert [page.name for page in PAGES if page.parent.name == "docs" and page.name != "index.md"
+            and f"({page.name})" not in index] == []  # fmt: skip
+
+
+# reference pages
+
+
+def rows(page: str) -> list[list[str]]:
+    """The cells of every table row of a page, without code marks."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line.startswith("|") and not set(line) <= set("|-: ")]
+    return [[cell.strip().replace("`", "") for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_settings_page_has_every_setting_with_its_variable_and_default() -> None:
+    table = {row[0]: row for row in rows("settings.md") if len(row) == 4 and row[1].startswith("MAINSPRING_")}
+    assert list(table) == [field.name for field in fields(Settings)]
+    for name, (_, variable, default, meaning) in table.items():
+        assert variable == f"MAINSPRING_{name.upper()}"
+        given = {} if default == "empty" else {name: default}
+        assert getattr(load(given, {}), name) == getattr(Settings(), name), f"default of {name}"
+        assert meaning
+
+
+def leaves(command: click.Command, path: str = "mainspring") -> Iterator[tuple[str, click.Command]]:
+    """Every command that does something, by its full name."""
+    if not isinstance(command, click.Group):
+        yield path, command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        child = command.get_command(context, name)
+        assert child is not None
+        yield from leaves(child, f"{path} {name}")
+
+
+def sections(page: str) -> dict[str, str]:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    parts = re.split(r"^#+ (.+)$", text, flags=re.MULTILINE)[1:]
+    return {title.strip("`"): body for title, body in zip(parts[::2], parts[1::2], strict=True)}
+
+
+COMMANDS = dict(leaves(cli))
+
+
+def test_cli_page_has_a_section_for_every_command_and_no_other() -> None:
+    assert {title for title in sections("cli.md") if title.startswith("mainspring ")} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_cli_page_names_every_option_of_a_command_and_no_other(name: str) -> None:
+    section = sections("cli.md").get(name, "")
+    named = set(re.findall(r"^\| `(--[\w-]+)", section, re.MULTILINE))
+    options = [param for param in COMMANDS[name].params if isinstance(param, click.Option)]
+    assert named == {option.opts[0] for option in options}
+    # What is shown in the section's commands exists too.
+    for block in re.findall(r"^```console\n(.*?)^```$", section, re.MULTILINE | re.DOTALL):
+        used = set(re.findall(r"(?<=\s)(--[\w-]+)", "\n".join(re.findall(rf"^\$ {name}.*$", block, re.MULTILINE))))
+        assert used <= named | {"--app", "--store"}, f"{name} has no {used - named}"
+
+
+def test_errors_page_names_every_error_class() -> None:
+    text = (ROOT / "docs" / "errors.md").read_text()
+    errors = [name for name, value in vars(mainspring.errors).items() if _is_error(value)]
+    assert [name for name in errors if not re.search(rf"\b{name}\b", text)] == []
+
+
+def _is_error(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, mainspring.MainspringError)
+
+
+def test_events_page_names_every_event() -> None:
+    from mainspring.events import Event
+
+    text = (ROOT / "docs" / "extending.md").read_text()
+    assert [event.__name__ for event in Event.__subclasses__() if f"`{event.__name__}`" not in text] == []
+
+
+def test_every_public_name_is_in_the_docs() -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES if page.parent.name == "docs")
+    assert [name for name in mainspring.__all__ if not re.search(rf"\b{name}\b", text)] == []

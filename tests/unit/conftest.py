@@ -1,0 +1,53 @@
+"""An app on each store, on a clock that the tests own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring import Mainspring
+from mainspring.store import Store
+from mainspring.stores import open_store
+from mainspring.testing.clock import VirtualClock
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs the tests may have MAINSPRING_* set."""
+    for name in os.environ:
+        if name.startswith("MAINSPRING_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    """Time passes by itself when everything waits for it."""
+    return VirtualClock(autojump=True)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock) -> Iterator[Store]:
+    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
+    store = open_store(url, clock=clock, durability="relaxed")
+    yield store
+    asyncio.run(store.close())
+
+
+@pytest.fixture
+def make_app(store: Store, clock: VirtualClock) -> Callable[..., Mainspring]:
+    """Apps that share one store, each with its own settings and tasks."""
+
+    def make(**settings: Any) -> Mainspring:
+        return Mainspring(store, clock=clock, **settings)
+
+    return make
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Mainspring]) -> Mainspring:
+    return make_app()

@@ -1,0 +1,204 @@
+"""Instants as stores keep them, our clock beside the store's, and alarms."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.clock import EPOCH, Alarm, StoreClock, SystemClock, instant, micros
+from mainspring.testing.clock import VirtualClock
+
+FIRST = datetime.min.replace(tzinfo=UTC)
+LAST = datetime.max.replace(tzinfo=UTC)
+
+
+@given(st.datetimes(timezones=st.just(UTC)))
+def test_any_instant_of_the_calendar_survives_the_store(at: datetime) -> None:
+    assert instant(micros(at)) == at
+
+
+@given(st.integers(micros(FIRST), micros(LAST)))
+def test_any_number_of_microseconds_is_one_instant(us: int) -> None:
+    assert micros(instant(us)) == us
+
+
+# Where a float of seconds is coarsest before the exact way takes over, in both directions.
+EDGE = 2**33 * 10**6
+
+
+@given(st.integers(0, 10**7), st.sampled_from([-1, 1]))
+def test_no_microsecond_is_lost_where_the_fast_way_ends(below: int, sign: int) -> None:
+    us = sign * (EDGE - 1 - below)
+    assert micros(instant(us)) == us
+
+
+@pytest.mark.parametrize(
+    ("at", "us"),
+    [
+        (EPOCH, 0),
+        (datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC), 1),
+        (datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC), -1),
+        (datetime(2030, 1, 1, 0, 0, 0, 123456, tzinfo=UTC), 1_893_456_000_123_456),
+        (FIRST, -62_135_596_800_000_000),
+        (LAST, 253_402_300_799_999_999),
+    ],
+)
+def test_microseconds_count_from_1970(at: datetime, us: int) -> None:
+    assert micros(at) == us
+    assert instant(us) == at
+
+
+def test_instants_are_in_utc_wherever_they_came_from() -> None:
+    there = datetime(2030, 1, 1, 7, tzinfo=timezone(timedelta(hours=-5)))
+    assert instant(micros(there)) == there
+    assert instant(micros(there)).utcoffset() == timedelta(0)
+
+
+# our clock beside the store's
+
+
+class Slow(VirtualClock):
+    """A store of its own time, a round trip away."""
+
+    def __init__(self, *, ahead: timedelta, trip: timedelta) -> None:
+        super().__init__()
+        self.ahead = ahead
+        self.trip = trip
+
+    async def time(self) -> datetime:
+        self.advance(self.trip / 2)
+        theirs = self.now() + self.ahead
+        self.advance(self.trip / 2)
+        return theirs
+
+
+MS = timedelta(milliseconds=1)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "skew"),
+    [
+        (timedelta(0), timedelta(0)),
+        (99 * MS, timedelta(0)),
+        (-99 * MS, timedelta(0)),
+        (101 * MS, 101 * MS),
+        (-101 * MS, -101 * MS),
+        (timedelta(hours=1), timedelta(hours=1)),
+        (timedelta(hours=-1), timedelta(hours=-1)),
+    ],
+)
+@pytest.mark.parametrize("trip", [timedelta(0), timedelta(seconds=2)])
+async def test_the_stores_time_counts_where_it_differs_by_more_than_noise(
+    ahead: timedelta, skew: timedelta, trip: timedelta
+) -> None:
+    machine = Slow(ahead=ahead, trip=trip)
+    clock = StoreClock(machine)
+    await clock.learn(machine.time)
+    assert clock.skew == skew
+    assert clock.now() == machine.now() + skew
+
+
+async def test_a_known_skew_does_not_tremble_with_every_round_trip() -> None:
+    machine = Slow(ahead=timedelta(hours=1), trip=timedelta(0))
+    clock = StoreClock(machine)
+    await clock.learn(machine.time)
+    machine.ahead += 50 * MS
+    await clock.learn(machine.time)
+    assert clock.skew == timedelta(hours=1)
+
+
+async def test_a_jump_of_the_stores_clock_is_followed() -> None:
+    machine = Slow(ahead=timedelta(hours=1), trip=timedelta(0))
+    clock = StoreClock(machine)
+    await clock.learn(machine.time)
+    machine.ahead = timedelta(hours=-2)
+    await clock.learn(machine.time)
+    assert clock.skew == timedelta(hours=-2)
+
+
+async def test_clocks_that_agree_again_have_no_skew() -> None:
+    machine = Slow(ahead=timedelta(hours=1), trip=timedelta(0))
+    clock = StoreClock(machine)
+    await clock.learn(machine.time)
+    machine.ahead = 30 * MS
+    await clock.learn(machine.time)
+    assert clock.skew == timedelta(0)
+
+
+def test_the_systems_clock_is_aware_and_goes_forward() -> None:
+    clock = SystemClock()
+    assert clock.now().utcoffset() == timedelta(0)
+    assert clock.monotonic() <= clock.monotonic()
+    assert clock.real
+
+
+# alarms
+
+
+async def test_an_alarm_waits_until_it_is_rung() -> None:
+    clock = VirtualClock()
+    alarm = Alarm(clock)
+    waiting = asyncio.create_task(alarm.wait(None))
+    await clock.elapse(days=1)
+    assert not waiting.done()
+    alarm.ring()
+    await waiting
+
+
+async def test_an_alarm_rings_by_itself_when_its_time_has_come() -> None:
+    clock = VirtualClock()
+    waiting = asyncio.create_task(Alarm(clock).wait(10))
+    await clock.elapse(seconds=9.999)
+    assert not waiting.done()
+    await clock.elapse(seconds=0.001)
+    await clock.settle()
+    assert waiting.done()
+
+
+async def test_an_alarm_rung_before_anyone_waits_is_not_forgotten() -> None:
+    alarm = Alarm(VirtualClock())
+    alarm.ring()
+    async with asyncio.timeout(5):
+        await alarm.wait(None)
+
+
+async def test_an_alarm_is_heard_once() -> None:
+    clock = VirtualClock()
+    alarm = Alarm(clock)
+    alarm.ring()
+    alarm.ring()
+    await alarm.wait(None)
+    waiting = asyncio.create_task(alarm.wait(10))
+    await clock.settle()
+    assert not waiting.done()
+    await clock.elapse(seconds=10)
+    await waiting
+
+
+async def test_an_alarm_that_was_rung_early_does_not_ring_again_at_its_time() -> None:
+    clock = VirtualClock()
+    alarm = Alarm(clock)
+    waiting = asyncio.create_task(alarm.wait(10))
+    await clock.settle()
+    alarm.ring()
+    await waiting
+    again = asyncio.create_task(alarm.wait(100))
+    await clock.elapse(seconds=50)
+    assert not again.done()
+    again.cancel()
+
+
+async def test_whoever_stops_waiting_leaves_the_alarm_usable() -> None:
+    clock = VirtualClock()
+    alarm = Alarm(clock)
+    waiting = asyncio.create_task(alarm.wait(10))
+    await clock.settle()
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    again = asyncio.create_task(alarm.wait(100))
+    await clock.elapse(seconds=50)
+    assert not again.done()
+    alarm.ring()
+    await again

@@ -1,0 +1,200 @@
+"""Settings: arguments, then MAINSPRING_* variables, then defaults; what is bad is refused by name."""
+
+import math
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import fields
+
+from mainspring import Backoff, BadSetting, Mainspring
+from mainspring.config import Settings, load, span
+
+ALL = [field.name for field in fields(Settings)]
+
+# For each setting: a value in its variable, what that means, and another one as an argument.
+GIVEN: dict[str, tuple[str, Any, Any]] = {
+    "store": ("memory://a", "memory://a", "memory://b"),
+    "concurrency": ("7", 7, 8),
+    "poll_interval": ("250ms", 0.25, 0.5),
+    "default_timeout": ("5m", 300.0, 60.0),
+    "retry_max": ("0", 0, 9),
+    "retry_initial_delay": ("2", 2.0, 3.0),
+    "retry_max_delay": ("2h", 7200.0, 60.0),
+    "retry_multiplier": ("1.5", 1.5, 3.0),
+    "beat": ("1s", 1.0, 2.0),
+    "lease": ("60s", 60.0, 45.0),
+    "sweep": ("9", 9.0, 8.0),
+    "max_crashes": ("1", 1, 2),
+    "grace": ("1m", 60.0, 5.0),
+    "payload_limit": ("1000", 1000, 2000),
+    "result_limit": ("1000", 1000, 2000),
+    "durability": ("relaxed", "relaxed", "full"),
+    "instance_id": ("ada", "ada", "bob"),
+    "log_level": ("debug", "debug", "error"),
+}
+
+
+def test_every_setting_is_in_the_table() -> None:
+    assert set(GIVEN) == set(ALL)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_variable_beats_the_default(name: str) -> None:
+    text, value, _ = GIVEN[name]
+    assert getattr(load({}, {f"MAINSPRING_{name.upper()}": text}), name) == value
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_argument_beats_the_variable(name: str) -> None:
+    text, _, argument = GIVEN[name]
+    assert getattr(load({name: argument}, {f"MAINSPRING_{name.upper()}": text}), name) == argument
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("blank", ["", "   "])
+def test_a_blank_variable_counts_for_nothing(name: str, blank: str) -> None:
+    assert load({}, {f"MAINSPRING_{name.upper()}": blank}) == Settings()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_none_means_not_given(name: str) -> None:
+    assert load({name: None}, {}) == Settings()
+
+
+def test_the_defaults_are_those_of_the_documentation() -> None:
+    settings = load({}, {})
+    assert settings.store == "sqlite:///mainspring.db"
+    assert (settings.concurrency, settings.poll_interval, settings.default_timeout) == (100, 1, 300)
+    assert (settings.retry_max, settings.backoff) == (3, Backoff(initial=1, multiplier=2, max=3600))
+    assert (settings.beat, settings.lease, settings.max_crashes, settings.grace) == (5, 20, 3, 30)
+    assert (settings.payload_limit, settings.result_limit) == (1 << 20, 1 << 20)
+    assert (settings.durability, settings.log_level) == ("full", "info")
+
+
+def test_the_environment_is_read_when_the_app_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAINSPRING_STORE", "memory://")
+    monkeypatch.setenv("MAINSPRING_CONCURRENCY", "3")
+    app = Mainspring(concurrency=4)
+    assert (app.settings.store, app.settings.concurrency) == ("memory://", 4)
+
+
+def test_the_app_refuses_a_setting_nobody_knows() -> None:
+    with pytest.raises(BadSetting, match=r"unknown setting 'concurency' \(known: beat, concurrency, "):
+        Mainspring("memory://", concurency=5)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (5, 5.0),
+        (2.5, 2.5),
+        ("5", 5.0),
+        ("2.5", 2.5),
+        ("5s", 5.0),
+        (" 5 s ", 5.0),
+        ("250ms", 0.25),
+        ("5m", 300.0),
+        ("1.5h", 5400.0),
+        ("168h", 604800.0),
+        ("7d", 604800.0),
+        (timedelta(minutes=2), 120.0),
+    ],
+)
+def test_a_span_may_be_written_in_many_ways(value: Any, seconds: float) -> None:
+    assert span(value, "it") == seconds
+
+
+NO_SPAN = "must be a span such as 30, '30s', '5m' or '1h', got"
+TOO_SHORT = "must be a span of more than 0 seconds, got"
+LEVELS = "debug, info, warning, error"
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"beat": "5 minutes"}, f"beat {NO_SPAN} '5 minutes'"),
+    ({"beat": "-5"}, f"beat {NO_SPAN} '-5'"),
+    ({"beat": "nan"}, f"beat {NO_SPAN} 'nan'"),
+    ({"beat": "٥s"}, f"beat {NO_SPAN} '٥s'"),
+    ({"beat": "0s"}, f"beat {TOO_SHORT} '0s'"),
+    ({"beat": 0}, f"beat {TOO_SHORT} 0"),
+    ({"beat": -1}, f"beat {TOO_SHORT} -1"),
+    ({"beat": math.nan}, f"beat {TOO_SHORT} nan"),
+    ({"beat": math.inf}, f"beat {TOO_SHORT} inf"),
+    ({"beat": True}, f"beat {TOO_SHORT} True"),
+    ({"beat": []}, f"beat {TOO_SHORT} []"),
+    ({"beat": timedelta(0)}, f"beat {TOO_SHORT} datetime.timedelta(0)"),
+    ({"concurrency": 0}, "concurrency must be a whole number of at least 1, got 0"),
+    ({"concurrency": "many"}, "concurrency must be a whole number of at least 1, got 'many'"),
+    ({"concurrency": 1.5}, "concurrency must be a whole number of at least 1, got 1.5"),
+    ({"concurrency": True}, "concurrency must be a whole number of at least 1, got True"),
+    ({"retry_max": -1}, "retry_max must be a whole number of at least 0, got -1"),
+    ({"max_crashes": 0}, "max_crashes must be a whole number of at least 1, got 0"),
+    ({"payload_limit": "1MB"}, "payload_limit must be a whole number of at least 1, got '1MB'"),
+    ({"result_limit": 0}, "result_limit must be a whole number of at least 1, got 0"),
+    ({"retry_multiplier": "double"}, "retry_multiplier must be a number, got 'double'"),
+    ({"retry_multiplier": []}, "retry_multiplier must be a number, got []"),
+    (
+        {"retry_multiplier": 0.5},
+        "retry_* settings do not fit together: backoff multiplier must be at least 1, got 0.5",
+    ),
+    (
+        {"retry_initial_delay": 10, "retry_max_delay": 5},
+        "retry_* settings do not fit together: backoff needs 0 < initial <= max, got initial=10.0, max=5.0",
+    ),
+    ({"lease": 9}, "lease (9s) must be at least twice beat (5s), or one late beat loses every job"),
+    ({"beat": 11}, "lease (20s) must be at least twice beat (11s), or one late beat loses every job"),
+    ({"durability": "best"}, "durability must be 'full' or 'relaxed', got 'best'"),
+    ({"durability": 5}, "durability must be text, got 5"),
+    ({"log_level": "loud"}, f"log_level must be one of {LEVELS}, got 'loud'"),
+    ({"instance_id": 5}, "instance_id must be text, got 5"),
+    ({"store": 5}, "store must be text, got 5"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), BAD, ids=[message for _, message in BAD])
+def test_a_bad_argument_is_refused_by_name(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadSetting) as refused:
+        load(given, {})
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "message"),
+    [
+        ("BEAT", "soon", f"MAINSPRING_BEAT {NO_SPAN} 'soon'"),
+        ("GRACE", "0", f"MAINSPRING_GRACE {TOO_SHORT} '0'"),
+        ("CONCURRENCY", "-3", "MAINSPRING_CONCURRENCY must be a whole number of at least 1, got '-3'"),
+        ("RETRY_MULTIPLIER", "two", "MAINSPRING_RETRY_MULTIPLIER must be a number, got 'two'"),
+    ],
+)
+def test_a_bad_variable_is_refused_by_its_own_name(variable: str, text: str, message: str) -> None:
+    with pytest.raises(BadSetting) as refused:
+        load({}, {f"MAINSPRING_{variable}": text})
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(("variable", "text"), [("LOG_LEVEL", "loud"), ("DURABILITY", "best")])
+def test_a_bad_choice_in_a_variable_is_refused_by_the_variables_name(variable: str, text: str) -> None:
+    with pytest.raises(BadSetting, match=f"MAINSPRING_{variable}"):
+        load({}, {f"MAINSPRING_{variable}": text})
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, "nan", "inf", True])
+def test_a_multiplier_that_is_no_finite_number_is_refused(value: Any) -> None:
+    with pytest.raises(BadSetting, match="retry_multiplier"):
+        load({"retry_multiplier": value}, {})
+
+
+@pytest.mark.parametrize("level", ["DEBUG", "Info", "warning"])
+def test_log_levels_may_be_written_in_any_case(level: str) -> None:
+    assert load({"log_level": level}, {}).log_level.lower() == level.lower()
+
+
+def test_a_lease_of_exactly_two_beats_is_enough() -> None:
+    assert load({"beat": 5, "lease": 10}, {}).lease == 10
+
+
+def test_nothing_is_written_before_a_bad_setting_is_refused(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadSetting):
+        Mainspring("sqlite:///jobs.db", beat="never")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,136 @@
+"""Bus: events reach those who asked, in order, and nothing they do comes back."""
+
+import logging
+from datetime import UTC, datetime
+
+import pytest
+
+from mainspring import BadInput, Mainspring
+from mainspring.events import Bus, Event, WorkerStarted, WorkerStopped
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+STARTED, STOPPED = WorkerStarted(at=NOW, worker="ada"), WorkerStopped(at=NOW, worker="ada")
+
+
+def test_a_subscriber_hears_the_kind_it_asked_for_and_no_other() -> None:
+    bus, heard = Bus(), []
+    bus.subscribe(WorkerStarted, heard.append)
+    bus.emit(STARTED)
+    bus.emit(STOPPED)
+    assert heard == [STARTED]
+
+
+def test_a_subscriber_to_event_hears_them_all_in_order() -> None:
+    bus, heard = Bus(), []
+    bus.subscribe(Event, heard.append)
+    for event in (STARTED, STOPPED, STARTED):
+        bus.emit(event)
+    assert heard == [STARTED, STOPPED, STARTED]
+
+
+def test_subscribers_are_told_in_the_order_they_came() -> None:
+    bus, told = Bus(), []
+    for name in ("first", "second", "third"):
+        bus.subscribe(WorkerStarted, lambda event, name=name: told.append(name))
+    bus.emit(STARTED)
+    assert told == ["first", "second", "third"]
+
+
+def test_an_event_is_told_once_to_each() -> None:
+    bus, heard = Bus(), []
+    bus.subscribe(WorkerStarted, heard.append)
+    bus.subscribe(Event, heard.append)
+    bus.emit(STARTED)
+    assert heard == [STARTED, STARTED]
+
+
+def test_a_subscriber_that_raises_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    bus, heard = Bus(), []
+
+    def broken(event: Event) -> None:
+        raise RuntimeError("no")
+
+    bus.subscribe(WorkerStarted, broken)
+    bus.subscribe(WorkerStarted, heard.append)
+    with caplog.at_level(logging.ERROR, "mainspring"):
+        bus.emit(STARTED)
+    assert heard == [STARTED]
+    assert "broken" in caplog.text
+    assert "raised on WorkerStarted" in caplog.text
+    assert "RuntimeError: no" in caplog.text
+
+
+def test_a_subscriber_that_exits_ends_nothing() -> None:
+    bus, heard = Bus(), []
+
+    def leave(event: Event) -> None:
+        raise SystemExit(1)
+
+    bus.subscribe(WorkerStarted, leave)
+    bus.subscribe(WorkerStarted, heard.append)
+    bus.emit(STARTED)
+    assert heard == [STARTED]
+
+
+def test_a_bus_wants_only_what_somebody_listens_to() -> None:
+    bus = Bus()
+    assert not bus.wants(WorkerStarted)
+    bus.subscribe(WorkerStarted, print)
+    assert bus.wants(WorkerStarted)
+    assert not bus.wants(WorkerStopped)
+
+
+def test_a_bus_with_a_listener_to_event_wants_everything() -> None:
+    bus = Bus()
+    bus.subscribe(Event, print)
+    assert bus.wants(WorkerStarted)
+    assert bus.wants(WorkerStopped)
+
+
+def test_whoever_leaves_hears_no_more() -> None:
+    bus, heard = Bus(), []
+    bus.subscribe(WorkerStarted, heard.append)
+    bus.unsubscribe(WorkerStarted, heard.append)
+    bus.emit(STARTED)
+    assert heard == []
+    assert not bus.wants(WorkerStarted)
+
+
+def test_leaving_without_having_come_is_no_error() -> None:
+    Bus().unsubscribe(WorkerStarted, print)
+
+
+def test_a_subscriber_may_leave_while_it_is_told() -> None:
+    bus, heard = Bus(), []
+
+    def once(event: Event) -> None:
+        bus.unsubscribe(WorkerStarted, once)
+        heard.append("once")
+
+    bus.subscribe(WorkerStarted, once)
+    bus.subscribe(WorkerStarted, lambda event: heard.append("always"))
+    bus.emit(STARTED)
+    bus.emit(STARTED)
+    assert heard == ["once", "always", "always"]
+
+
+def test_the_app_subscribes_a_function_by_decorator() -> None:
+    app, heard = Mainspring("memory://"), []
+
+    @app.on(WorkerStarted)
+    def started(event: WorkerStarted) -> None:
+        heard.append(event)
+
+    app.events.emit(STARTED)
+    assert heard == [STARTED]
+    assert started.__name__ == "started"
+
+
+def test_the_app_refuses_a_subscriber_nobody_would_await() -> None:
+    app = Mainspring("memory://")
+
+    async def started(event: WorkerStarted) -> None: ...
+
+    with pytest.raises(BadInput) as refused:
+        app.on(WorkerStarted)(started)
+    assert str(refused.value) == "subscriber 'started' is a coroutine function; events go to plain functions"

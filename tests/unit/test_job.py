@@ -1,0 +1,152 @@
+"""The state machine as its tables tell it, and the state people see."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, get_args
+
+import pytest
+
+from mainspring import Job, State
+from mainspring.job import ALLOWED, FINAL, IDEMPOTENT, SHOWN, TRANSITIONS, UNFINISHED, Action, Execution, Shown
+from mainspring.stores.rules import act
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+SOON, EARLIER = NOW + timedelta(seconds=1), NOW - timedelta(seconds=1)
+
+
+def a_job(state: State = State.PENDING, **fields: Any) -> Job:
+    given = {"id": "id", "task": "task", "payload": "{}", "queue": "default", "priority": 0, "run_at": NOW}
+    return Job(**{**given, "created_at": EARLIER, "state": state, **fields})
+
+
+def test_every_state_has_its_row() -> None:
+    assert set(TRANSITIONS) == set(State)
+
+
+def test_a_job_is_final_or_unfinished_never_both() -> None:
+    assert set(State) == FINAL | UNFINISHED
+    assert not FINAL & UNFINISHED
+    assert {state for state in State if state.final} == FINAL
+
+
+def test_a_completed_job_stays_so() -> None:
+    assert TRANSITIONS[State.COMPLETED] == set()
+
+
+@pytest.mark.parametrize("state", FINAL - {State.COMPLETED})
+def test_a_job_that_did_not_do_its_work_can_only_be_retried(state: State) -> None:
+    assert TRANSITIONS[state] == {State.PENDING}
+    assert state in ALLOWED[Action.RETRY]
+
+
+@pytest.mark.parametrize("state", UNFINISHED)
+def test_every_unfinished_job_can_still_come_to_an_end(state: State) -> None:
+    reached, frontier = set(), {state}
+    while frontier:
+        reached |= frontier
+        frontier = set().union(*(TRANSITIONS[at] for at in frontier)) - reached
+    assert reached & FINAL == FINAL
+
+
+def test_only_a_pending_job_can_start() -> None:
+    assert {state for state in State if State.RUNNING in TRANSITIONS[state]} == {State.PENDING}
+
+
+def test_only_a_running_job_can_complete_or_die() -> None:
+    for end in (State.COMPLETED, State.DEAD):
+        assert {state for state in State if end in TRANSITIONS[state]} == {State.RUNNING}
+
+
+def test_no_state_leads_to_itself() -> None:
+    assert not [state for state in State if state in TRANSITIONS[state]]
+
+
+def test_every_action_has_its_row() -> None:
+    assert set(ALLOWED) == set(Action)
+
+
+@pytest.mark.parametrize(
+    ("action", "state"),
+    [(action, state) for action in Action if action is not Action.DELETE for state in sorted(ALLOWED[action])],
+)
+def test_an_allowed_action_leads_where_the_state_machine_says(action: Action, state: State) -> None:
+    after = act(action, a_job(state), NOW, "because").state
+    assert after == state or after in TRANSITIONS[state]
+
+
+@pytest.mark.parametrize(
+    ("action", "leads_to"),
+    [
+        (Action.CANCEL, State.CANCELLED),
+        (Action.RETRY, State.PENDING),
+        (Action.PAUSE, State.PAUSED),
+        (Action.RESUME, State.PENDING),
+    ],
+)
+def test_an_action_does_what_it_is_called(action: Action, leads_to: State) -> None:
+    after = {state: act(action, a_job(state), NOW, "because").state for state in ALLOWED[action]}
+    assert after == {state: State.RUNNING if state is State.RUNNING else leads_to for state in ALLOWED[action]}
+
+
+def test_an_action_done_twice_is_no_error() -> None:
+    assert State.CANCELLED in ALLOWED[Action.CANCEL]
+    assert State.PAUSED in ALLOWED[Action.PAUSE]
+    assert State.PENDING in ALLOWED[Action.RESUME]
+
+
+def test_a_running_job_can_be_cancelled_and_nothing_else() -> None:
+    assert [action for action in Action if State.RUNNING in ALLOWED[action]] == [Action.CANCEL]
+
+
+def test_an_idempotency_key_outlives_its_completed_job() -> None:
+    assert UNFINISHED | {State.COMPLETED} == IDEMPOTENT
+
+
+# the state people see
+
+
+def test_the_shown_states_are_the_stored_ones_and_two_more() -> None:
+    assert set(SHOWN) == {state.value for state in State} | {"scheduled", "retrying"}
+    assert get_args(Shown) == SHOWN
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        ({"run_at": NOW}, "pending"),
+        ({"run_at": EARLIER}, "pending"),
+        ({"run_at": SOON}, "scheduled"),
+        ({"run_at": SOON, "attempt": 1}, "retrying"),
+        ({"run_at": EARLIER, "attempt": 1}, "retrying"),
+        ({"run_at": EARLIER, "expires_at": SOON}, "pending"),
+        ({"run_at": EARLIER, "expires_at": NOW}, "expired"),
+        ({"run_at": SOON, "expires_at": EARLIER}, "expired"),
+        ({"attempt": 1, "expires_at": EARLIER}, "expired"),
+    ],
+)
+def test_a_pending_job_shows_why_it_waits(fields: dict[str, Any], shown: str) -> None:
+    assert a_job(**fields).shown(NOW) == shown
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.PENDING])
+def test_every_other_state_shows_as_it_is(state: State) -> None:
+    assert a_job(state, run_at=SOON, attempt=1, expires_at=EARLIER).shown(NOW) == state.value
+
+
+def test_a_shown_state_moves_with_the_time_alone() -> None:
+    job = a_job(run_at=SOON, expires_at=SOON + timedelta(seconds=1))
+    later = [NOW + timedelta(seconds=n) for n in range(3)]
+    assert [job.shown(at) for at in later] == ["scheduled", "pending", "expired"]
+
+
+def test_an_execution_knows_how_long_it_took() -> None:
+    execution = Execution(
+        job_id="id",
+        number=1,
+        attempt=1,
+        ending="completed",
+        worker="ada",
+        lease="l",
+        started_at=EARLIER,
+        finished_at=SOON,
+    )
+    assert execution.duration == timedelta(seconds=2)

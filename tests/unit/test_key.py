@@ -1,0 +1,163 @@
+"""Key: what a deduplication key is made of, and when the next one is another."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring import BadInput, Key
+from mainspring.key import MAX_LENGTH, resolve
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+CALL = {"to": "ada", "subject": "hi"}
+
+
+def make(key: Key, *, task: str = "mail", values: Any = CALL, queue: str = "default", now: datetime = NOON) -> str:
+    return key.make(task, values, queue, now)
+
+
+def test_a_key_of_nothing_is_the_task() -> None:
+    assert make(Key()) == "mail"
+
+
+# What differs from the plain call, and whether each key sees it.
+ANOTHER: dict[str, dict[str, Any]] = {
+    "task": {"task": "letter"},
+    "argument": {"values": {"to": "bob", "subject": "hi"}},
+    "other argument": {"values": {"to": "ada", "subject": "bye"}},
+    "queue": {"queue": "low"},
+    "minute": {"now": NOON + timedelta(minutes=1)},
+    "hour": {"now": NOON + timedelta(hours=1)},
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "sees"),
+    [
+        (Key(), {"task"}),
+        (Key(args=True), {"task", "argument", "other argument"}),
+        (Key(args=("to",)), {"task", "argument"}),
+        (Key(args=("to", "subject")), {"task", "argument", "other argument"}),
+        (Key(queue=True), {"task", "queue"}),
+        (Key(period=3600), {"task", "hour"}),
+        (Key(period=60), {"task", "minute", "hour"}),
+        (Key(period=timedelta(hours=1)), {"task", "hour"}),
+        (Key(args=True, queue=True, period=3600), {"task", "argument", "other argument", "queue", "hour"}),
+    ],
+    ids=repr,
+)
+def test_two_calls_share_a_key_unless_what_it_is_made_of_differs(key: Key, sees: set[str]) -> None:
+    assert make(key) == make(key)
+    assert {name for name, change in ANOTHER.items() if make(key, **change) != make(key)} == sees
+
+
+def test_the_order_of_arguments_does_not_matter() -> None:
+    assert make(Key(args=True), values={"b": 1, "a": 2}) == make(Key(args=True), values={"a": 2, "b": 1})
+
+
+def test_the_order_inside_an_argument_does_not_matter() -> None:
+    key = Key(args=True)
+    assert make(key, values={"a": {"x": 1, "y": {2, 3}}}) == make(key, values={"a": {"y": {3, 2}, "x": 1}})
+
+
+@given(st.dictionaries(st.text(min_size=1), st.integers() | st.text(), max_size=3), st.data())
+def test_other_arguments_make_another_key(values: dict[str, Any], data: st.DataObject) -> None:
+    other = data.draw(st.dictionaries(st.text(min_size=1), st.integers() | st.text(), max_size=3))
+    same = make(Key(args=True), values=values) == make(Key(args=True), values=other)
+    assert same == (values == other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [({"a": "1"}, {"a": 1}), ({"a": None}, {}), ({"a": ["b"]}, {"a": "b"}), ({"a": 1}, {"b": 1})]
+)
+def test_arguments_that_only_look_alike_make_another_key(one: Any, other: Any) -> None:
+    assert make(Key(args=True), values=one) != make(Key(args=True), values=other)
+
+
+@pytest.mark.parametrize(
+    ("at", "same"),
+    [
+        (datetime(2030, 1, 1, 12, 0, 0, tzinfo=UTC), True),
+        (datetime(2030, 1, 1, 12, 59, 59, 999999, tzinfo=UTC), True),
+        (datetime(2030, 1, 1, 13, 0, 0, tzinfo=UTC), False),
+        (datetime(2030, 1, 1, 11, 59, 59, 999999, tzinfo=UTC), False),
+    ],
+)
+def test_a_period_is_a_bucket_of_utc(at: datetime, same: bool) -> None:
+    key = Key(period=3600)
+    assert (make(key, now=at) == make(key, now=NOON + timedelta(minutes=30))) == same
+
+
+def test_every_bucket_has_its_own_key() -> None:
+    keys = [make(Key(period=60), now=NOON + timedelta(minutes=n)) for n in range(100)]
+    assert len(set(keys)) == 100
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        (Key(args=("cc",)), "key of task 'mail' names argument 'cc', which this call does not give"),
+        (Key(period=0), "Key(period=…) must be more than 0 seconds"),
+        (Key(period=-1), "Key(period=…) takes seconds (0 or more) or a timedelta, got -1"),
+        (Key(period="1h"), "Key(period=…) takes seconds (0 or more) or a timedelta, got '1h'"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_key_that_cannot_be_made_is_refused(key: Key, message: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        make(key)
+    assert str(refused.value) == message
+
+
+def test_a_single_name_is_one_argument_not_its_letters() -> None:
+    """Refusing it, by its name, would be as good."""
+    try:
+        said = make(Key(args="to"))  # type: ignore[arg-type]
+    except BadInput as refused:
+        said = str(refused)
+    assert said == make(Key(args=("to",))) or "'to'" in said
+
+
+# keys as options
+
+
+def test_no_key_is_none() -> None:
+    assert resolve(None, "unique_key", "mail", CALL, "default", NOON) is None
+
+
+def test_text_is_the_key_as_it_is() -> None:
+    assert resolve("welcome:42", "unique_key", "mail", CALL, "default", NOON) == "welcome:42"
+
+
+def test_a_key_is_composed_when_the_job_is_made() -> None:
+    assert resolve(Key(queue=True), "unique_key", "mail", CALL, "low", NOON) == make(Key(queue=True), queue="low")
+
+
+def test_a_function_decides_by_the_arguments() -> None:
+    assert resolve(lambda to, subject: f"to {to}", "unique_key", "mail", CALL, "default", NOON) == "to ada"
+
+
+@pytest.mark.parametrize(
+    "key", ["", "x" * (MAX_LENGTH + 1), "a\nb", "a\x00b", "a\ud800b", lambda to, subject: None, lambda to, subject: 5]
+)
+def test_a_key_that_no_store_can_hold_is_refused(key: Any) -> None:
+    message = rf"^unique_key of task 'mail' must be 1 to {MAX_LENGTH} printable characters, got "
+    with pytest.raises(BadInput, match=message):
+        resolve(key, "unique_key", "mail", CALL, "default", NOON)
+
+
+def test_the_longest_key_is_accepted() -> None:
+    key = "x" * MAX_LENGTH
+    assert resolve(key, "unique_key", "mail", CALL, "default", NOON) == key
+
+
+@pytest.mark.parametrize("key", [5, b"bytes", ["a"]])
+def test_what_cannot_be_a_key_at_all_is_refused(key: Any) -> None:
+    with pytest.raises(BadInput, match="unique_key of task 'mail'"):
+        resolve(key, "unique_key", "mail", CALL, "default", NOON)
+
+
+def test_a_function_that_does_not_take_these_arguments_is_refused_by_name() -> None:
+    with pytest.raises(BadInput, match="unique_key of task 'mail'"):
+        resolve(lambda user: user, "unique_key", "mail", CALL, "default", NOON)

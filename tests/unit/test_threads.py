@@ -1,0 +1,322 @@
+"""Threads for sync tasks: values and errors come back; a cancelled call is interrupted, or given up."""
+
+import asyncio
+import contextvars
+import gc
+import logging
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mainspring.testing.clock import VirtualClock
+from mainspring.threads import PATIENCE, Interrupted, Threads
+
+BOUND = 10.0
+
+
+@pytest.fixture
+def threads() -> Iterator[Threads]:
+    threads = Threads(VirtualClock())
+    yield threads
+    threads.close()
+
+
+class Loop:
+    """A task that runs Python until it is interrupted, and remembers what ended it."""
+
+    def __init__(self) -> None:
+        self.running = threading.Event()
+        self.ended_by: BaseException | None = None
+
+    def __call__(self) -> None:
+        try:
+            while True:
+                self.running.set()
+        except BaseException as error:
+            self.ended_by = error
+            raise
+
+
+class Stuck:
+    """A task that waits in C, where no exception reaches it, until the test lets it go."""
+
+    def __init__(self) -> None:
+        self.running = threading.Event()
+        self.release = threading.Event()
+        self.ended = threading.Event()
+
+    def __call__(self) -> str:
+        self.running.set()
+        try:
+            self.release.wait(BOUND)
+            return "late"
+        finally:
+            self.ended.set()
+
+
+async def started(threads: Threads, work: Loop | Stuck) -> asyncio.Task[Any]:
+    call = asyncio.create_task(threads.call(work))
+    await asyncio.to_thread(work.running.wait, BOUND)
+    return call
+
+
+# values and errors
+
+
+async def test_the_value_of_the_function_is_the_value_of_the_call(threads: Threads) -> None:
+    assert await threads.call(lambda: 42) == 42
+
+
+async def test_the_function_runs_in_a_thread_of_its_own(threads: Threads) -> None:
+    thread = await threads.call(threading.current_thread)
+    assert thread is not threading.current_thread()
+    assert thread.name.startswith("mainspring-task-")
+    assert thread.daemon
+
+
+class Custom(Exception):
+    pass
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), Custom(), KeyboardInterrupt(), SystemExit(3)], ids=repr)
+async def test_the_error_of_the_function_is_the_error_of_the_call(threads: Threads, error: BaseException) -> None:
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(BaseException) as raised:
+        await threads.call(fail)
+    assert raised.value is error
+
+
+async def test_stop_iteration_comes_back_as_an_error_a_future_can_carry(threads: Threads) -> None:
+    with pytest.raises(RuntimeError, match="the task raised StopIteration"):
+        await threads.call(lambda: next(iter(())))
+
+
+async def test_a_threads_error_does_not_harm_the_next_call(threads: Threads) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await threads.call(lambda: 1 / 0)
+    assert await threads.call(lambda: "fine") == "fine"
+
+
+async def test_context_variables_are_those_of_the_caller(threads: Threads) -> None:
+    who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
+    who.set("ada")
+    assert await threads.call(who.get) == "ada"
+
+
+async def test_context_variables_set_by_a_task_stay_in_it(threads: Threads) -> None:
+    who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
+    await threads.call(lambda: who.set("ada"))
+    assert who.get() == "nobody"
+    assert await threads.call(who.get) == "nobody"
+
+
+async def test_calls_run_side_by_side(threads: Threads) -> None:
+    together = threading.Barrier(5)
+    await asyncio.gather(*(threads.call(lambda: together.wait(BOUND)) for _ in range(5)))
+
+
+async def test_an_idle_thread_is_used_again(threads: Threads) -> None:
+    used = {await threads.call(threading.get_ident) for _ in range(50)}
+    assert len(used) < 10
+
+
+async def test_an_idle_thread_keeps_nothing_of_its_last_call_alive(threads: Threads) -> None:
+    class Big:
+        pass
+
+    big = Big()
+    gone = weakref.ref(big)
+    await threads.call(lambda big=big: None)
+    del big
+    await threads.call(lambda: None)
+    gc.collect()
+    assert gone() is None
+
+
+# interruption
+
+
+async def test_a_cancelled_call_is_interrupted_at_its_next_bytecode(threads: Threads) -> None:
+    loop = Loop()
+    call = await started(threads, loop)
+    call.cancel()
+    async with asyncio.timeout(BOUND):
+        await asyncio.wait([call])
+    assert call.cancelled()
+    assert isinstance(loop.ended_by, Interrupted)
+
+
+async def test_a_call_cancelled_before_its_thread_took_it_never_runs(threads: Threads) -> None:
+    ran: list[int] = []
+    stopped = asyncio.create_task(threads.call(lambda: ran.append(1)))
+    stopped.cancel()
+    await asyncio.wait([stopped])
+    assert await threads.call(lambda: "next") == "next"
+    assert ran == []
+
+
+async def test_interrupted_is_no_exception_that_a_task_catches_by_chance(threads: Threads) -> None:
+    assert not issubclass(Interrupted, Exception)
+
+
+async def test_a_task_may_clean_up_when_it_is_interrupted(threads: Threads) -> None:
+    cleaned = threading.Event()
+    running = threading.Event()
+
+    def work() -> None:
+        try:
+            while True:
+                running.set()
+        finally:
+            cleaned.set()
+
+    call = asyncio.create_task(threads.call(work))
+    await asyncio.to_thread(running.wait, BOUND)
+    call.cancel()
+    await asyncio.wait([call])
+    assert cleaned.is_set()
+
+
+async def test_a_thread_that_was_interrupted_serves_the_next_call(threads: Threads) -> None:
+    for _ in range(20):
+        call = await started(threads, Loop())
+        call.cancel()
+        await asyncio.wait([call])
+        assert await threads.call(lambda: sum(range(1000))) == 499500
+
+
+async def test_an_interruption_never_hits_the_call_that_comes_after(threads: Threads) -> None:
+    """Cancelled at any moment of its run, even the last, a call takes its interruption with it."""
+    for n in range(200):
+        running = threading.Event()
+
+        def work(running: threading.Event = running, n: int = n) -> None:
+            running.set()
+            sum(range(n * 10))
+
+        call = asyncio.create_task(threads.call(work))
+        await asyncio.sleep(0)
+        running.wait(BOUND)
+        call.cancel()
+        await asyncio.wait([call])
+        assert await threads.call(lambda: sum(range(100))) == 4950
+
+
+async def test_a_task_that_answers_its_interruption_with_an_error_is_still_cancelled(threads: Threads) -> None:
+    running = threading.Event()
+
+    def work() -> None:
+        try:
+            while True:
+                running.set()
+        except Interrupted:
+            raise ValueError("on the way out") from None
+
+    call = asyncio.create_task(threads.call(work))
+    await asyncio.to_thread(running.wait, BOUND)
+    call.cancel()
+    await asyncio.wait([call])
+    assert call.cancelled()
+
+
+# giving up
+
+
+async def given_up(work: Stuck) -> None:
+    """Starts the task, cancels it and lets PATIENCE pass."""
+    clock = VirtualClock()
+    threads = Threads(clock)
+    call = await started(threads, work)
+    call.cancel()
+    await clock.settle()
+    await clock.elapse(seconds=PATIENCE)
+    await clock.settle()
+    assert call.cancelled()
+
+
+async def test_a_task_stuck_in_c_is_given_up_after_patience(caplog: pytest.LogCaptureFixture) -> None:
+    stuck = Stuck()
+    with caplog.at_level(logging.ERROR, "mainspring"):
+        await given_up(stuck)
+    assert not stuck.ended.is_set()
+    assert "a task's thread ignores its interruption; it goes on here:" in caplog.text
+    assert "self.release.wait(BOUND)" in caplog.text
+    stuck.release.set()
+
+
+async def test_a_stuck_task_is_not_given_up_before_patience_is_over() -> None:
+    clock, stuck = VirtualClock(), Stuck()
+    call = await started(Threads(clock), stuck)
+    call.cancel()
+    await clock.settle()
+    await clock.elapse(seconds=PATIENCE - 0.001)
+    assert not call.done()
+    stuck.release.set()
+    async with asyncio.timeout(BOUND):
+        await asyncio.wait([call])
+
+
+async def test_a_stuck_task_that_ends_in_time_is_not_complained_about(caplog: pytest.LogCaptureFixture) -> None:
+    clock, stuck = VirtualClock(), Stuck()
+    call = await started(Threads(clock), stuck)
+    call.cancel()
+    await clock.settle()
+    stuck.release.set()
+    async with asyncio.timeout(BOUND):
+        await asyncio.wait([call])
+    assert call.cancelled()
+    assert caplog.text == ""
+
+
+async def test_a_task_that_was_given_up_may_end_later_without_harm() -> None:
+    stuck = Stuck()
+    await given_up(stuck)
+    stuck.release.set()
+    assert await asyncio.to_thread(stuck.ended.wait, BOUND)
+
+
+async def test_a_stuck_task_does_not_keep_others_from_running() -> None:
+    clock, stuck = VirtualClock(), Stuck()
+    threads = Threads(clock)
+    call = await started(threads, stuck)
+    assert await threads.call(lambda: "beside") == "beside"
+    stuck.release.set()
+    assert await call == "late"
+
+
+# the end
+
+
+async def test_closing_ends_the_idle_threads() -> None:
+    threads = Threads(VirtualClock())
+    thread = await threads.call(threading.current_thread)
+    threads.close()
+    await asyncio.to_thread(thread.join, BOUND)
+    assert not thread.is_alive()
+
+
+async def test_closing_lets_a_busy_thread_end_its_call() -> None:
+    threads, stuck = Threads(VirtualClock()), Stuck()
+    call = await started(threads, stuck)
+    threads.close()
+    stuck.release.set()
+    assert await call == "late"
+
+
+def test_a_task_that_outlives_its_loop_is_noted_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    stuck = Stuck()
+    noted = threading.Event()
+    handler = logging.Handler()
+    handler.emit = lambda record: noted.set() if "event loop was closed" in record.getMessage() else None  # type: ignore[method-assign]
+    logging.getLogger("mainspring").addHandler(handler)
+    try:
+        asyncio.run(given_up(stuck))
+        stuck.release.set()
+        assert noted.wait(BOUND)
+    finally:
+        logging.getLogger("mainspring").removeHandler(handler)

@@ -1,0 +1,90 @@
+"""open_store: each URL is a store or a refusal that shows the right form."""
+
+import pytest
+
+from mainspring import BadSetting, Mainspring
+from mainspring.stores import open_store
+from mainspring.stores.memory import MemoryStore
+from mainspring.stores.sqlite import SqliteStore
+
+FORMS = "memory://, sqlite:///file.db (relative) or sqlite:////var/lib/file.db (absolute)"
+SLASHES = "needs three slashes before a relative path, four before an absolute one"
+
+
+def test_memory_is_a_store() -> None:
+    assert isinstance(open_store("memory://"), MemoryStore)
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sqlite:///jobs.db", "jobs.db"),
+        ("sqlite:///data/jobs.db", "data/jobs.db"),
+        ("sqlite:////var/lib/jobs.db", "/var/lib/jobs.db"),
+        ("SQLite:///Jobs.DB", "Jobs.DB"),
+        ("sqlite:///my jobs.db", "my jobs.db"),
+    ],
+)
+def test_a_sqlite_url_names_its_file(url: str, path: str) -> None:
+    store = open_store(url)
+    assert isinstance(store, SqliteStore)
+    assert store.path == path
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("", f"no store named in URL '': use {FORMS}"),
+        ("jobs.db", f"no store named in URL 'jobs.db': use {FORMS}"),
+        ("/var/jobs.db", f"no store named in URL '/var/jobs.db': use {FORMS}"),
+        ("mysql://host/db", f"unknown store 'mysql' in URL 'mysql://host/db': use {FORMS}"),
+        ("sqlite3:///jobs.db", f"unknown store 'sqlite3' in URL 'sqlite3:///jobs.db': use {FORMS}"),
+        ("http://[::1", "store URL 'http://[::1' cannot be read: Invalid IPv6 URL"),
+        ("sqlite://jobs.db", f"store URL 'sqlite://jobs.db' {SLASHES}: sqlite:///jobs.db"),
+        ("sqlite://var/jobs.db", f"store URL 'sqlite://var/jobs.db' {SLASHES}: sqlite:///var/jobs.db"),
+        ("sqlite://", f"store URL 'sqlite://' names no file: use {FORMS}"),
+        ("sqlite:///", f"store URL 'sqlite:///' names no file: use {FORMS}"),
+        ("sqlite:///folder/", f"store URL 'sqlite:///folder/' names no file: use {FORMS}"),
+        ("sqlite:///a.db?mode=ro", f"store URL 'sqlite:///a.db?mode=ro' takes no query or fragment: use {FORMS}"),
+        ("sqlite:///a.db#b", f"store URL 'sqlite:///a.db#b' takes no query or fragment: use {FORMS}"),
+    ],
+)
+def test_a_bad_url_is_refused_and_shown_the_right_form(url: str, message: str) -> None:
+    with pytest.raises(BadSetting) as refused:
+        open_store(url)
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:jobs.db",
+        "sqlite:/jobs.db",
+        "sqlite:///:memory:",
+        "sqlite:///a\nb.db",
+        "sqlite:///a\x00b.db",
+        "memory://x",
+    ],
+    ids=repr,
+)
+def test_a_url_that_would_open_something_else_than_it_says_is_refused(url: str) -> None:
+    with pytest.raises(BadSetting):
+        open_store(url)
+
+
+def test_a_refusal_does_not_show_the_password() -> None:
+    with pytest.raises(BadSetting) as refused:
+        open_store("mysql://ada:lovelace@host/db")
+    assert "lovelace" not in str(refused.value)
+    assert "mysql" in str(refused.value)
+
+
+def test_the_app_refuses_a_bad_url_at_once() -> None:
+    with pytest.raises(BadSetting, match=r"no store named in URL 'jobs\.db'"):
+        Mainspring("jobs.db")
+
+
+@pytest.mark.parametrize("store", [5, b"memory://", object()])
+def test_the_app_refuses_what_is_neither_a_url_nor_a_store(store: object) -> None:
+    with pytest.raises(BadSetting):
+        Mainspring(store)  # type: ignore[arg-type]

@@ -1,0 +1,92 @@
+"""The virtual clock: time moves when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from mainspring import BadInput, Mainspring
+from mainspring.testing import VirtualClock
+
+
+async def ticker(clock: VirtualClock, every: float, seen: list[float]) -> None:
+    while True:
+        await clock.sleep(every)
+        seen.append(clock.monotonic())
+
+
+async def test_an_hour_passes_in_six_periods_of_ten_minutes(clock: VirtualClock) -> None:
+    seen: list[float] = []
+    task = asyncio.create_task(ticker(clock, 600, seen))
+    await clock.elapse(hours=1)
+    task.cancel()
+    assert seen == [600, 1200, 1800, 2400, 3000, 3600]
+
+
+async def test_an_advance_is_one_jump_as_if_the_machine_had_slept(clock: VirtualClock) -> None:
+    seen: list[float] = []
+    task = asyncio.create_task(ticker(clock, 600, seen))
+    await clock.settle()
+    clock.advance(hours=1)
+    await clock.settle()
+    task.cancel()
+    assert seen == [3600]
+
+
+async def test_nothing_sleeps_less_than_it_asked_for(clock: VirtualClock) -> None:
+    task = asyncio.create_task(clock.sleep(10))
+    await clock.elapse(seconds=9.999)
+    assert not task.done()
+    await clock.elapse(seconds=0.001)
+    assert task.done()
+
+
+async def test_time_passes_by_itself_when_everything_waits() -> None:
+    clock = VirtualClock(autojump=True)
+    await asyncio.gather(clock.sleep(3600), clock.sleep(7200))
+    assert clock.monotonic() == 7200
+
+
+async def test_the_whole_engine_runs_on_a_jumping_clock(url: str) -> None:
+    clock = VirtualClock(autojump=True)
+    app = Mainspring(url, clock=clock)
+
+    @app.task
+    async def work() -> str:
+        await clock.sleep(30)
+        return "done"
+
+    async with app, app.worker():
+        handle = await work.using(delay=60).enqueue()
+        assert await handle.result() == "done"
+    assert clock.monotonic() >= 90
+
+
+def test_time_does_not_go_back(clock: VirtualClock) -> None:
+    with pytest.raises(BadInput):
+        clock.advance(seconds=-1)
+    with pytest.raises(BadInput):
+        clock.set(clock.now() - timedelta(seconds=1))
+
+
+def test_the_clock_can_be_set(clock: VirtualClock) -> None:
+    then = clock.now() + timedelta(days=3)
+    clock.set(then)
+    assert clock.now() == then
+
+
+async def test_draining_runs_what_is_due_and_what_that_enqueues(app: Mainspring, clock: VirtualClock) -> None:
+    @app.task
+    async def countdown(n: int) -> None:
+        if n:
+            await countdown.enqueue(n - 1)
+
+    async with app:
+        await countdown.enqueue(5)
+        await countdown.using(delay=60).enqueue(0)
+        assert await app.drain() == 6
+        clock.advance(minutes=1)
+        assert await app.drain() == 1
+        assert await app.drain() == 0
