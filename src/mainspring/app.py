@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from weakref import WeakKeyDictionary
@@ -95,7 +94,7 @@ class Mainspring:
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.middleware = list(middleware)
         self.events = Bus()
-        keep_journal(self.events)
+        keep_journal(self.events, debug=self.settings.log_level.lower() == "debug")
         self.jobs = Jobs(self.opened, self.clock)
         self.executions = Executions(self.opened)
         self.queues = Queues(self.opened, self.clock)
@@ -253,6 +252,8 @@ class Mainspring:
         if known is not None:
             return await known.enqueue(**arguments)
         if self.tasks:
+            import difflib
+
             near = difflib.get_close_matches(task, self.tasks, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(self.tasks))}"
             raise UnknownTask(f"no task {task!r} is registered in this app; {hint}")

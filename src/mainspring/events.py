@@ -51,6 +51,14 @@ class WorkerStarted(Event, frozen=True, kw_only=True):
     worker: WorkerId
 
 
+class WorkerStopping(Event, frozen=True, kw_only=True):
+    """No more claims; `running` jobs have `grace` seconds to end before they are released."""
+
+    worker: WorkerId
+    running: int
+    grace: float
+
+
 class WorkerStopped(Event, frozen=True, kw_only=True):
     worker: WorkerId
 

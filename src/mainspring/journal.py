@@ -10,14 +10,15 @@ from .job import State
 _logger = logging.getLogger("mainspring")
 
 
-def keep_journal(bus: Bus) -> None:
+def keep_journal(bus: Bus, *, debug: bool) -> None:
     """Failures are warnings, dead jobs are errors, the ordinary course of things is debug."""
     bus.subscribe(JobEnded, _ended)
     bus.subscribe(JobLost, _lost)
     bus.subscribe(StoreTrouble, _trouble)
-    bus.subscribe(WorkerStarted, lambda event: _logger.info("worker %s started", event.worker))
-    bus.subscribe(WorkerStopped, lambda event: _logger.info("worker %s stopped", event.worker))
-    if _logger.isEnabledFor(logging.DEBUG):
+    bus.subscribe(WorkerStarted, lambda event: _logger.debug("worker %s started", event.worker))
+    bus.subscribe(WorkerStopped, lambda event: _logger.debug("worker %s stopped", event.worker))
+    # A line a start costs a fast worker more than its jobs: asked for when the app is made, or not at all.
+    if debug or _logger.isEnabledFor(logging.DEBUG):
         bus.subscribe(JobStarted, _started)
 
 

@@ -72,12 +72,13 @@ class Store(Protocol):
     # the path of a job
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
-        """All of them or, if one with on_conflict="raise" meets its key, none (those say "refused").
+        """All of them or, if one with on_conflict="raise" meets its key, none.
 
-        One answer per job, in order. A key is free again the moment its job is final (an
-        idempotency key stays taken after completed); a holder past its expires_at ends as expired
-        here. An id the store has seen is that job, and
-        is not written again. "replace" and "debounce" change a job only while it is pending or
+        One answer per job, in order; in a refused batch that job says "refused" with the key and its
+        holder's id, all others "refused" with their own id. A key is free again the moment its job is
+        final (an idempotency key stays taken after completed); a holder past its expires_at ends as
+        expired here. An id the store has seen is that job: it is answered as new, before its key is
+        looked at, and not written again. "replace" and "debounce" change a job only while it is pending or
         paused: replace gives it the new input and keeps its time, debounce also moves its time,
         never past created_at + debounce_limit; otherwise the job is returned as a duplicate.
         `within` is the caller's own open transaction: nothing is visible before its commit.
@@ -98,7 +99,8 @@ class Store(Protocol):
         Order: priority (highest first), run_at, id. Leaves alone paused queues, queues and tasks
         not named, and everything if the worker's own lease has lapsed: it must beat first.
         Pending jobs past expires_at end as expired here, in any queue. `next_at` is `now` if
-        more may be due, else the next instant at which a job becomes due or expires.
+        more may be due, else the next instant at which a job becomes due or, in any queue, expires;
+        None for a lapsed worker. A worker is silent from its `until` on, that instant included.
         """
         ...
 
@@ -117,8 +119,9 @@ class Store(Protocol):
         """Settles runs; returns the jobs whose outcome stands.
 
         Accepted only while the job is running under that very lease; an outcome with `crash`
-        also needs the worker to be silent still, at its finished_at. An outcome accepted before
-        is acknowledged again and changes nothing. One execution row is written per accepted
+        also needs the worker to be silent still, at its finished_at. Outcomes are settled in order.
+        An outcome accepted before (the same lease, ending and finished_at) is acknowledged again and
+        changes nothing. A job keeps its last failure until it completes. One execution row is written per accepted
         outcome. A job that was asked to cancel and would run again ends cancelled instead.
         """
         ...
@@ -128,8 +131,9 @@ class Store(Protocol):
     async def change(self, action: Action, which: Filter, *, now: datetime, limit: int, reason: str = "") -> Changed:
         """Applies the action to at most `limit` matching jobs, in order of id.
 
-        job.ALLOWED says from which states; the others are refused by name. Cancelling a running
-        job leaves it running with its cancel_reason set. Retry starts the count of attempts and
+        job.ALLOWED says from which states; the others are refused by name, and count towards the
+        limit. Cancelling a running job leaves it running with its cancel_reason set; the first reason
+        stays. Delete takes the executions too. Retry is due now, starts the count of attempts and
         crashes anew, keeps created_at, drops expires_at, and is refused while another job holds
         its key.
         """

@@ -66,7 +66,7 @@ class SyncTask(Generic[P, R]):
     def using(self, **options: Any) -> SyncTask[P, R]:
         return SyncTask(self._task.using(**options))
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> SyncHandle[R]:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> SyncHandle[R]:
         # The caller's own connection belongs to the caller's thread.
         here = self._task.options.within is not None
         work = self._task.enqueue(*args, **kwargs)

@@ -83,7 +83,7 @@ class Task(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self.fn(*args, **kwargs)
 
     def using(
@@ -114,13 +114,13 @@ class Task(Generic[P, R]):
         changed.asked = replace(self.asked, **given)
         return cast("Task[P, R]", changed)
 
-    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+    def job(self, /, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """The call as data, for enqueue_many."""
         payload = self.arguments.encode(args, kwargs, self.app.settings.payload_limit)
         now = self.app.clock.now()
         return new_job(self.name, payload, self.options, self.asked, now, lambda: self.arguments.bind(args, kwargs))
 
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+    async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Stores the job; it is safe when this returns."""
         (handle,) = await self.app.hand_over([self.job(*args, **kwargs)], self.options.within)
         return handle

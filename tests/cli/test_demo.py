@@ -137,6 +137,7 @@ def test_the_screen_fits(width, height):
         assert "✓ remind_of_cart" in text
         assert "completed 40" in text
         assert re.search(r"media +2 +0 +0 +3", text)
+        assert re.search(r"reports +0 +0 +0 +0", text)
 
 
 def test_the_feeder_makes_jobs_of_every_kind():

@@ -14,6 +14,7 @@ from mainspring import Mainspring
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.clock import VirtualClock
+from mainspring.testing.contract.build import NOW
 
 
 @pytest.fixture(autouse=True)
@@ -26,8 +27,8 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def clock() -> VirtualClock:
-    """Time passes by itself when everything waits for it."""
-    return VirtualClock(autojump=True)
+    """Noon, until a test moves it."""
+    return VirtualClock(NOW)
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -17,6 +17,12 @@ from mainspring.threads import PATIENCE, Interrupted, Threads
 BOUND = 10.0
 
 
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The virtual clock need not wait long for threads that these tests hold on purpose."""
+    monkeypatch.setattr("mainspring.testing.clock.PATIENCE", 0.02)
+
+
 @pytest.fixture
 def threads() -> Iterator[Threads]:
     threads = Threads(VirtualClock())

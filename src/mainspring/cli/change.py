@@ -64,7 +64,8 @@ async def _change(app: Mainspring, action: Action, which: Filter, reason: str | 
 
 
 async def _look_for_the_rest(app: Mainspring, which: Filter, changed: Changed, report: Report) -> None:
-    rest = tuple(id for id in which.ids or () if id not in changed.refused and id not in set(changed.done))
+    answered = {*changed.done, *changed.refused}
+    rest = tuple(id for id in which.ids or () if id not in answered)
     known = {job.id for job in await app.jobs.list(Filter(ids=rest), limit=PAGE)} if rest else set()
     report.moved += len(known)
     report.refusals += [str(missing(id)) for id in rest if id not in known]

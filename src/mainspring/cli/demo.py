@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -10,7 +11,9 @@ from .loop import run
 
 
 @click.command()
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="End by itself; default: Ctrl-C ends it.")
+@click.option(
+    "--seconds", type=click.FloatRange(0, min_open=True), metavar="N", help="End by itself; default: Ctrl-C ends it."
+)
 @click.option("--plain", is_flag=True, help="One line a second; so too when the output is not a terminal.")
 @click.option("--store", metavar="URL", help="Use and keep this store; default: a temporary SQLite file.")
 def demo(seconds: float | None, plain: bool, store: str | None) -> None:
@@ -21,4 +24,5 @@ def demo(seconds: float | None, plain: bool, store: str | None) -> None:
     """
     from ..demo.stage import play
 
-    run(play(store, seconds=seconds, plain=plain or not sys.stdout.isatty()))
+    able = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    run(play(store, seconds=seconds, plain=plain or not able))

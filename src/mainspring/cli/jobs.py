@@ -16,6 +16,7 @@ from .failure import hint
 from .loading import place, with_app
 from .options import F, as_json, yes
 
+_STATES = f"May be repeated. One of {', '.join(SHOWN)}."
 OPEN: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running", "waiting", "paused")
 
 
@@ -26,10 +27,10 @@ def jobs() -> None:
 
 def filters(command: F) -> F:
     options: list[Callable[[F], F]] = [
-        click.option("--state", "states", type=click.Choice(SHOWN), multiple=True, help="May be repeated."),
-        click.option("--queue", "queues", multiple=True, help="May be repeated."),
-        click.option("--task", "tasks", multiple=True, help="May be repeated."),
-        click.option("--tag", "tags", multiple=True, help="May be repeated: all of them must be there."),
+        click.option("--state", "states", type=click.Choice(SHOWN), metavar="STATE", multiple=True, help=_STATES),
+        click.option("--queue", "queues", metavar="NAME", multiple=True, help="May be repeated."),
+        click.option("--task", "tasks", metavar="NAME", multiple=True, help="May be repeated."),
+        click.option("--tag", "tags", metavar="TAG", multiple=True, help="May be repeated: all of them must be there."),
     ]
     for option in reversed(options):
         command = option(command)
@@ -38,7 +39,7 @@ def filters(command: F) -> F:
 
 @jobs.command("list")
 @filters
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.option("--limit", type=click.IntRange(1, 1000), metavar="N", default=20, show_default=True)
 @click.option("--after", metavar="ID", help="Go on after this job: the last one of the page before.")
 @as_json
 @with_app

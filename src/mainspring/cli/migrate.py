@@ -35,7 +35,7 @@ async def status(app: Mainspring, as_json: bool) -> None:
 
 
 @migrate.command()
-@click.option("--to", "target", type=click.IntRange(0), help="Default: the newest version.")
+@click.option("--to", "target", type=click.IntRange(0), metavar="N", help="Default: the newest version.")
 @with_app
 async def up(app: Mainspring, target: int | None) -> None:
     """Bring the schema up."""
@@ -47,7 +47,7 @@ async def up(app: Mainspring, target: int | None) -> None:
 
 
 @migrate.command()
-@click.option("--to", "target", type=click.IntRange(0), help="Default: one step down.")
+@click.option("--to", "target", type=click.IntRange(0), metavar="N", help="Default: one step down.")
 @yes
 @with_app
 async def down(app: Mainspring, target: int | None, yes: bool) -> None:

@@ -28,7 +28,7 @@ class Safe(logging.Formatter):
 @click.argument("app", required=False)
 @click.option("--app", "named", metavar="MODULE:ATTR", help="The same as APP.")
 @click.option("--queues", metavar="LIST", help="Only these: mail,low. With slots for each: mail=5,low.")
-@click.option("--concurrency", type=click.IntRange(1), help="Slots: how many jobs run at once.")
+@click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Slots: how many jobs run at once.")
 @click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), help="Default: the app's.")
 def worker(
     app: str | None, named: str | None, queues: str | None, concurrency: int | None, log_level: str | None

@@ -84,7 +84,7 @@ class Stage:
         self._alarm.ring()
 
     def _on_signal(self) -> None:
-        if False:
+        if self._ending:
             self._hurry = asyncio.create_task(self._worker.stop(grace=0))
         self._end()
 

@@ -43,6 +43,7 @@ class Tally:
         """The last ones and the seconds they took, newest first."""
         self.per_second: Counter[int] = Counter()
         self.trouble = ""
+        """What the store last failed at, until a run can be settled again."""
         app.events.subscribe(JobEnqueued, self._on_enqueued)
         app.events.subscribe(JobEnded, self._on_ended)
         app.events.subscribe(StoreTrouble, self._on_trouble)
@@ -77,6 +78,7 @@ class Tally:
             task.duplicates += 1
 
     def _on_ended(self, event: JobEnded) -> None:
+        self.trouble = ""
         job, outcome = event.job, event.outcome
         task = self.tasks[job.task]
         started = job.started_at or outcome.finished_at

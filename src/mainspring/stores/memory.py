@@ -197,7 +197,7 @@ class MemoryStore:
         while heap:
             run_at, id = heap[0]
             job = self._jobs.get(id)
-            if job and job.state is State.PENDING and job.run_at == run_at and job.priority == key[2]:
+            if job and job.state is State.PENDING and (job.queue, job.task, job.priority, job.run_at) == (*key, run_at):
                 return heap[0]
             heappop(heap)
         self._ready.pop(key, None)

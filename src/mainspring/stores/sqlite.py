@@ -465,7 +465,7 @@ def _claim(
         if len(rows) >= limit:
             break
     rows.sort(key=lambda row: (row[3], row[5], row[0]))
-    if len(rows) >= limit:
+    if len(rows) >= limit or len(expired) == EXPIRE_LIMIT:
         return rows, now, expired
     expiry = db.execute(_NEXT_EXPIRY).fetchone()[0]
     return rows, _soonest([group[3] for group in _wanted(db, queues, tasks)], expiry), expired

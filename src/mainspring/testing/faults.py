@@ -99,7 +99,7 @@ class FaultStore:
         self._faults = faults
 
     def beside(self) -> Store:
-        return FaultStore(self._store.beside(), self._faults)  # type: ignore[return-value]
+        return FaultStore(self._store.beside(), self._faults)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._store, name)

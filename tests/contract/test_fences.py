@@ -1,0 +1,60 @@
+"""Fences that only an unlucky order of events puts to the test; scripts/mutate asked for them."""
+
+from pathlib import Path
+
+import pytest
+
+from mainspring.job import Action, State
+from mainspring.store import Store
+from mainspring.stores import open_store
+from mainspring.testing.contract.build import Contract, act, beat, bring, claim, later, new_job, put, see, start
+
+
+class Fences(Contract):
+    @pytest.mark.parametrize("action", [Action.CANCEL, Action.DELETE])
+    async def test_whatever_is_done_to_the_former_holder_of_a_key_the_new_one_keeps_it(self, action: Action) -> None:
+        async with self.opened() as store:
+            former = await bring(store, State.CANCELLED, unique_key="k")
+            (holder,) = await put(store, new_job(unique_key="k"))
+            await act(store, action, former.id)
+            (answer,) = await store.enqueue([new_job(unique_key="k")], now=later(1))
+            assert (answer.id, answer.status) == (holder, "duplicate")
+
+    async def test_the_first_reason_for_a_cancel_counts(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await act(store, Action.CANCEL, job.id, reason="the first")
+            await act(store, Action.CANCEL, job.id, reason="the second")
+            assert (await see(store, job.id)).cancel_reason == "the first"
+            assert (await beat(store)).cancels == {job.id: "the first"}
+
+    @pytest.mark.parametrize("queues", [("one",), ("one", "two")], ids=len)
+    async def test_a_flood_of_jobs_past_their_expires_at_runs_none_of_them(self, queues: tuple[str, ...]) -> None:
+        # More than a claim may end at once, all due before the one that may still run.
+        async with self.opened() as store:
+            flood = [new_job(queue=queue, expires_at=later(5)) for queue in queues for _ in range(1500)]
+            await put(store, *flood)
+            (due,) = await put(store, new_job(queue="one"), now=later(6))
+            taken, ended = [], 0
+            for second in range(7, 30):
+                await beat(store, until=later(60), now=later(second))
+                answer = await claim(store, limit=100, now=later(second))
+                taken += [job.id for job in answer.jobs]
+                ended += len(answer.expired)
+                if ended == len(flood) and taken:
+                    break
+            assert (taken, ended) == ([due], len(flood))
+
+
+class TestMemoryFences(Fences):
+    def make_store(self) -> Store:
+        return open_store("memory://")
+
+
+class TestSqliteFences(Fences):
+    @pytest.fixture(autouse=True)
+    def _directory(self, tmp_path: Path) -> None:
+        self.tmp = tmp_path
+
+    def make_store(self) -> Store:
+        return open_store(f"sqlite:///{self.tmp}/jobs.db")
