@@ -37,6 +37,10 @@ class JobEnded(Event, frozen=True, kw_only=True):
     outcome: Outcome
 
 
+class JobFailed(JobEnded, frozen=True, kw_only=True):
+    """A run that did not do its work; outcome.failure says why, outcome.state whether it is tried again."""
+
+
 class JobLost(Event, frozen=True, kw_only=True):
     """A run's lease was lost: its outcome was refused, or not even offered."""
 
@@ -81,7 +85,7 @@ class Bus:
         self._subscribers: dict[type[Event], list[Callable[[Any], object]]] = {}
 
     def subscribe(self, kind: type[E], act: Callable[[E], object]) -> None:
-        """`act` hears every event of this kind; subscribe to Event to hear them all."""
+        """`act` hears every event of this kind and of those derived from it; Event is all of them."""
         self._subscribers.setdefault(kind, []).append(act)
 
     def unsubscribe(self, kind: type[E], act: Callable[[E], object]) -> None:
@@ -90,10 +94,10 @@ class Bus:
 
     def wants(self, kind: type[Event]) -> bool:
         """Whether it is worth making such an event at all."""
-        return bool(self._subscribers.get(kind) or self._subscribers.get(Event))
+        return any(self._subscribers.get(base) for base in kind.__mro__)
 
     def emit(self, event: Event) -> None:
-        for kind in (type(event), Event):
+        for kind in type(event).__mro__:
             for act in tuple(self._subscribers.get(kind, ())):
                 try:
                     act(event)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from .events import Bus, Event, JobEnded, JobLost, JobStarted, StoreTrouble, WorkerStarted, WorkerStopped
+from .events import Bus, Event, JobEnded, JobFailed, JobLost, JobStarted, StoreTrouble, WorkerStarted, WorkerStopped
 from .job import State
 
 _logger = logging.getLogger("mainspring")
@@ -12,7 +12,7 @@ _logger = logging.getLogger("mainspring")
 
 def keep_journal(bus: Bus, *, debug: bool) -> None:
     """Failures are warnings, dead jobs are errors, the ordinary course of things is debug."""
-    bus.subscribe(JobEnded, _ended)
+    bus.subscribe(JobFailed, _ended)
     bus.subscribe(JobLost, _lost)
     bus.subscribe(StoreTrouble, _trouble)
     bus.subscribe(WorkerStarted, lambda event: _logger.debug("worker %s started", event.worker))
@@ -20,6 +20,7 @@ def keep_journal(bus: Bus, *, debug: bool) -> None:
     # A line a start costs a fast worker more than its jobs: asked for when the app is made, or not at all.
     if debug or _logger.isEnabledFor(logging.DEBUG):
         bus.subscribe(JobStarted, _started)
+        bus.subscribe(JobEnded, _went_well)
 
 
 def _started(event: JobStarted) -> None:
@@ -41,6 +42,11 @@ def _ended(event: JobEnded) -> None:
     if outcome.state is State.PENDING and outcome.run_at is not None:
         reason += f"; again in {(outcome.run_at - outcome.finished_at).total_seconds():.3g} s"
     _logger.log(level, "%s %s %s, attempt %d%s", what, job.task, job.id, job.attempt, reason, extra=_extra(event))
+
+
+def _went_well(event: JobEnded) -> None:
+    if event.outcome.failure is None:
+        _ended(event)
 
 
 def _lost(event: JobLost) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import ctypes
 import logging
 import sys
 import threading
@@ -80,6 +79,8 @@ class _Call:
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    import ctypes
+
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error) if error else None)
 
 

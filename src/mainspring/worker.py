@@ -20,12 +20,14 @@ from .errors import BadInput, StoreUnavailable
 from .events import (
     Bus,
     JobEnded,
+    JobFailed,
     JobLost,
     JobsExpired,
     JobStarted,
     StoreTrouble,
     WorkerStarted,
     WorkerStopped,
+    WorkerStopping,
 )
 from .failpoint import failpoint
 from .job import Beat, Ending, Job, JobId, Lease, State, WorkerInfo
@@ -145,6 +147,9 @@ class Worker:
         self._begin_stop(0.0 if self._stopping else self._settings.grace)
 
     def _begin_stop(self, grace: float) -> None:
+        if not self._stopping and self._main is not None:
+            running = len(self._slots)
+            self._bus.emit(WorkerStopping(at=self._clock.now(), worker=self.id, running=running, grace=grace))
         self._grace = min(self._grace, grace) if self._stopping else grace
         self._stopping = True
         self._wake.ring()
@@ -301,11 +306,13 @@ class Worker:
                 self._ask_again()
 
     def _tell(self, batch: list[tuple[Run, Outcome]], stands: set[JobId]) -> None:
-        wanted = self._bus.wants(JobEnded)
+        ended = self._bus.wants(JobEnded)
         for run, outcome in batch:
             if outcome.id not in stands:
                 self._bus.emit(JobLost(at=outcome.finished_at, job=run.job))
-            elif wanted:
+            elif outcome.failure is not None:
+                self._bus.emit(JobFailed(at=outcome.finished_at, job=run.job, outcome=outcome))
+            elif ended:
                 self._bus.emit(JobEnded(at=outcome.finished_at, job=run.job, outcome=outcome))
 
     # beat: alive -> store.beat, hears cancels
@@ -344,7 +351,7 @@ class Worker:
             stands = await self._store.finish([*outcomes.values(), *released])
             for job in lost:
                 if job.id in stands:
-                    self._bus.emit(JobEnded(at=now, job=job, outcome=outcomes[job.id]))
+                    self._bus.emit(JobFailed(at=now, job=job, outcome=outcomes[job.id]))
         # Workers that started together need not sweep together.
         return 0.0 if len(lost) == SWEEP_LIMIT else self._settings.sweep * (0.75 + 0.25 * self._phase)
 

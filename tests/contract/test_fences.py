@@ -28,6 +28,23 @@ class Fences(Contract):
             assert (await see(store, job.id)).cancel_reason == "the first"
             assert (await beat(store)).cancels == {job.id: "the first"}
 
+    async def test_jobs_of_several_queues_wait_for_their_time_behind_those_that_are_due(self) -> None:
+        async with self.opened() as store:
+            queues = ("one", "two")
+            due = await put(store, *(new_job(queue=queue) for queue in queues))
+            await put(store, *(new_job(queue=queue, run_at=later(9)) for queue in queues))
+            await beat(store)
+            assert [job.id for job in (await claim(store)).jobs] == due
+
+    async def test_running_jobs_of_several_queues_are_not_claimed_again(self) -> None:
+        async with self.opened() as store:
+            queues = ("one", "two")
+            running = await put(store, *(new_job(queue=queue) for queue in queues))
+            await beat(store)
+            assert [job.id for job in (await claim(store)).jobs] == running
+            waiting = await put(store, *(new_job(queue=queue) for queue in queues))
+            assert [job.id for job in (await claim(store)).jobs] == waiting
+
     @pytest.mark.parametrize("queues", [("one",), ("one", "two")], ids=len)
     async def test_a_flood_of_jobs_past_their_expires_at_runs_none_of_them(self, queues: tuple[str, ...]) -> None:
         # More than a claim may end at once, all due before the one that may still run.

@@ -116,7 +116,7 @@ async def test_events_come_in_the_order_of_things_with_the_clocks_time(app: Main
             await work.enqueue()
             await clock.elapse(seconds=1)
         kinds = [type(event).__name__ for event in recorder.events]
-    assert kinds == ["WorkerStarted", "JobEnqueued", "JobStarted", "JobEnded", "WorkerStopped"]
+    assert kinds == ["WorkerStarted", "JobEnqueued", "JobStarted", "JobEnded", "WorkerStopping", "WorkerStopped"]
     assert {event.at for event in recorder.of(JobEnqueued)} == {clock.now().replace(second=0)}
     recorder.clear()
     assert recorder.of(Event) == []

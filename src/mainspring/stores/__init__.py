@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+import re
 
 from ..clock import Clock
 from ..config import Durability
@@ -14,26 +14,28 @@ _FORMS = "memory://, sqlite:///file.db (relative) or sqlite:////var/lib/file.db 
 
 def open_store(url: str, *, clock: Clock | None = None, durability: Durability = "full") -> Store:
     """The store of that URL, not yet opened."""
-    try:
-        parts = urlsplit(url)
-    except ValueError as bad:
-        raise BadSetting(f"store URL {url!r} cannot be read: {bad}") from None
-    match parts.scheme:
+    shown = re.sub(r"(//[^/:@]*):[^/@]*@", r"\1:***@", url)  # a password must not reach a log
+    scheme, found, rest = url.partition("://")
+    match scheme if found else "":
         case "memory":
             from .memory import MemoryStore
 
+            if rest:
+                raise BadSetting(f"store URL {shown!r} is more than memory://, which takes nothing else")
             return MemoryStore(clock)
         case "sqlite":
             from .sqlite import SqliteStore
 
-            if parts.netloc:
-                raise BadSetting(f"store URL {url!r} needs three slashes before a relative path, four before "
-                                 f"an absolute one: sqlite:///{parts.netloc}{parts.path}")  # fmt: skip
-            if len(parts.path) < 2 or parts.path.endswith("/"):
-                raise BadSetting(f"store URL {url!r} names no file: use {_FORMS}")
-            if parts.query or parts.fragment:
-                raise BadSetting(f"store URL {url!r} takes no query or fragment: use {_FORMS}")
-            return SqliteStore(parts.path[1:], clock=clock, durability=durability)
-        case scheme:
-            what = f"unknown store {scheme!r}" if scheme else "no store named"
-            raise BadSetting(f"{what} in URL {url!r}: use {_FORMS}")
+            if not rest.startswith("/"):
+                raise BadSetting(
+                    f"store URL {shown!r} needs three slashes before a relative path, four before an absolute one: "
+                    f"sqlite:///{rest or 'jobs.db'}"
+                )
+            if len(rest) < 2 or rest.endswith("/"):
+                raise BadSetting(f"store URL {shown!r} names no file: use {_FORMS}")
+            if "?" in rest or "#" in rest:
+                raise BadSetting(f"store URL {shown!r} takes no query or fragment: use {_FORMS}")
+            return SqliteStore(rest[1:], clock=clock, durability=durability)
+        case unknown:
+            what = f"unknown store {unknown!r}" if unknown else "no store named"
+            raise BadSetting(f"{what} in URL {shown!r}: use {_FORMS}")

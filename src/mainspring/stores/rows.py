@@ -72,7 +72,8 @@ def job_of(row: Row) -> Job:
     due = instant(run_at)
     return Job(
         id=id, queue=queue, task=task, priority=-rank, state=_STATES[state], run_at=due,
-        created_at=due if created_at == run_at else instant(created_at), expires_at=_at(expires_at), attempt=attempt, crashes=crashes, runs=runs,
+        created_at=due if created_at == run_at else instant(created_at), expires_at=_at(expires_at),
+        attempt=attempt, crashes=crashes, runs=runs,
         lease=lease, worker=worker, started_at=_at(started_at), finished_at=_at(finished_at),
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,

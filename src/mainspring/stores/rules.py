@@ -19,7 +19,8 @@ def admit(new: NewJob, now: datetime) -> Job:
     return Job(
         id=new.id, task=new.task, payload=new.payload, queue=new.queue, priority=new.priority, state=State.PENDING,
         run_at=now if new.run_at is None else new.run_at, created_at=now, expires_at=new.expires_at,
-        timeout=new.timeout, max_retries=new.max_retries, backoff=new.backoff, tags=new.tags, metadata=deepcopy(new.metadata) if new.metadata else {},
+        timeout=new.timeout, max_retries=new.max_retries, backoff=new.backoff, tags=new.tags,
+        metadata=deepcopy(new.metadata) if new.metadata else {},
         unique_key=new.unique_key, idempotency_key=new.idempotency_key,
     )  # fmt: skip
 
@@ -30,7 +31,8 @@ def meet(held: Job, new: NewJob, now: datetime) -> tuple[Job, Literal["duplicate
         return held, "duplicate"
     changed = replace(
         held, payload=new.payload, priority=new.priority, expires_at=new.expires_at, timeout=new.timeout,
-        max_retries=new.max_retries, backoff=new.backoff, tags=new.tags, metadata=deepcopy(new.metadata) if new.metadata else {},
+        max_retries=new.max_retries, backoff=new.backoff, tags=new.tags,
+        metadata=deepcopy(new.metadata) if new.metadata else {},
     )  # fmt: skip
     if new.on_conflict == "replace":
         return changed, "replaced"

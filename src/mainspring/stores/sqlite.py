@@ -66,6 +66,7 @@ EXPIRE_LIMIT = 1000
 WATCH = 0.01
 
 _encode = msgspec.json.encode
+_decode = msgspec.json.decode
 _info = msgspec.json.Decoder(WorkerInfo).decode
 
 
@@ -187,7 +188,9 @@ class SqliteStore:
             next_at = await self._read(lambda db: _look(db, queues, worker, tasks, us))
             if next_at is None or next_at > us:
                 return Claim([], None if next_at is None else instant(next_at))
-        rows, next_at, expired = await self._write(lambda db: _claim(db, queues, worker, tasks, limit, us))
+        taken, next_at, expired = await self._write(lambda db: _claim(db, queues, worker, tasks, limit, us))
+        rows: list[list[Any]] = _decode(taken)
+        rows.sort(key=lambda row: (row[3], row[5], row[0]))
         self._idle = not rows
         failpoint("claim.after_commit")
         if expired:
@@ -392,15 +395,14 @@ _GROUPS = f"""WITH RECURSIVE groups (queue, task, rank, run_at) AS (
     SELECT queue, task, rank, run_at FROM groups"""
 
 # One group: the order of the index is the order of the claim.
-_TAKE_ONE = f"""UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
+_TAKE_ONE = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
         attempt = attempt + 1, runs = runs + 1
     WHERE n IN (SELECT n FROM mainspring_jobs
         WHERE state = 'pending' AND queue = :queue AND task = :task AND rank = :rank AND run_at <= :now
         ORDER BY run_at, id LIMIT :limit)
-    AND (expires_at IS NULL OR expires_at > :now)
-    RETURNING {COLUMNS}"""
+    AND (expires_at IS NULL OR expires_at > :now)"""
 # Several groups of one rank: up to :limit of each, then the first :limit of all.
-_TAKE_MANY = f"""UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
+_TAKE_MANY = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
         attempt = attempt + 1, runs = runs + 1
     WHERE n IN (SELECT job.n FROM json_each(:groups) one CROSS JOIN mainspring_jobs job ON job.n IN (
             SELECT n FROM mainspring_jobs
@@ -408,8 +410,11 @@ _TAKE_MANY = f"""UPDATE mainspring_jobs SET state = 'running', lease = :lease, w
                 AND task = json_extract(one.value, '$[1]') AND rank = :rank AND run_at <= :now
             ORDER BY run_at, id LIMIT :limit)
         ORDER BY job.run_at, job.id LIMIT :limit)
-    AND (expires_at IS NULL OR expires_at > :now)
-    RETURNING {COLUMNS}"""
+    AND (expires_at IS NULL OR expires_at > :now)"""
+# All rows of the claim as one JSON text: a row at a time would hand the interpreter lock over and back for
+# each, and wait for the event loop every time.
+_TAKEN = f"""SELECT json_group_array(json_array({COLUMNS})) FROM mainspring_jobs
+    WHERE state = 'running' AND worker = :worker AND lease = :lease"""
 
 
 def _expire(db: sqlite3.Connection, now: int) -> list[JobId]:
@@ -452,30 +457,30 @@ def _claim(
     tasks: Collection[str],
     limit: int,
     now: int,
-) -> tuple[list[Row], int | None, list[JobId]]:
+) -> tuple[str, int | None, list[JobId]]:
     expired = _expire(db, now)
     if not db.execute(_ALIVE, (worker, now)).fetchone():
-        return [], None, expired
+        return "[]", None, expired
     due = [group for group in _wanted(db, queues, tasks) if group[3] <= now]
     values = {"lease": os.urandom(8).hex(), "worker": worker, "now": now}
-    rows: list[Row] = []
+    count = 0
     for rank in sorted({group[2] for group in due}):
         groups = [group for group in due if group[2] == rank]
-        rows += _take(db, groups, values | {"rank": rank, "limit": limit - len(rows)})
-        if len(rows) >= limit:
+        count += _take(db, groups, values | {"rank": rank, "limit": limit - count})
+        if count >= limit:
             break
-    rows.sort(key=lambda row: (row[3], row[5], row[0]))
-    if len(rows) >= limit or len(expired) == EXPIRE_LIMIT:
-        return rows, now, expired
+    taken = db.execute(_TAKEN, values).fetchone()[0] if count else "[]"
+    if count >= limit or len(expired) == EXPIRE_LIMIT:
+        return taken, now, expired
     expiry = db.execute(_NEXT_EXPIRY).fetchone()[0]
-    return rows, _soonest([group[3] for group in _wanted(db, queues, tasks)], expiry), expired
+    return taken, _soonest([group[3] for group in _wanted(db, queues, tasks)], expiry), expired
 
 
-def _take(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> list[Row]:
+def _take(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> int:
     if len(groups) == 1:
-        return db.execute(_TAKE_ONE, values | {"queue": groups[0][0], "task": groups[0][1]}).fetchall()
+        return db.execute(_TAKE_ONE, values | {"queue": groups[0][0], "task": groups[0][1]}).rowcount
     listed = _encode([(queue, task) for queue, task, *_ in groups]).decode()
-    return db.execute(_TAKE_MANY, values | {"groups": listed}).fetchall()
+    return db.execute(_TAKE_MANY, values | {"groups": listed}).rowcount
 
 
 # beat

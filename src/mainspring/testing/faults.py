@@ -6,7 +6,7 @@ import inspect
 import random
 import threading
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from ..context import Context
 from ..errors import StoreUnavailable
@@ -99,7 +99,7 @@ class FaultStore:
         self._faults = faults
 
     def beside(self) -> Store:
-        return FaultStore(self._store.beside(), self._faults)
+        return cast(Store, FaultStore(self._store.beside(), self._faults))
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._store, name)

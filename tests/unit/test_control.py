@@ -1,0 +1,318 @@
+"""app.jobs, queues, executions, workers: seeing and steering, with errors that say what stands in the way."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mainspring import BadInput, Filter, InvalidTransition, Job, JobExists, JobNotFound, Mainspring, State
+from mainspring.job import ALLOWED, SHOWN, Action
+from mainspring.store import Store
+from mainspring.testing.clock import VirtualClock
+from mainspring.testing.contract.build import NOW, REACHABLE, bring
+
+NOBODY = "0190a5c0-0000-7000-8000-000000000000"
+MISSING = f"there is no job '{NOBODY}' in the store (never enqueued, or deleted)"
+
+
+async def work(a: int = 0) -> int:
+    if a < 0:
+        raise ValueError("negative")
+    return a
+
+
+async def in_state(app: Mainspring, store: Store, state: State, **fields: Any) -> Job:
+    await app.opened()
+    return await bring(store, state, **fields)
+
+
+# every action from every state
+
+PAIRS = [(action, state) for action in Action for state in REACHABLE]
+
+
+@pytest.mark.parametrize(
+    ("action", "state"), [(action, state) for action, state in PAIRS if state not in ALLOWED[action]]
+)
+async def test_an_action_the_state_does_not_allow_is_refused_by_both_names(
+    app: Mainspring, store: Store, action: Action, state: State
+) -> None:
+    job = await in_state(app, store, state)
+    with pytest.raises(InvalidTransition) as refused:
+        await getattr(app.jobs, action)(job.id)
+    needs = ", ".join(sorted(ALLOWED[action]))
+    assert str(refused.value) == f"cannot {action} job {job.id}: it is {state}, {action} needs {needs}"
+    assert (refused.value.job_id, refused.value.state, refused.value.action) == (job.id, state, action)
+    assert await app.jobs.get(job.id) == job
+
+
+@pytest.mark.parametrize(("action", "state"), [(action, state) for action, state in PAIRS if state in ALLOWED[action]])
+async def test_an_action_the_state_allows_tells_that_it_was_done(
+    app: Mainspring, store: Store, action: Action, state: State
+) -> None:
+    job = await in_state(app, store, state)
+    changed = await getattr(app.jobs, action)(job.id)
+    assert (changed.done, changed.refused) == ([job.id], {})
+
+
+@pytest.mark.parametrize("action", Action)
+async def test_an_action_on_a_job_nobody_has_is_told(app: Mainspring, action: Action) -> None:
+    with pytest.raises(JobNotFound) as missing:
+        await getattr(app.jobs, action)(NOBODY)
+    assert str(missing.value) == MISSING
+    assert isinstance(missing.value, LookupError)
+
+
+# what each does
+
+
+async def test_a_cancelled_job_never_runs_and_says_why(app: Mainspring) -> None:
+    job = await app.task(work).enqueue()
+    await app.jobs.cancel(job.id, "changed my mind")
+    assert await app.drain() == 0
+    record = await job.job()
+    assert (record.state, record.cancel_reason, record.finished_at) == (State.CANCELLED, "changed my mind", NOW)
+
+
+async def test_the_first_reason_of_a_cancel_stays(app: Mainspring) -> None:
+    job = await app.task(work).enqueue()
+    await app.jobs.cancel(job.id, "first")
+    await app.jobs.cancel(job.id, "second")
+    assert (await job.job()).cancel_reason == "first"
+
+
+async def test_a_paused_job_waits_until_it_is_resumed(app: Mainspring) -> None:
+    job = await app.task(work).enqueue()
+    await app.jobs.pause(job.id)
+    assert await app.drain() == 0
+    await app.jobs.resume(job.id)
+    assert await app.drain() == 1
+
+
+async def test_a_dead_job_is_retried_with_all_its_retries_and_its_history(app: Mainspring, clock: VirtualClock) -> None:
+    task = app.task(max_retries=0)(work)
+    job = await task.enqueue(-1)
+    await app.drain()
+    clock.advance(minutes=1)
+    await app.jobs.retry(job.id)
+    record = await job.job()
+    assert (record.state, record.attempt, record.run_at) == (State.PENDING, 0, NOW + timedelta(minutes=1))
+    await app.drain()
+    assert [run.number for run in await app.executions.list(job_id=job.id)] == [1, 2]
+
+
+async def test_a_retry_is_refused_while_another_job_holds_the_key(app: Mainspring) -> None:
+    task = app.task(max_retries=0)(work).using(unique_key="one")
+    dead = await task.enqueue(-1)
+    await app.drain()
+    holder = await task.enqueue()
+    with pytest.raises(JobExists) as refused:
+        await app.jobs.retry(dead.id)
+    assert (refused.value.key, refused.value.job_id) == ("one", holder.id)
+
+
+async def test_a_deleted_job_is_gone_with_its_history(app: Mainspring) -> None:
+    job = await app.task(work).enqueue()
+    await app.drain()
+    await app.jobs.delete(job.id)
+    with pytest.raises(JobNotFound):
+        await app.jobs.get(job.id)
+    assert list(await app.executions.list(job_id=job.id)) == []
+
+
+# by filter
+
+
+async def test_a_filter_changes_what_it_matches_and_tells_what_it_refused(app: Mainspring) -> None:
+    task = app.task(work)
+    done = await task.enqueue()
+    await app.drain()
+    waiting = await task.enqueue()
+    other = await task.using(queue="mail").enqueue()
+    changed = await app.jobs.cancel(Filter(queues=("default",)), "enough")
+    assert changed.done == [waiting.id]
+    assert {id: refusal.state for id, refusal in changed.refused.items()} == {done.id: State.COMPLETED}
+    assert (await other.job()).state is State.PENDING
+
+
+async def test_a_filter_that_matches_nothing_changes_nothing(app: Mainspring) -> None:
+    changed = await app.jobs.cancel(Filter(tags=("nobody",)))
+    assert (changed.done, changed.refused) == ([], {})
+
+
+@pytest.mark.parametrize("call", ["list", "cancel"])
+async def test_a_state_nobody_knows_is_refused(app: Mainspring, call: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        await getattr(app.jobs, call)(Filter(states=("finished",)))  # type: ignore[arg-type]
+    assert str(refused.value) == f"unknown state 'finished' (known: {', '.join(SHOWN)})"
+
+
+# reading
+
+
+async def test_a_job_nobody_has_is_told(app: Mainspring) -> None:
+    with pytest.raises(JobNotFound) as missing:
+        await app.jobs.get(NOBODY)
+    assert str(missing.value) == MISSING
+
+
+@pytest.mark.parametrize("id", ["", "no uuid", "\ud800", "a\x00b", 5, None])
+async def test_what_can_be_no_id_is_a_job_nobody_has(app: Mainspring, id: Any) -> None:
+    with pytest.raises((JobNotFound, BadInput)):
+        await app.jobs.get(id)
+
+
+async def test_a_handle_is_no_id_and_says_so_on_every_store(app: Mainspring) -> None:
+    job = await app.task(work).enqueue()
+    with pytest.raises((JobNotFound, BadInput)):
+        await app.jobs.cancel(job)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("reason", ["\ud800", "a\x00b"])
+async def test_a_reason_that_no_store_can_hold_is_refused_or_cleaned(app: Mainspring, reason: str) -> None:
+    job = await app.task(work).enqueue()
+    try:
+        await app.jobs.cancel(job.id, reason)
+    except BadInput:
+        return
+    kept = (await job.job()).cancel_reason or ""
+    assert "\x00" not in kept
+    assert kept.encode()
+
+
+async def test_jobs_are_listed_newest_first(app: Mainspring) -> None:
+    task = app.task(work)
+    ids = [(await task.enqueue(n)).id for n in range(5)]
+    assert [job.id for job in await app.jobs.list()] == ids[::-1]
+    assert [job.id for job in await app.jobs.list(newest=False)] == ids
+
+
+@pytest.mark.parametrize("newest", [True, False])
+async def test_pages_follow_each_other_without_gap_or_overlap(app: Mainspring, newest: bool) -> None:
+    task = app.task(work)
+    ids = sorted([handle.id for handle in await app.enqueue_many(task.job(n) for n in range(25))], reverse=newest)
+    seen: list[str] = []
+    while page := await app.jobs.list(limit=10, newest=newest, after=seen[-1] if seen else None):
+        seen += [job.id for job in page]
+    assert seen == ids
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1001])
+async def test_a_page_that_is_none_or_too_long_is_refused(app: Mainspring, limit: int) -> None:
+    with pytest.raises(BadInput) as refused:
+        await app.jobs.list(limit=limit)
+    assert str(refused.value) == f"limit must be from 1 to 1000, got {limit}; page on with after="
+
+
+@pytest.mark.parametrize(
+    ("filter", "found"),
+    [
+        (Filter(), {"plain", "mail", "later", "done"}),
+        (Filter(queues=("mail",)), {"mail"}),
+        (Filter(queues=("mail", "default")), {"plain", "mail", "later", "done"}),
+        (Filter(states=("scheduled",)), {"later"}),
+        (Filter(states=("pending", "completed")), {"plain", "mail", "done"}),
+        (Filter(tags=("red",)), {"mail", "later"}),
+        (Filter(tags=("red",), states=("scheduled",)), {"later"}),
+        (Filter(tasks=("nobody's",)), set()),
+        (Filter(ids=()), set()),
+    ],
+    ids=repr,
+)
+async def test_a_filter_finds_what_meets_all_of_its_parts(app: Mainspring, filter: Filter, found: set[str]) -> None:
+    task = app.task(work)
+    names = {(await task.enqueue()).id: "done"}
+    await app.drain()
+    names[(await task.enqueue()).id] = "plain"
+    names[(await task.using(queue="mail", tags=["red", "big"]).enqueue()).id] = "mail"
+    names[(await task.using(delay=60, tags=["red"]).enqueue()).id] = "later"
+    assert {names[job.id] for job in await app.jobs.list(filter)} == found
+
+
+async def test_executions_are_told_first_to_last(app: Mainspring, clock: VirtualClock) -> None:
+    job = await app.task(max_retries=2)(work).enqueue(-1)
+    for _ in range(3):
+        await app.drain()
+        clock.advance(hours=1)
+    runs = await app.executions.list(job_id=job.id)
+    assert [(run.number, run.attempt, run.ending) for run in runs] == [(n, n, "failed") for n in (1, 2, 3)]
+    assert {run.failure.message for run in runs if run.failure} == {"negative"}
+
+
+async def test_one_execution_is_found_by_its_number(app: Mainspring) -> None:
+    job = await app.task(work).enqueue()
+    await app.drain()
+    assert (await app.executions.get(job.id, 1)).ending == "completed"
+
+
+async def test_an_execution_nobody_has_is_told(app: Mainspring) -> None:
+    job = await app.task(work).enqueue()
+    with pytest.raises(JobNotFound, match=f"{job.id}.* run 7"):
+        await app.executions.get(job.id, 7)
+
+
+# queues
+
+
+async def test_a_paused_queue_takes_jobs_and_gives_none(app: Mainspring) -> None:
+    task = app.task(work)
+    await app.queues.pause("default")
+    await task.enqueue()
+    assert await app.drain() == 0
+    assert [(queue.name, queue.paused, queue.pending) for queue in await app.queues.list()] == [("default", True, 1)]
+    await app.queues.resume("default")
+    assert await app.drain() == 1
+
+
+async def test_queues_are_told_by_name_with_what_waits_in_them(app: Mainspring, clock: VirtualClock) -> None:
+    task = app.task(work)
+    await task.using(queue="b", delay=60).enqueue()
+    await task.using(queue="a").enqueue(-1)
+    await task.using(queue="c").enqueue()
+    await app.drain()
+    await task.using(queue="b").enqueue()
+    queues = await app.queues.list()
+    assert [(q.name, q.pending, q.scheduled, q.retrying, q.running) for q in queues] == [
+        ("a", 0, 0, 1, 0),
+        ("b", 1, 1, 0, 0),
+    ]
+
+
+@pytest.mark.parametrize("call", ["pause", "resume"])
+@pytest.mark.parametrize("name", ["", " mail", 5, None])
+async def test_a_queue_that_can_be_none_is_refused(app: Mainspring, call: str, name: Any) -> None:
+    with pytest.raises(BadInput, match="a queue name is 1 to 200 printable characters without spaces around"):
+        await getattr(app.queues, call)(name)
+
+
+# workers and figures
+
+
+async def test_a_worker_is_seen_while_it_lives(app: Mainspring, clock: VirtualClock) -> None:
+    app.task(work)
+    async with app.worker(queues=["mail"], concurrency=7) as worker:
+        (live,) = await app.workers.list()
+        assert (live.info.id, live.info.queues, live.info.tasks) == (worker.id, ("mail",), ("work",))
+        assert (live.info.concurrency, live.until) == (7, clock.now() + timedelta(seconds=app.settings.lease))
+    assert list(await app.workers.list()) == []
+
+
+async def test_the_figures_count_each_shown_state(app: Mainspring, clock: VirtualClock) -> None:
+    task = app.task(work)
+    await task.enqueue()
+    await task.using(max_retries=0).enqueue(-1)
+    await task.enqueue(-1)
+    await app.drain()
+    await app.jobs.cancel((await task.enqueue()).id)
+    await app.jobs.pause((await task.enqueue()).id)
+    await task.using(delay=60).enqueue()
+    await task.using(expires=1, delay=1).enqueue()
+    await task.enqueue()
+    clock.advance(seconds=2)
+    stats = await app.stats()
+    counts = {state: getattr(stats, state) for state in SHOWN}
+    assert counts == {
+        "pending": 1, "scheduled": 1, "retrying": 1, "running": 0, "waiting": 0, "paused": 1,
+        "completed": 1, "dead": 1, "cancelled": 1, "expired": 1,
+    }  # fmt: skip
+    assert [queue.name for queue in stats.queues] == ["default"]

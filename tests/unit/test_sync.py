@@ -1,0 +1,147 @@
+"""The bridge for code that does not await: the same names, refused where they would block a loop."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring import Handle, JobDead, JobNotFound, Mainspring, MainspringError, ResultTimeout, ShuttingDown, State
+
+REFUSED = ".sync was used inside an event loop; await the method without .sync there"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mainspring]:
+    """On the machine's own clock: the bridge has a loop of its own."""
+    app = Mainspring("memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db")
+    app.task(add)
+    app.task(max_retries=0)(fail)
+    yield app
+    app.sync.close()
+
+
+def add(a: int, b: int = 2) -> int:
+    return a + b
+
+
+async def fail() -> None:
+    raise ValueError("no")
+
+
+def test_a_job_is_enqueued_run_and_read_without_awaiting(app: Mainspring) -> None:
+    job = app.tasks["add"].sync.enqueue(1, b=5)
+    assert job.status == "new"
+    assert job.job().state is State.PENDING
+    assert app.sync.drain() == 1
+    assert job.result(timeout=10) == 6
+
+
+def test_options_are_given_as_usual(app: Mainspring) -> None:
+    urgent = app.tasks["add"].sync.using(priority=5, unique_key="one")
+    first, second = urgent.enqueue(1), urgent.enqueue(2)
+    assert (second.id, second.duplicate) == (first.id, True)
+    assert first.job().priority == 5
+
+
+def test_a_handle_has_a_side_for_code_that_does_not_await(app: Mainspring) -> None:
+    handle: Handle[Any] = asyncio.run(app.tasks["add"].enqueue(1))
+    app.sync.drain()
+    assert handle.sync.result(timeout=10) == 3
+
+
+def test_errors_come_through(app: Mainspring) -> None:
+    job = app.tasks["fail"].sync.enqueue()
+    with pytest.raises(ResultTimeout):
+        job.result(timeout=0)
+    app.sync.drain()
+    with pytest.raises(JobDead, match="ValueError: no"):
+        job.result()
+
+
+def test_the_control_surface_has_the_same_names(app: Mainspring) -> None:
+    job = app.tasks["add"].sync.enqueue(1)
+    assert app.sync.jobs.get(job.id).id == job.id
+    assert app.sync.jobs.cancel(job.id).done == [job.id]
+    app.sync.queues.pause("mail")
+    assert [queue.name for queue in app.sync.queues.list()] == ["mail"]
+    assert list(app.sync.executions.list(job_id=job.id)) == []
+    assert list(app.sync.workers.list()) == []
+    assert app.sync.stats().cancelled == 1
+    with pytest.raises(JobNotFound):
+        app.sync.jobs.get("nobody")
+
+
+def test_what_is_no_coroutine_is_what_it_was(app: Mainspring) -> None:
+    assert app.sync.settings.concurrency == 100
+    assert app.sync.clock.now().tzinfo is not None
+    with pytest.raises(AttributeError):
+        app.sync.nothing  # noqa: B018
+
+
+def test_handles_of_the_apps_own_methods_do_not_need_awaiting_either(app: Mainspring) -> None:
+    one = app.sync.enqueue("add", a=1)
+    (other,) = app.sync.enqueue_many([app.tasks["add"].job(2)])
+    app.sync.drain()
+    assert one.result(timeout=10) == 3
+    assert other.result(timeout=10) == 4
+
+
+def test_threads_share_the_bridge(app: Mainspring) -> None:
+    ids: list[str] = []
+    threads = [threading.Thread(target=lambda: ids.append(app.tasks["add"].sync.enqueue(1).id)) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(ids)) == 10
+    assert app.sync.stats().pending == 10
+
+
+def test_a_sync_task_may_enqueue_through_it(app: Mainspring) -> None:
+    """It runs in a thread, where there is no loop."""
+
+    @app.task
+    def parent() -> str:
+        return app.tasks["add"].sync.enqueue(1).id
+
+    job = asyncio.run(parent.enqueue())
+    asyncio.run(app.drain())
+    child = job.sync.result(timeout=10)
+    assert app.sync.jobs.get(child).task == "add"
+
+
+async def test_inside_an_event_loop_it_is_refused_with_the_way_out(app: Mainspring) -> None:
+    job = await app.tasks["add"].enqueue(1)
+    for call in (
+        lambda: app.tasks["add"].sync.enqueue(1),
+        lambda: app.sync.stats(),
+        lambda: app.sync.jobs.get(job.id),
+        lambda: job.sync.result(),
+        lambda: job.sync.job(),
+    ):
+        with pytest.raises(MainspringError) as refused:
+            call()
+        assert str(refused.value) == REFUSED
+    assert (await app.stats()).pending == 1
+
+
+async def test_within_a_transaction_it_is_refused_inside_an_event_loop_too(app: Mainspring) -> None:
+    task = app.tasks["add"].sync.using(within=object())
+    with pytest.raises(MainspringError) as refused:
+        task.enqueue(1)
+    assert str(refused.value) == REFUSED
+
+
+def test_a_closed_app_takes_no_more_work(app: Mainspring) -> None:
+    app.tasks["add"].sync.enqueue(1)
+    app.sync.close()
+    with pytest.raises(ShuttingDown):
+        app.tasks["add"].sync.enqueue(1)
+
+
+def test_both_ways_see_the_same_jobs(app: Mainspring) -> None:
+    job = app.tasks["add"].sync.enqueue(1)
+    assert asyncio.run(app.jobs.get(job.id)).id == job.id

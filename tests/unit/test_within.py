@@ -1,0 +1,333 @@
+"""within=: a job in the caller's own transaction, with the caller's own rows, or not at all."""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring import BadInput, JobExists, Mainspring, StoreError, StoreUnavailable
+from mainspring.events import JobEnded, JobEnqueued
+from mainspring.job import Claim
+from mainspring.stores.sqlite import SqliteStore
+from mainspring.testing.clock import VirtualClock
+from mainspring.testing.recorder import Recorder
+
+
+def receipt(order: int = 0) -> str:
+    return f"receipt for {order}"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "shop.db"
+
+
+@pytest.fixture
+def shop(file: Path) -> Iterator[Mainspring]:
+    app = Mainspring(f"sqlite:///{file}", poll_interval=60)
+    app.task(receipt)
+    app.sync.stats()  # the tables are there
+    yield app
+    app.sync.close()
+
+
+@pytest.fixture
+def mine(file: Path, shop: Mainspring) -> Iterator[sqlite3.Connection]:
+    """The caller's connection, as sqlite3 makes it, to the caller's own table."""
+    connection = sqlite3.connect(file)
+    connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+    connection.commit()
+    yield connection
+    connection.close()
+
+
+def orders(file: Path) -> int:
+    """As another connection sees them."""
+    other = sqlite3.connect(file)
+    try:
+        count: int = other.execute("SELECT count(*) FROM orders").fetchone()[0]
+        return count
+    finally:
+        other.close()
+
+
+async def place(shop: Mainspring, mine: sqlite3.Connection) -> str:
+    mine.execute("INSERT INTO orders DEFAULT VALUES")
+    return (await shop.tasks["receipt"].using(within=mine).enqueue(1)).id
+
+
+async def test_before_the_commit_nobody_sees_the_job(shop: Mainspring, mine: sqlite3.Connection, file: Path) -> None:
+    await place(shop, mine)
+    assert (orders(file), len(await shop.jobs.list())) == (0, 0)
+    assert mine.in_transaction
+
+
+async def test_a_commit_shows_the_row_and_the_job(shop: Mainspring, mine: sqlite3.Connection, file: Path) -> None:
+    id = await place(shop, mine)
+    mine.commit()
+    assert (orders(file), [job.id for job in await shop.jobs.list()]) == (1, [id])
+
+
+async def test_a_rollback_leaves_neither(shop: Mainspring, mine: sqlite3.Connection, file: Path) -> None:
+    await place(shop, mine)
+    mine.rollback()
+    assert (orders(file), len(await shop.jobs.list())) == (0, 0)
+
+
+async def test_an_error_in_the_callers_block_leaves_neither(
+    shop: Mainspring, mine: sqlite3.Connection, file: Path
+) -> None:
+    async def block() -> None:
+        with mine:
+            await place(shop, mine)
+            raise RuntimeError("the order was wrong")
+
+    with pytest.raises(RuntimeError):
+        await block()
+    assert (orders(file), len(await shop.jobs.list())) == (0, 0)
+
+
+async def test_without_an_open_transaction_one_is_begun_and_the_caller_ends_it(
+    shop: Mainspring, mine: sqlite3.Connection
+) -> None:
+    assert not mine.in_transaction
+    await shop.tasks["receipt"].using(within=mine).enqueue(1)
+    assert mine.in_transaction
+    assert await shop.jobs.list() == []
+    mine.commit()
+    assert len(await shop.jobs.list()) == 1
+
+
+async def test_several_jobs_and_rows_are_one_transaction(
+    shop: Mainspring, mine: sqlite3.Connection, file: Path
+) -> None:
+    for _ in range(3):
+        await place(shop, mine)
+    await shop.enqueue_many([shop.tasks["receipt"].job(n) for n in range(300)], within=mine)
+    assert (orders(file), len(await shop.jobs.list(limit=1000))) == (0, 0)
+    mine.commit()
+    assert (orders(file), len(await shop.jobs.list(limit=1000))) == (3, 303)
+
+
+async def test_a_rollback_to_a_savepoint_takes_only_the_jobs_after_it(
+    shop: Mainspring, mine: sqlite3.Connection
+) -> None:
+    kept = await place(shop, mine)
+    mine.execute("SAVEPOINT here")
+    await place(shop, mine)
+    mine.execute("ROLLBACK TO here")
+    mine.commit()
+    assert [job.id for job in await shop.jobs.list()] == [kept]
+
+
+async def test_a_transaction_the_caller_began_by_hand_is_used(shop: Mainspring, file: Path) -> None:
+    by_hand = sqlite3.connect(file, isolation_level=None)
+    by_hand.execute("BEGIN")
+    await shop.tasks["receipt"].using(within=by_hand).enqueue(1)
+    assert await shop.jobs.list() == []
+    by_hand.execute("COMMIT")
+    by_hand.close()
+    assert len(await shop.jobs.list()) == 1
+
+
+async def test_the_job_runs_after_the_commit(shop: Mainspring, mine: sqlite3.Connection) -> None:
+    mine.execute("INSERT INTO orders DEFAULT VALUES")
+    job = await shop.tasks["receipt"].using(within=mine).enqueue(7)
+    mine.commit()
+    assert await shop.drain() == 1
+    assert await job.result() == "receipt for 7"
+
+
+# keys
+
+
+async def test_a_key_holds_inside_the_transaction(shop: Mainspring, mine: sqlite3.Connection) -> None:
+    keyed = shop.tasks["receipt"].using(within=mine, unique_key="one")
+    first, second = await keyed.enqueue(1), await keyed.enqueue(2)
+    assert (second.id, second.status) == (first.id, "duplicate")
+    mine.commit()
+    assert len(await shop.jobs.list()) == 1
+
+
+async def test_a_refused_key_leaves_the_callers_rows_alone(
+    shop: Mainspring, mine: sqlite3.Connection, file: Path
+) -> None:
+    task = shop.tasks["receipt"].using(unique_key="one")
+    await task.enqueue(1)
+    mine.execute("INSERT INTO orders DEFAULT VALUES")
+    with pytest.raises(JobExists):
+        await task.using(within=mine, on_conflict="raise").enqueue(2)
+    assert mine.in_transaction
+    mine.commit()
+    assert (orders(file), len(await shop.jobs.list())) == (1, 1)
+
+
+# refusals
+
+
+async def test_a_connection_to_another_file_is_refused(shop: Mainspring, tmp_path: Path, file: Path) -> None:
+    other = sqlite3.connect(tmp_path / "other.db")
+    with pytest.raises(BadInput) as refused:
+        await shop.tasks["receipt"].using(within=other).enqueue(1)
+    assert str(refused.value) == f"within= needs a connection to '{file}', where the jobs are"
+    assert not other.in_transaction
+    other.close()
+
+
+async def test_a_connection_to_memory_is_refused(shop: Mainspring) -> None:
+    other = sqlite3.connect(":memory:")
+    with pytest.raises(BadInput, match="within= needs a connection to"):
+        await shop.tasks["receipt"].using(within=other).enqueue(1)
+    other.close()
+
+
+async def test_another_name_of_the_same_file_is_the_same_file(shop: Mainspring, tmp_path: Path, file: Path) -> None:
+    os.symlink(file, tmp_path / "link.db")
+    linked = sqlite3.connect(tmp_path / "link.db")
+    await shop.tasks["receipt"].using(within=linked).enqueue(1)
+    linked.commit()
+    linked.close()
+    assert len(await shop.jobs.list()) == 1
+
+
+async def test_a_connection_that_commits_by_itself_is_refused_without_a_transaction(
+    shop: Mainspring, file: Path
+) -> None:
+    by_itself = sqlite3.connect(file, isolation_level=None)
+    with pytest.raises(BadInput) as refused:
+        await shop.tasks["receipt"].using(within=by_itself).enqueue(1)
+    assert str(refused.value) == "within= needs an open transaction: execute BEGIN first, then enqueue, then commit"
+    by_itself.close()
+    assert await shop.jobs.list() == []
+
+
+@pytest.mark.parametrize("thing", [5, "shop.db", object(), True])
+async def test_what_is_no_connection_is_refused(shop: Mainspring, file: Path, thing: object) -> None:
+    with pytest.raises(BadInput) as refused:
+        await shop.tasks["receipt"].using(within=thing).enqueue(1)
+    kind = type(thing).__name__
+    assert str(refused.value) == f"within= takes a sqlite3.Connection to '{file}' here, got {kind}"
+    assert await shop.jobs.list() == []
+
+
+async def test_a_cursor_is_refused_by_its_name(shop: Mainspring, mine: sqlite3.Connection) -> None:
+    with pytest.raises(BadInput, match="got Cursor"):
+        await shop.tasks["receipt"].using(within=mine.cursor()).enqueue(1)
+
+
+async def test_a_closed_connection_is_refused(shop: Mainspring, file: Path) -> None:
+    closed = sqlite3.connect(file)
+    closed.close()
+    with pytest.raises(StoreError, match="closed database"):
+        await shop.tasks["receipt"].using(within=closed).enqueue(1)
+
+
+async def test_a_connection_that_cannot_get_the_write_lock_says_that_it_may_be_repeated(
+    shop: Mainspring, mine: sqlite3.Connection, file: Path
+) -> None:
+    await place(shop, mine)
+    second = sqlite3.connect(file, timeout=0)
+    with pytest.raises(StoreUnavailable, match="locked; nothing was written, the call may be repeated"):
+        await shop.tasks["receipt"].using(within=second).enqueue(1)
+    second.close()
+
+
+async def test_the_memory_store_has_no_transactions_and_says_so() -> None:
+    app = Mainspring("memory://", clock=VirtualClock())
+    with pytest.raises(BadInput) as refused:
+        await app.task(receipt).using(within=sqlite3.connect(":memory:")).enqueue(1)
+    assert str(refused.value) == "the memory store has no transactions to enqueue within"
+
+
+# code that does not await
+
+
+def test_code_that_does_not_await_enqueues_in_its_own_thread(
+    shop: Mainspring, mine: sqlite3.Connection, file: Path
+) -> None:
+    with mine:
+        mine.execute("INSERT INTO orders DEFAULT VALUES")
+        job = shop.tasks["receipt"].sync.using(within=mine).enqueue(7)
+        assert shop.sync.stats().pending == 0
+    assert orders(file) == 1
+    assert job.job().id == job.id
+
+
+def test_code_that_does_not_await_rolls_back(shop: Mainspring, mine: sqlite3.Connection, file: Path) -> None:
+    mine.execute("INSERT INTO orders DEFAULT VALUES")
+    shop.tasks["receipt"].sync.using(within=mine).enqueue(7)
+    mine.rollback()
+    assert (orders(file), shop.sync.stats().pending) == (0, 0)
+
+
+def test_code_that_does_not_await_enqueues_many(shop: Mainspring, mine: sqlite3.Connection) -> None:
+    with mine:
+        shop.sync.enqueue_many([shop.tasks["receipt"].job(n) for n in range(3)], within=mine)
+    assert shop.sync.stats().pending == 3
+
+
+# the wake-up
+
+
+class Watched(SqliteStore):
+    """Tells when a worker has found nothing to claim."""
+
+    idle: asyncio.Event
+
+    async def claim(self, *args: Any, **given: Any) -> Claim:
+        claim = await super().claim(*args, **given)
+        if not claim.jobs:
+            self.idle.set()
+        return claim
+
+
+async def test_a_commit_wakes_an_idle_worker_long_before_it_would_poll(file: Path, mine: sqlite3.Connection) -> None:
+    store = Watched(str(file))
+    store.idle = asyncio.Event()
+    app = Mainspring(store, poll_interval=600)
+    app.task(receipt)
+    recorder = Recorder(app)
+    async with app, app.worker():
+        await store.idle.wait()
+        job = await app.tasks["receipt"].using(within=mine).enqueue(7)
+        store.idle.clear()
+        mine.commit()
+        await recorder.wait(JobEnded, job=job.id, timeout=10)
+
+
+async def test_a_job_that_was_rolled_back_is_never_run(shop: Mainspring, mine: sqlite3.Connection) -> None:
+    recorder = Recorder(shop)
+    async with shop.worker():
+        await place(shop, mine)
+        mine.rollback()
+        after = await shop.tasks["receipt"].enqueue(1)
+        await recorder.wait(JobEnded, job=after.id, timeout=10)
+    assert [event.job.id for event in recorder.of(JobEnded)] == [after.id]
+
+
+async def test_events_do_not_tell_of_a_job_that_was_rolled_back(shop: Mainspring, mine: sqlite3.Connection) -> None:
+    heard: list[JobEnqueued] = []
+    shop.events.subscribe(JobEnqueued, heard.append)
+    await place(shop, mine)
+    mine.rollback()
+    assert heard == []
+
+
+def test_several_threads_each_have_their_own_transaction(
+    shop: Mainspring, mine: sqlite3.Connection, file: Path
+) -> None:
+    async def one(n: int) -> None:
+        connection = sqlite3.connect(file, timeout=10)
+        with connection:
+            await shop.tasks["receipt"].using(within=connection).enqueue(n)
+        connection.close()
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*(asyncio.to_thread(asyncio.run, one(n)) for n in range(8)))
+
+    asyncio.run(all_of_them())
+    assert shop.sync.stats().pending == 8
