@@ -89,7 +89,7 @@ def plain(text: str) -> list[str]:
 
 
 def fits(expected: list[str], said: str, ids: dict[str, str], *, whole: bool = True) -> bool:
-    """Whether this was said; learns which id each id on the page stands for."""
+    """Whether this was said, as a whole or somewhere; learns which id each id on the page stands for."""
     wanted, got = "\n".join(expected), "\n".join(plain(said))
     shown = [page for page in dict.fromkeys(ID.findall(wanted)) if page not in ids]
     fresh = [real for real in dict.fromkeys(ID.findall(said)) if real not in ids.values()]
@@ -98,7 +98,7 @@ def fits(expected: list[str], said: str, ids: dict[str, str], *, whole: bool = T
         wanted = wanted.replace(page, real)
     parts = [".*(?:\n.*)*" if line == "…" else re.escape(line).replace("…", ".*") for line in plain(wanted)]
     pattern = re.compile("\n".join(parts))
-    if not (pattern.fullmatch(got) if whole else pattern.match(got)):
+    if not (pattern.fullmatch(got) if whole else pattern.search(got)):
         return False
     ids.update(learned)
     return True

@@ -1,5 +1,6 @@
 """Fences that only an unlucky order of events puts to the test; scripts/mutate asked for them."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,19 @@ import pytest
 from mainspring.job import Action, State
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.testing.contract.build import Contract, act, beat, bring, claim, later, new_job, put, see, start
+from mainspring.testing.contract.build import (
+    Contract,
+    act,
+    beat,
+    bring,
+    claim,
+    everything,
+    later,
+    new_job,
+    put,
+    see,
+    start,
+)
 
 
 class Fences(Contract):
@@ -75,3 +88,12 @@ class TestSqliteFences(Fences):
 
     def make_store(self) -> Store:
         return open_store(f"sqlite:///{self.tmp}/jobs.db")
+
+    async def test_a_verb_that_fails_half_way_leaves_nothing_and_harms_no_other(self) -> None:
+        async with self.opened() as store:
+            # What SQLite cannot hold, behind a job that it can: keys make it one statement a job.
+            half = [new_job(unique_key="good"), new_job(unique_key="bad", payload=object())]
+            calls = [put(store, new_job()), store.enqueue(half, now=later(0)), put(store, new_job())]
+            first, failed, last = await asyncio.gather(*calls, return_exceptions=True)
+            assert isinstance(failed, Exception)
+            assert [job.id for job in await everything(store)] == [*first, *last]

@@ -80,9 +80,9 @@ async def unavailable(_: object) -> None:
 class Scene:
     """A worker on a faulty store, one task, and all that it told."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.store = Faulty()
-        self.app = Mainspring(self.store, beat=BEAT, lease=LEASE, sweep=SWEEP, poll_interval=0.05)
+        self.app = Mainspring(self.store, beat=BEAT, lease=LEASE, sweep=SWEEP, poll_interval=0.02, **settings)
         self.told: list[Event] = []
         self.app.events.subscribe(Event, self.told.append)
         self.gate = asyncio.Event()
@@ -110,10 +110,42 @@ class Scene:
         await self.store.several_beats()
         return await self.app.executions.list(job_id=job_id)
 
+    async def hold_beats(self, *, release: Callable[[], object]) -> None:
+        """Returns when a beat is held up; the condition releases it."""
+        held = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        async def hold(_: object) -> None:
+            loop.call_soon_threadsafe(held.set)
+            await until(release)
+            self.store.asked.pop("beat", None)
+
+        self.store.asked["beat"] = hold
+        await held.wait()
+
+    async def crash(self, job: Job, again_in: float = 0.0) -> None:
+        """Its worker passes for dead, for a moment."""
+        now = self.app.clock.now()
+        crashed = Outcome(id=job.id, lease=job.lease or "", state=State.PENDING, ending=Ending.CRASHED, crash=True,
+                          run_at=now + timedelta(seconds=again_in), finished_at=now + timedelta(hours=1))  # fmt: skip
+        assert await self.store.finish([crashed]) == {job.id}
+
+    async def ghost_job(self) -> JobId:
+        """A job that runs on a worker which is never heard of again."""
+        now = self.app.clock.now()
+        info = WorkerInfo(id="ghost", host="", pid=1, queues=None, tasks=("task",), concurrency=1, started_at=now)
+        await MemoryStore.beat(self.store, info, until=now + timedelta(seconds=0.05), now=now)
+        new = self.task.job()
+        with self.store._lock:  # nobody claims between the two
+            await MemoryStore.enqueue(self.store, [new], now=now)
+            claim = await MemoryStore.claim(self.store, None, worker="ghost", tasks=("task",), limit=1, now=now)
+        assert [job.id for job in claim.jobs] == [new.id]
+        return new.id
+
 
 @asynccontextmanager
-async def scene() -> AsyncIterator[Scene]:
-    scene = Scene()
+async def scene(**settings: Any) -> AsyncIterator[Scene]:
+    scene = Scene(**settings)
     async with scene.app.worker(concurrency=5):
         yield scene
 
@@ -141,20 +173,54 @@ async def test_a_run_that_began_after_the_beat_was_sent_is_not_taken_for_lost() 
 async def test_a_run_is_interrupted_when_its_job_is_held_under_another_lease() -> None:
     async with scene() as the:
         job = await the.started()
-        await _crash(the, job)
+        # No beat between the two leases: the job never seems to be gone.
+        await the.hold_beats(release=lambda: the.store._jobs[job.id].lease not in (None, job.lease))
+        await the.crash(job)
         await until(lambda: the.cancelled == 1)
-        assert not the.gate.is_set()
         the.gate.set()
         assert [run.ending for run in await the.completed(job.id)] == ["crashed", "completed"]
         assert [event.job.lease for event in the.heard(JobLost)] == [job.lease]
 
 
-async def _crash(the: Scene, job: Job) -> None:
-    """Its worker passes for dead for a moment; the job is its own again under a fresh lease."""
-    now = the.app.clock.now()
-    crashed = Outcome(id=job.id, lease=job.lease or "", state=State.PENDING, ending=Ending.CRASHED, crash=True,
-                      run_at=now, finished_at=now + timedelta(hours=1))  # fmt: skip
-    assert await the.store.finish([crashed]) == {job.id}
+async def test_a_run_whose_outcome_is_refused_is_told_as_lost() -> None:
+    async with scene() as the:
+        job = await the.started()
+        await the.hold_beats(release=lambda: the.heard(JobLost) or the.heard(JobEnded))
+        await the.crash(job, again_in=3600)
+        the.gate.set()
+        await until(lambda: the.heard(JobLost))
+        assert (the.cancelled, the.heard(JobEnded)) == (0, [])
+        assert the.store._jobs[job.id].state is State.PENDING
+
+
+async def test_a_run_of_a_silent_worker_is_taken_over() -> None:
+    async with scene() as the:
+        the.gate.set()
+        job_id = await the.ghost_job()
+        assert [run.ending for run in await the.completed(job_id)] == ["crashed", "completed"]
+        (crashed, completed) = the.heard(JobEnded)
+        assert (crashed.job.worker, crashed.outcome.ending, completed.outcome.ending) == (
+            "ghost",
+            "crashed",
+            "completed",
+        )
+
+
+async def test_a_run_that_crashed_too_often_is_dead_as_a_poison_pill() -> None:
+    async with scene(max_crashes=1) as the:
+        job_id = await the.ghost_job()
+        await until(lambda: the.store._jobs[job_id].state is State.DEAD)
+        job = await the.app.jobs.get(job_id)
+        assert (job.failure and job.failure.type, job.crashes, job.runs) == ("PoisonPill", 1, 1)
+
+
+async def test_a_run_that_a_stop_ends_gives_its_attempt_back() -> None:
+    the = Scene()
+    async with the.app.worker() as worker:
+        job = await the.started()
+        await worker.stop(grace=0.01)
+    left = the.store._jobs[job.id]
+    assert (left.state, left.attempt, left.runs, the.cancelled) == (State.PENDING, 0, 1, 1)
 
 
 @pytest.mark.parametrize("way", ["an error", "silence"])

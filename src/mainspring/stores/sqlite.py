@@ -241,9 +241,8 @@ class SqliteStore:
         return [job_of(row) for row in rows]
 
     async def executions(self, job_id: JobId) -> list[Execution]:
-        sql = """SELECT job_id, number, attempt, ending, worker, lease, started_at, finished_at, result_size, failure
-            FROM mainspring_executions WHERE job_id = :id ORDER BY number"""
-        return [execution_of(row) for row in await self._rows(sql, {"id": job_id})]
+        rows = await self._read(lambda db: db.execute(_EXECUTIONS, (job_id, job_id)).fetchall())
+        return [execution_of(row) for row in rows]
 
     async def queues(self, *, now: datetime) -> list[Queue]:
         sql = f"""SELECT queue, {SHOWN_SQL}, count(*) FROM mainspring_jobs
@@ -364,7 +363,7 @@ def _holder(db: sqlite3.Connection, job: NewJob | Job) -> tuple[str | None, Job 
     return None, None
 
 
-_SAVE = f"UPDATE mainspring_jobs SET ({COLUMNS}) = ({', '.join('?' * 22)}) WHERE id = ?"
+_SAVE = f"UPDATE mainspring_jobs SET ({COLUMNS}, ending) = ({', '.join('?' * 22)}, NULL) WHERE id = ?"
 
 
 def _save(db: sqlite3.Connection, job: Job) -> None:
@@ -501,34 +500,44 @@ def _beat(db: sqlite3.Connection, worker: WorkerInfo, until: int, now: int) -> B
 
 # finish
 
-_ENDED = "ended (id, lease, state, ending, finished_at, run_at, refund, crash, result, result_size, failure)"
+# The last run of a finished job needs no execution row: the job's own row has it all, and its `ending`
+# says so. That is one write a job in the common case; only runs that others follow get rows of their own.
+_END = {
+    size: f"""UPDATE mainspring_jobs AS job
+        SET state = ended.state, ending = ended.ending, finished_at = ended.finished_at, result = ended.result,
+            failure = ended.failure
+        FROM (SELECT column1 AS id, column2 AS lease, column3 AS state, column4 AS ending, column5 AS finished_at,
+            column6 AS result, column7 AS failure FROM (VALUES {_places(size, 7)})) AS ended
+        WHERE job.id = ended.id AND job.lease = ended.lease AND job.state = 'running'"""
+    for size in CHUNKS
+}
+
+_ENDED = "ended (id, lease, state, ending, finished_at, result, failure, run_at, refund, crash)"
 # The fence: this very run, still running, and for a crash a worker that is silent still.
 _FENCE = """job.id = ended.id AND job.lease = ended.lease AND job.state = 'running'
     AND NOT (ended.crash AND EXISTS (SELECT 1 FROM mainspring_workers
         WHERE mainspring_workers.id = job.worker AND until > ended.finished_at))"""
-_RECORD = {
-    size: f"""INSERT OR IGNORE INTO mainspring_executions
-        WITH {_ENDED} AS (VALUES {_places(size, 11)})
-        SELECT job.id, runs, attempt, ending, worker, job.lease, started_at, ended.finished_at, ended.result_size,
-            ended.failure
-        FROM ended CROSS JOIN mainspring_jobs job ON {_FENCE}"""
-    for size in CHUNKS
-}
-_SETTLE = {
-    size: f"""WITH {_ENDED} AS (VALUES {_places(size, 11)})
-        UPDATE mainspring_jobs AS job SET
-            state = CASE WHEN ended.state = 'pending' AND cancel_reason IS NOT NULL THEN 'cancelled'
-                ELSE ended.state END,
-            finished_at = CASE WHEN ended.state = 'pending' AND cancel_reason IS NULL THEN NULL
-                ELSE ended.finished_at END,
-            run_at = coalesce(ended.run_at, job.run_at),
-            attempt = attempt - ended.refund, crashes = crashes + ended.crash, lease = NULL, worker = NULL,
-            result = ended.result,
-            failure = CASE WHEN ended.failure IS NULL AND ended.state <> 'completed' THEN job.failure
-                ELSE ended.failure END
-        FROM ended WHERE {_FENCE}"""
-    for size in CHUNKS
-}
+_RECORD = f"""INSERT OR IGNORE INTO mainspring_executions
+    WITH {_ENDED} AS (VALUES {_places(1, 10)})
+    SELECT job.id, runs, attempt, ended.ending, worker, job.lease, started_at, ended.finished_at,
+        coalesce(length(CAST(ended.result AS BLOB)), 0), ended.failure
+    FROM ended CROSS JOIN mainspring_jobs job ON {_FENCE}"""
+_SETTLE = f"""WITH {_ENDED} AS (VALUES {_places(1, 10)})
+    UPDATE mainspring_jobs AS job SET
+        state = CASE WHEN ended.state = 'pending' AND cancel_reason IS NOT NULL THEN 'cancelled'
+            ELSE ended.state END,
+        finished_at = CASE WHEN ended.state = 'pending' AND cancel_reason IS NULL THEN NULL
+            ELSE ended.finished_at END,
+        run_at = coalesce(ended.run_at, job.run_at),
+        attempt = attempt - ended.refund, crashes = crashes + ended.crash, lease = NULL, worker = NULL,
+        result = ended.result,
+        failure = CASE WHEN ended.failure IS NULL AND ended.state <> 'completed' THEN job.failure
+            ELSE ended.failure END
+    FROM ended WHERE {_FENCE}"""
+_STANDS = """SELECT 1 FROM mainspring_executions WHERE job_id = :id AND lease = :lease AND ending = :ending AND
+        finished_at = :at
+    UNION ALL SELECT 1 FROM mainspring_jobs WHERE id = :id AND lease = :lease AND ending = :ending AND
+        finished_at = :at"""
 
 
 def _finish(db: sqlite3.Connection, rows: Sequence[Row]) -> set[JobId]:
@@ -536,28 +545,42 @@ def _finish(db: sqlite3.Connection, rows: Sequence[Row]) -> set[JobId]:
         # Two outcomes for one job: one after the other, since a statement would take either.
         return set().union(*(_finish(db, [row]) for row in rows))
     accepted = 0
-    for chunk in _chunks(rows):
-        values = _flat(chunk)
-        accepted += db.execute(_RECORD[len(chunk)], values).rowcount
+    for chunk in _chunks([row for row in rows if len(row) == 7]):
+        accepted += db.execute(_END[len(chunk)], _flat(chunk)).rowcount
         failpoint("finish.mid_batch")
-        db.execute(_SETTLE[len(chunk)], values)
+    for row in rows:
+        if len(row) == 10:
+            accepted += db.execute(_RECORD, row).rowcount
+            failpoint("finish.mid_batch")
+            db.execute(_SETTLE, row)
     if accepted == len(rows):
         return {row[0] for row in rows}
     # Some were late or are told a second time: those that are the recorded ending of their run stand.
-    sql = "SELECT 1 FROM mainspring_executions WHERE job_id = ? AND lease = ? AND ending = ? AND finished_at = ?"
-    return {row[0] for row in rows if db.execute(sql, (row[0], row[1], row[3], row[4])).fetchone()}
+    told = [{"id": row[0], "lease": row[1], "ending": row[3], "at": row[4]} for row in rows]
+    return {values["id"] for values in told if db.execute(_STANDS, values).fetchone()}
 
 
 def _ended(outcome: Outcome) -> Row:
-    result = outcome.result
-    return (
-        outcome.id, outcome.lease, outcome.state.value, outcome.ending.value, micros(outcome.finished_at),
-        None if outcome.run_at is None else micros(outcome.run_at), outcome.refund, outcome.crash,
-        result, 0 if result is None else len(result.encode()), failure_text(outcome.failure),
+    """Seven columns for the plain end of a job, ten where the job goes on or its row says something else."""
+    state = outcome.state
+    row = (
+        outcome.id, outcome.lease, state.value, outcome.ending.value, micros(outcome.finished_at), outcome.result,
+        failure_text(outcome.failure),
     )  # fmt: skip
+    told = state is State.COMPLETED or (state.final and outcome.failure is not None)
+    if told and not outcome.refund and not outcome.crash and outcome.run_at is None:
+        return row
+    run_at = None if outcome.run_at is None else micros(outcome.run_at)
+    return (*row, run_at, outcome.refund, outcome.crash)
 
 
 # operators
+
+_LAST_RUN = """SELECT id, runs, attempt, ending, worker, lease, started_at, finished_at,
+        coalesce(length(CAST(result AS BLOB)), 0), failure
+    FROM mainspring_jobs WHERE id = ? AND ending IS NOT NULL"""
+_KEEP_LAST_RUN = f"INSERT INTO mainspring_executions {_LAST_RUN}"
+_EXECUTIONS = f"SELECT * FROM mainspring_executions WHERE job_id = ? UNION ALL {_LAST_RUN} ORDER BY 2"
 
 
 def _change(db: sqlite3.Connection, action: Action, which: Filter, now: datetime, limit: int, reason: str) -> Changed:
@@ -575,7 +598,11 @@ def _change(db: sqlite3.Connection, action: Action, which: Filter, now: datetime
             db.execute("DELETE FROM mainspring_executions WHERE job_id = ?", (job.id,))
             db.execute("DELETE FROM mainspring_jobs WHERE id = ?", (job.id,))
         else:
-            _save(db, act(action, job, now, reason))
+            if action is Action.RETRY:
+                db.execute(_KEEP_LAST_RUN, (job.id,))
+            changed = act(action, job, now, reason)
+            if changed is not job:
+                _save(db, changed)
         done.append(job.id)
     return Changed(done, refused)
 

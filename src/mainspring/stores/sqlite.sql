@@ -19,6 +19,7 @@ CREATE TABLE mainspring_jobs (
     worker          TEXT,
     started_at      INTEGER,
     finished_at     INTEGER,
+    ending          TEXT,               -- how the last run ended, if it ended the job
     cancel_reason   TEXT,
     unique_key      TEXT,
     idempotency_key TEXT,
@@ -36,6 +37,7 @@ CREATE UNIQUE INDEX mainspring_jobs_unique_key ON mainspring_jobs (unique_key)
 CREATE UNIQUE INDEX mainspring_jobs_idempotency_key ON mainspring_jobs (idempotency_key)
     WHERE idempotency_key IS NOT NULL AND state IN ('pending', 'running', 'waiting', 'paused', 'completed');
 
+-- Every run but the one that ended its job: that one is the job's own row.
 CREATE TABLE mainspring_executions (
     job_id      TEXT    NOT NULL,
     number      INTEGER NOT NULL,

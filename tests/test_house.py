@@ -1,0 +1,333 @@
+"""The house rules that no linter knows: layers, clocks, sleeps, names, docstrings, the public face."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+import mainspring
+from mainspring import errors
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "mainspring"
+TESTS = ROOT / "tests"
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+
+
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+# layers
+
+# Each may import from those before it, and from its own package. A new module needs its place here.
+LAYERS: list[set[str]] = [
+    {"errors", "clock", "ids", "failpoint"},
+    {"retry", "threads"},
+    {"job", "config"},
+    {"codec", "context", "outcome", "sync"},
+    {"key", "events", "store", "middleware", "handle"},
+    {"journal", "task", "stores"},
+    {"control", "runner"},
+    {"slots"},
+    {"pulse"},
+    {"worker"},
+    {"app"},
+    {"__init__"},
+    {"cli", "testing"},
+    {"demo"},
+]
+LEVEL = {noun: level for level, layer in enumerate(LAYERS) for noun in layer}
+# The one way up: the command opens the show when it is asked to, not before.
+UPWARD = {("cli.demo", "demo.stage")}
+
+
+def noun(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Our modules that this one imports when it runs, inside functions too."""
+    package = path.relative_to(SOURCE).parts[:-1]
+
+    def walk(node: ast.AST) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+                continue
+            if isinstance(child, ast.ImportFrom):
+                yield from _targets(child, package)
+            elif isinstance(child, ast.Import):
+                yield from (_ours(alias.name) for alias in child.names if noun(alias.name) == "mainspring")
+            yield from walk(child)
+
+    return walk(tree_of(path))
+
+
+def _ours(name: str) -> str:
+    return name.removeprefix("mainspring").lstrip(".") or "__init__"
+
+
+def _targets(node: ast.ImportFrom, package: tuple[str, ...]) -> Iterator[str]:
+    if not node.level:
+        if noun(node.module or "") == "mainspring":
+            yield _ours(node.module or "")
+        return
+    base = ".".join([*package[: len(package) - node.level + 1], *([node.module] if node.module else [])])
+    for alias in node.names:
+        inner = f"{base}.{alias.name}".lstrip(".")
+        path = SOURCE / Path(*inner.split("."))
+        yield inner if path.with_suffix(".py").exists() or path.is_dir() else base or "__init__"
+
+
+def test_every_module_has_its_layer() -> None:
+    assert {noun(name_of(path)) for path in MODULES} == set(LEVEL)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_point_one_way(path: Path) -> None:
+    me = name_of(path)
+    upward = [
+        other
+        for other in imports(path)
+        if noun(other) != noun(me) and LEVEL[noun(other)] >= LEVEL[noun(me)] and (me, other) not in UPWARD
+    ]
+    assert upward == []
+
+
+def test_the_imports_are_really_read() -> None:
+    assert "task" in set(imports(SOURCE / "app.py"))
+    assert "stores.sqlite" in set(imports(SOURCE / "stores" / "__init__.py"))
+    assert "app" not in set(imports(SOURCE / "task.py"))  # for types only
+
+
+# stores
+
+STORES = re.compile("sqlite|postgres|redis", re.IGNORECASE)
+MAY_NAME_STORES = {"stores", "cli", "demo"}
+
+
+def words(tree: ast.Module) -> Iterator[str]:
+    """Names and texts of the code; docstrings and comments are not code."""
+    documentation = {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=word) | ast.Attribute(attr=word) | ast.arg(arg=word) | ast.alias(name=word):
+                yield word
+            case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word) | ast.ClassDef(name=word):
+                yield word
+            case ast.ImportFrom(module=str(word)):
+                yield word
+            case ast.Constant(value=str(word)) if id(node) not in documentation:
+                yield word
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if noun(name_of(path)) not in MAY_NAME_STORES], ids=name_of)
+def test_no_store_is_named_outside_the_stores(path: Path) -> None:
+    named = [word for word in words(tree_of(path)) if STORES.search(word)]
+    assert named == (["sqlite:///mainspring.db"] if path.name == "config.py" else [])
+
+
+# time
+
+READS = {
+    "datetime": {"now", "utcnow", "today"},
+    "date": {"today"},
+    "time": {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"},
+}
+
+
+def clock_reads(tree: ast.Module) -> list[str]:
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in READS.get(ast.unparse(node.value).rpartition(".")[2], ()):
+            found.append(ast.unparse(node))
+        elif isinstance(node, ast.ImportFrom) and node.module == "time":
+            found += [f"time.{alias.name}" for alias in node.names if alias.name in READS["time"]]
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_only_the_clock_reads_the_time(path: Path) -> None:
+    assert bool(clock_reads(tree_of(path))) == (name_of(path) == "clock")
+
+
+# sleeps
+
+# Where a test may wait for real time, and why.
+MAY_SLEEP = {
+    "chaos/audit.py:until": "looks at files that other processes write",
+    "chaos/victim.py:make.nap": "a job that takes long, in a process that will be killed",
+    "chaos/victim.py:make.held": "waits for a file that the test's process makes",
+    "test_examples.py:Player._beside_us": "looks whether a process has begun to serve",
+    "worker/test_worker_fences.py:until": "looks at what a worker with its own beat thread has done",
+}
+
+
+def sleeps(node: ast.AST, inside: tuple[str, ...] = ()) -> Iterator[str]:
+    """Where time.sleep or asyncio.sleep is called with more than nothing."""
+    for child in ast.iter_child_nodes(node):
+        named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        where = (*inside, child.name) if named else inside  # type: ignore[attr-defined]
+        if isinstance(child, ast.Call) and ast.unparse(child.func) in ("time.sleep", "asyncio.sleep", "sleep"):
+            nothing = [ast.unparse(argument) for argument in child.args] == ["0"]
+            if not nothing:
+                yield ".".join(where)
+        yield from sleeps(child, where)
+
+
+def test_no_test_sleeps_without_a_reason() -> None:
+    found = {
+        f"{path.relative_to(TESTS).as_posix()}:{where}"
+        for path in TESTS.rglob("*.py")
+        for where in sleeps(tree_of(path))
+    }
+    assert found == set(MAY_SLEEP)
+
+
+# names
+
+VAGUE = {"util", "utils", "common", "helper", "helpers", "types", "base", "manager", "managers", "misc", "core"}
+
+
+def test_a_newcomer_finds_each_file_by_its_noun() -> None:
+    named = {part for path in MODULES for part in path.relative_to(SOURCE).with_suffix("").parts}
+    assert named & VAGUE == set()
+
+
+def test_every_test_file_has_a_name_of_its_own() -> None:
+    """pytest imports them by name, so a second one of the same name would not run."""
+    names = Counter(path.name for path in TESTS.rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+# docstrings
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_every_module_says_its_one_job_in_one_line(path: Path) -> None:
+    first, *rest = (ast.get_docstring(tree_of(path)) or "").splitlines() or [""]
+    assert first
+    assert first.endswith(".")
+    assert rest[:1] in ([], [""])
+
+
+# the public face
+
+PUBLIC = [
+    "Backoff",
+    "BadInput",
+    "BadPayload",
+    "BadSetting",
+    "BadTask",
+    "Cancel",
+    "Clock",
+    "Context",
+    "Discard",
+    "Execution",
+    "Failure",
+    "Filter",
+    "Handle",
+    "InvalidTransition",
+    "Job",
+    "JobCancelled",
+    "JobDead",
+    "JobExists",
+    "JobExpired",
+    "JobNotFound",
+    "JobTimeout",
+    "JobUnfinished",
+    "Key",
+    "Mainspring",
+    "MainspringError",
+    "Middleware",
+    "NewJob",
+    "ResultTimeout",
+    "Retry",
+    "SchemaMismatch",
+    "ShuttingDown",
+    "Snooze",
+    "State",
+    "Stats",
+    "Store",
+    "StoreError",
+    "StoreUnavailable",
+    "SystemClock",
+    "Task",
+    "UnknownTask",
+    "Worker",
+]
+
+
+def test_the_public_names_are_these() -> None:
+    assert mainspring.__all__ == PUBLIC
+
+
+def test_the_public_names_are_sorted_and_there() -> None:
+    assert mainspring.__all__ == sorted(set(mainspring.__all__))
+    assert all(hasattr(mainspring, name) for name in mainspring.__all__)
+
+
+def test_the_package_itself_holds_no_code() -> None:
+    kinds = {type(node) for node in tree_of(SOURCE / "__init__.py").body}
+    assert kinds == {ast.Expr, ast.ImportFrom, ast.Assign}
+
+
+LATE = {"rich", "click", "sqlite3", "hypothesis", "pytest", "uvloop", "asyncpg", "redis", "litestar", "pydantic"}
+
+
+def test_importing_mainspring_loads_nothing_that_is_not_needed_yet() -> None:
+    code = "import mainspring, sys; print(*{name.partition('.')[0] for name in sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert set(loaded.stdout.split()) & LATE == set()
+    assert "msgspec" in loaded.stdout.split()
+
+
+def test_our_types_are_shipped() -> None:
+    assert files("mainspring").joinpath("py.typed").is_file()
+
+
+# errors
+
+
+def drawn() -> dict[str, tuple[str | None, str | None]]:
+    """The tree at the top of errors.py: each class with its parent there, and the builtin it also is."""
+    found: dict[str, tuple[str | None, str | None]] = {}
+    above: list[str] = []
+    for line in (errors.__doc__ or "").partition("\n\n")[2].splitlines():
+        if match := re.match(r"([│├└─ ]*)([A-Z]\w+)(?: \((\w+)\))?", line):
+            depth = len(match[1]) // 4
+            del above[depth:]
+            found[match[2]] = (above[-1] if above else None, match[3])
+            above.append(match[2])
+    return found
+
+
+def defined() -> dict[str, type[Exception]]:
+    return {name: kind for name, kind in vars(errors).items() if isinstance(kind, type)}
+
+
+def test_every_error_is_in_the_tree() -> None:
+    assert set(drawn()) == set(defined())
+
+
+@pytest.mark.parametrize("name", sorted(defined()))
+def test_the_tree_shows_the_true_parents(name: str) -> None:
+    parent, builtin = drawn()[name]
+    bases = {parent or "Exception"} | ({builtin} if builtin else set())
+    assert {base.__name__ for base in defined()[name].__bases__} == bases
+
+
+def test_every_error_is_public() -> None:
+    assert set(defined()) <= set(mainspring.__all__)

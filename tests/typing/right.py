@@ -1,0 +1,174 @@
+"""What a user may write: every line must pass mypy --strict and pyright, with these very types."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, assert_type
+
+from mainspring import (
+    Backoff,
+    Context,
+    Execution,
+    Filter,
+    Handle,
+    Job,
+    JobDead,
+    Key,
+    Mainspring,
+    NewJob,
+    Retry,
+    Snooze,
+    Stats,
+    Task,
+    Worker,
+)
+from mainspring.events import JobEnded
+
+app = Mainspring("memory://", beat=1, lease="20s")
+
+
+# tasks: async, sync, with Context; bare and with options
+
+
+@app.task
+async def send(to: str, subject: str = "hi") -> int:
+    return len(to + subject)
+
+
+@app.task
+def resize(path: str, width: int) -> bytes:
+    return f"{path}{width}".encode()
+
+
+@app.task
+async def export(ctx: Context, user: int) -> datetime:
+    ctx.log.info("attempt %s of %s", ctx.attempt, ctx.job.id)
+    return datetime.now(UTC)
+
+
+@app.task
+def report(ctx: Context) -> None:
+    assert_type(ctx.job, Job)
+
+
+@app.task(queue="mail", priority=5, timeout=timedelta(seconds=30), max_retries=3, tags=["a"], metadata={"k": 1})
+async def notify(to: str) -> str:
+    return to
+
+
+@app.task(name="shrink", backoff=Backoff.linear(2), retry_on=ValueError, no_retry_on=(KeyError,), concurrency=2)
+def shrink(path: str) -> float:
+    return float(path)
+
+
+@app.task(timeout=None, backoff=lambda n: n * 2.0, unique_key=Key(args=True), on_conflict="debounce")
+async def index(ctx: Context, page: int) -> list[str]:
+    return [str(page)]
+
+
+@app.task
+async def steering(step: int) -> None:
+    if step == 1:
+        raise Retry(after=5)
+    raise Snooze(timedelta(minutes=1))
+
+
+@app.stub
+def elsewhere(path: str) -> int:
+    raise NotImplementedError
+
+
+@app.stub(name="far", queue="mail", timeout=5)
+def far_away(path: str) -> int:
+    raise NotImplementedError
+
+
+async def middleware(ctx: Context, call_next: Callable[[Context], Awaitable[Any]]) -> Any:
+    return await call_next(ctx)
+
+
+@app.task(middleware=[middleware])
+async def wrapped(a: int) -> int:
+    return a
+
+
+@app.on(JobEnded)
+def ended(event: JobEnded) -> None:
+    assert_type(event.job, Job)
+
+
+# calls become jobs, results come back
+
+
+async def enqueue() -> None:
+    assert_type(await send.enqueue("ada", subject="hello"), Handle[int])
+    assert_type(await send.enqueue("ada"), Handle[int])
+    assert_type(await resize.enqueue("a.png", width=640), Handle[bytes])
+    assert_type(await export.enqueue(42), Handle[datetime])
+    assert_type(await report.enqueue(), Handle[None])
+    assert_type(await notify.enqueue("ada"), Handle[str])
+    assert_type(await shrink.enqueue("a.png"), Handle[float])
+    assert_type(await index.enqueue(page=1), Handle[list[str]])
+    assert_type(await elsewhere.enqueue("a.png"), Handle[int])
+    assert_type(await far_away.enqueue("a.png"), Handle[int])
+    assert_type(await wrapped.enqueue(1), Handle[int])
+    assert_type(await app.enqueue("send", to="ada"), Handle[Any])
+
+
+async def results() -> None:
+    handle = await send.enqueue("ada")
+    assert_type(await handle.result(timeout=10), int)
+    assert_type(await (await export.enqueue(42)).result(), datetime)
+    assert_type(await handle.job(), Job)
+    assert_type(handle.id, str)
+    assert_type(handle.duplicate, bool)
+    try:
+        await handle.result()
+    except JobDead as dead:
+        print(dead)
+
+
+async def using(connection: sqlite3.Connection) -> None:
+    assert_type(await send.using(delay=60, priority=5, unique_key="one").enqueue("ada"), Handle[int])
+    assert_type(await export.using(run_at=datetime(2030, 1, 1, tzinfo=UTC)).enqueue(42), Handle[datetime])
+    assert_type(await send.using(timeout=None, expires=timedelta(hours=1)).enqueue("ada"), Handle[int])
+    assert_type(await send.using(unique_key=lambda to, subject: to, on_conflict="raise").enqueue("ada"), Handle[int])
+    assert_type(await send.using(within=connection).enqueue("ada"), Handle[int])
+    assert_type(await resize.using(backoff=Backoff.constant(5), tags=("a", "b")).enqueue("a", 1), Handle[bytes])
+
+
+async def many(people: list[str]) -> None:
+    assert_type(send.job("ada"), NewJob)
+    assert_type(await app.enqueue_many(send.job(to, subject="hi") for to in people), list[Handle[Any]])
+    assert_type(await app.enqueue_many([send.job("ada"), export.job(42)]), list[Handle[Any]])
+
+
+def without_awaiting() -> None:
+    handle = send.sync.enqueue("ada", subject="hi")
+    assert_type(handle.result(timeout=5), int)
+    assert_type(handle.job(), Job)
+    assert_type(resize.sync.using(priority=5).enqueue("a.png", 640).result(), bytes)
+    assert_type(export.sync.enqueue(42).result(), datetime)
+
+
+async def the_rest() -> None:
+    assert_type(await app.jobs.get("id"), Job)
+    for job in await app.jobs.list(Filter(states=("dead", "cancelled"), queues=("mail",)), limit=10):
+        assert_type(job, Job)
+    for execution in await app.executions.list(job_id="id"):
+        assert_type(execution, Execution)
+    await app.jobs.cancel(Filter(tags=("a",)), reason="enough")
+    await app.queues.pause("mail")
+    assert_type(await app.stats(), Stats)
+    assert_type(await app.drain(), int)
+    async with app, app.worker(queues={"mail": 5, "low": None}, concurrency=10) as worker:
+        assert_type(worker, Worker)
+
+
+def passed_on(task: Task[[str], str]) -> None:
+    """A task keeps its signature when it is handed to a function."""
+
+
+passed_on(notify)

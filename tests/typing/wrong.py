@@ -1,0 +1,112 @@
+"""What a user must not write: each line marked as wrong is reported by mypy --strict and pyright, and no other."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from mainspring import Context, Filter, Mainspring, Task
+from mainspring.events import JobEnded
+
+app = Mainspring("memory://")
+
+
+@app.task
+async def send(to: str, subject: str = "hi") -> int:
+    return len(to + subject)
+
+
+@app.task
+def resize(path: str, width: int) -> bytes:
+    return f"{path}{width}".encode()
+
+
+@app.task
+async def export(ctx: Context, user: int) -> datetime:
+    return datetime.now(UTC)
+
+
+@app.task(queue="mail")
+def report(ctx: Context, kind: str) -> None:
+    return None
+
+
+@app.stub
+def elsewhere(path: str) -> int:
+    raise NotImplementedError
+
+
+async def arguments() -> None:
+    await send.enqueue(5)  # wrong
+    await send.enqueue()  # wrong
+    await send.enqueue("ada", cc="bob")  # wrong
+    await send.enqueue("ada", "hi", "more")  # wrong
+    await send.enqueue("ada", subject=None)  # wrong
+    await resize.enqueue("a.png", width="640")  # wrong
+    await resize.enqueue("a.png")  # wrong
+    await elsewhere.enqueue(path=5)  # wrong
+    await send.using(priority=5).enqueue(5)  # wrong
+    send.job(5)  # wrong
+    resize.job("a.png", height=5)  # wrong
+    send.sync.enqueue(5)  # wrong
+    send.sync.using(priority=5).enqueue(5)  # wrong
+
+
+async def context(ctx: Context) -> None:
+    await export.enqueue(ctx, 42)  # wrong
+    await export.enqueue(ctx=ctx, user=42)  # wrong
+    await export.enqueue("42")  # wrong
+    await report.enqueue(ctx, "daily")  # wrong
+    await report.enqueue(5)  # wrong
+    export.job(ctx, 42)  # wrong
+    export.sync.enqueue(ctx, 42)  # wrong
+
+
+async def options() -> None:
+    send.using(qeue="mail")  # wrong
+    send.using(queue=5)  # wrong
+    send.using(queue=None)  # wrong
+    send.using(priority="high")  # wrong
+    send.using(timeout="5m")  # wrong
+    send.using(max_retries=1.5)  # wrong
+    send.using(on_conflict="ignore")  # wrong
+    send.using(run_at="2030-01-01")  # wrong
+    send.using(unique_key=5)  # wrong
+    send.using(backoff=lambda n: 5.0)  # wrong
+    send.using(retry_on=ValueError)  # wrong
+    send.using(tags=5)  # wrong
+    send.sync.using(priority="high")  # wrong
+
+
+async def results() -> None:
+    text: str = await (await send.enqueue("ada")).result()  # wrong
+    number: int = await send.enqueue("ada")  # wrong
+    (await send.enqueue("ada")).result()  # wrong
+    await (await send.enqueue("ada")).result(timeout="10")  # wrong
+    (await (await export.enqueue(42)).result()).upper()  # wrong
+    late: str = resize.sync.enqueue("a.png", 640).result()  # wrong
+    print(text, number, late)
+
+
+async def steering() -> None:
+    await app.jobs.list(Filter(states=("finished",)))  # wrong
+    await app.jobs.get(5)  # wrong
+    await app.enqueue_many([send])  # wrong
+    app.worker(queues=5)  # wrong
+
+
+@app.task(queue=5)  # wrong
+async def bad_queue(a: int) -> None: ...
+
+
+@app.task(delay=5)  # wrong
+async def bad_option(a: int) -> None: ...
+
+
+@app.on(JobEnded)  # wrong
+def bad_subscriber(event: int) -> None: ...
+
+
+def passed_on(task: Task[[int], str]) -> None: ...
+
+
+passed_on(send)  # wrong
