@@ -28,6 +28,19 @@ def test_a_subscriber_to_event_hears_them_all_in_order() -> None:
     assert heard == [STARTED, STOPPED, STARTED]
 
 
+class Farewell(WorkerStopped, frozen=True, kw_only=True):
+    """A kind of WorkerStopped."""
+
+
+def test_a_subscriber_hears_the_kinds_derived_from_its_own_too() -> None:
+    bus, heard = Bus(), []
+    bus.subscribe(WorkerStopped, heard.append)
+    farewell = Farewell(at=NOW, worker="ada")
+    bus.emit(farewell)
+    assert heard == [farewell]
+    assert bus.wants(Farewell)
+
+
 def test_subscribers_are_told_in_the_order_they_came() -> None:
     bus, told = Bus(), []
     for name in ("first", "second", "third"):

@@ -139,8 +139,10 @@ async def test_an_idle_thread_keeps_nothing_of_its_last_call_alive(threads: Thre
     gone = weakref.ref(big)
     await threads.call(lambda big=big: None)
     del big
-    await threads.call(lambda: None)
-    gc.collect()
+    for _ in range(100):  # the thread may be a moment behind the value
+        await asyncio.to_thread(gc.collect)
+        if gone() is None:
+            break
     assert gone() is None
 
 
@@ -157,13 +159,15 @@ async def test_a_cancelled_call_is_interrupted_at_its_next_bytecode(threads: Thr
     assert isinstance(loop.ended_by, Interrupted)
 
 
-async def test_a_call_cancelled_before_its_thread_took_it_never_runs(threads: Threads) -> None:
-    ran: list[int] = []
-    stopped = asyncio.create_task(threads.call(lambda: ran.append(1)))
-    stopped.cancel()
-    await asyncio.wait([stopped])
-    assert await threads.call(lambda: "next") == "next"
-    assert ran == []
+async def test_a_call_cancelled_while_its_thread_takes_it_ends_too(threads: Threads) -> None:
+    """Whichever comes first, the interruption or the first bytecode."""
+    for _ in range(100):
+        call = asyncio.create_task(threads.call(Loop()))
+        await asyncio.sleep(0)
+        call.cancel()
+        async with asyncio.timeout(BOUND):
+            await asyncio.wait([call])
+        assert call.cancelled()
 
 
 async def test_interrupted_is_no_exception_that_a_task_catches_by_chance(threads: Threads) -> None:
