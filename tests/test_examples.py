@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -25,6 +26,7 @@ import mainspring
 from mainspring import events
 from mainspring.cli import main as cli
 from mainspring.config import Settings, load
+from mainspring.job import TRANSITIONS, State
 from pages import ELSEWHERE, GENERATED, PAGES, ROOT, Block, blocks, commands, fits
 
 PATIENCE = 120.0
@@ -110,6 +112,8 @@ class Player:
         assert self._session.stdout is not None
         self._session.stdin.write(json.dumps({"text": block.text, "place": block.place}) + "\n")
         self._session.stdin.flush()
+        ready, _, _ = select.select([self._session.stdout], [], [], PATIENCE)
+        assert ready, f"{block.place} has not ended after {PATIENCE:.0f} s"
         answer = json.loads(self._session.stdout.readline())
         assert not answer["error"], f"{block.place}\n{answer['error']}"
         if expected is not None:
@@ -326,6 +330,12 @@ def test_events_page_names_every_event() -> None:
         name for name, value in vars(events).items() if isinstance(value, type) and issubclass(value, events.Event)
     ]
     assert [name for name in kinds if f"`{name}`" not in text] == []
+
+
+def test_the_state_diagram_is_the_table_of_transitions() -> None:
+    drawn = re.findall(r"^    (\w+) --> (\w+)", (ROOT / "docs" / "design.md").read_text(), re.MULTILINE)
+    table = [(start, end) for start, ends in TRANSITIONS.items() for end in ends if start is not State.WAITING]
+    assert sorted(drawn) == sorted((str(start), str(end)) for start, end in table)
 
 
 def test_every_public_name_is_in_the_docs() -> None:

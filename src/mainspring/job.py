@@ -17,6 +17,9 @@ Lease = str
 OnConflict = Literal["return", "raise", "replace", "debounce"]
 
 MIN_PRIORITY, MAX_PRIORITY = -32768, 32767
+# A job whose worker died under it this often is a suspect: a worker runs one of them at a time, so that a
+# poison pill, at its last crash, takes no innocent neighbour along.
+SUSPECT = 2
 
 
 class State(StrEnum):

@@ -19,6 +19,8 @@ from .store import Store
 _AGAIN = Backoff(initial=0.1, max=2.0, jitter=0.5)
 # The share of a lease after which a worker whose beats fail lets go of its runs.
 LET_GO = 0.8
+# Real seconds for a last beat; a store that hangs does not keep the worker from stopping.
+LEAVE = 5.0
 
 
 class _NoTimer:
@@ -89,8 +91,9 @@ class Pulse:
         self._going = False
         self._nudge()
         if self._ended is not None:
-            await asyncio.wait([self._ended])
-            self._ended.exception()
+            await asyncio.wait([self._ended], timeout=LEAVE)
+            if self._ended.done():
+                self._ended.exception()
 
     async def _live(self, store: Store, tell: Callable[..., None]) -> None:
         error: BaseException | None = None

@@ -98,7 +98,8 @@ class Store(Protocol):
 
         Order: priority (highest first), run_at, id. Leaves alone paused queues, queues and tasks
         not named, and everything if the worker's own lease has lapsed: it must beat first.
-        Pending jobs past expires_at end as expired here, in any queue. `next_at` is `now` if
+        A worker holds at most one suspect (job.SUSPECT) at a time: if it holds none, the first one due is
+        taken before all others. Pending jobs past expires_at end as expired here, in any queue. `next_at` is `now` if
         more may be due, else the next instant at which a job becomes due or, in any queue, expires;
         None for a lapsed worker. A worker is silent from its `until` on, that instant included.
         """

@@ -157,7 +157,7 @@ class Worker:
         self._pulse.hurry()
 
     async def _live(self, up: asyncio.Future[None]) -> None:
-        self._store = await self._opened()
+        self._store = await self._insist("opening", self._opened)
         try:
             await self._pulse.start(self._store)
             up.set_result(None)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from ..errors import ShuttingDown, StoreError, StoreUnavailable
 
@@ -20,13 +22,65 @@ Entry = tuple[Verb, "asyncio.Future[Any]"]
 GROUP = 64
 
 
-class Lane:
+class Guarded:
+    """A connection that a fork must not find at work.
+
+    SQLite counts the locks of a file per process and does not notice a fork: a child that keeps its parent's
+    connections believes their locks to be its own. So a fork waits until none is busy, and the child closes them.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.busy = threading.Lock()
+        _guarded.add(self)
+
+
+_guarded: WeakSet[Guarded] = WeakSet()
+_held: list[Guarded] = []
+
+
+def _before_fork() -> None:
+    _held.extend(_guarded)
+    for one in _held:
+        one.busy.acquire()
+
+
+def _after_fork(*, child: bool) -> None:
+    while _held:
+        one = _held.pop()
+        if child:
+            one.connection.close()
+        one.busy.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=lambda: _after_fork(child=False),
+        after_in_child=lambda: _after_fork(child=True),
+    )
+
+
+class Watcher(Guarded):
+    """Tells whether somebody has committed."""
+
+    def version(self) -> int:
+        """Changes with every commit of any other connection, those of this process included."""
+        with self.busy:
+            version: int = self.connection.execute("PRAGMA data_version").fetchone()[0]
+            return version
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class Lane(Guarded):
     """Calls run in order, each seeing the last; what arrives while one commit is under way shares the next."""
 
     def __init__(
         self, name: str, connection: sqlite3.Connection, begin: str, turn: AbstractContextManager[object]
     ) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._begin = begin
         self._turn = turn
         self._calls: SimpleQueue[Entry | None] = SimpleQueue()
@@ -60,33 +114,36 @@ class Lane:
             else:
                 open = False
             if group:
-                self._commit(group)
-        self._connection.close()
+                with self.busy:
+                    self._commit(group)
+        self.connection.close()
         while not self._calls.empty():
             if entry := self._calls.get():
                 _deliver([(entry[1], None, ShuttingDown("the store is closed"))])
 
     def _commit(self, group: list[Entry]) -> None:
+        begun = False
         try:
             with self._turn:
-                self._connection.execute(self._begin)
-                answers = [verb(self._connection) for verb, _ in group]
-                self._connection.execute("COMMIT")
+                self.connection.execute(self._begin)
+                begun = True
+                answers = [verb(self.connection) for verb, _ in group]
+                self.connection.execute("COMMIT")
         except Exception as error:
             self._roll_back()
-            if len(group) > 1:
+            if begun and len(group) > 1:
                 # Only the verb at fault may fail: each gets a commit of its own.
                 for entry in group:
                     self._commit([entry])
             else:
-                _deliver([(group[0][1], None, translated(error))])
+                _deliver([(future, None, translated(error)) for _, future in group])
         else:
             _deliver([(future, answer, None) for (_, future), answer in zip(group, answers, strict=True)])
 
     def _roll_back(self) -> None:
-        if self._connection.in_transaction:
+        if self.connection.in_transaction:
             with suppress(sqlite3.Error):  # SQLite rolls back by itself on a full disk or an I/O error
-                self._connection.execute("ROLLBACK")
+                self.connection.execute("ROLLBACK")
 
 
 Answer = tuple["asyncio.Future[Any]", Any, Exception | None]

@@ -17,6 +17,7 @@ from ..errors import BadInput, ShuttingDown
 from ..job import (
     ALLOWED,
     IDEMPOTENT,
+    SUSPECT,
     UNFINISHED,
     Action,
     Beat,
@@ -27,6 +28,7 @@ from ..job import (
     Filter,
     Job,
     JobId,
+    Lease,
     LiveWorker,
     NewJob,
     Queue,
@@ -54,6 +56,7 @@ class MemoryStore:
         self._jobs: dict[JobId, Job] = {}
         # (queue, task, priority) -> heap of (run_at, id); entries that no longer fit are dropped when met.
         self._ready: dict[tuple[str, str, int], list[Entry]] = {}
+        self._suspects: set[JobId] = set()
         self._expiring: list[Entry] = []
         self._running: dict[WorkerId, set[JobId]] = defaultdict(set)
         self._unique: dict[str, JobId] = {}
@@ -169,24 +172,45 @@ class MemoryStore:
                 for key in list(self._ready)
                 if key[1] in tasks and (queues is None or key[0] in queues) and key[0] not in self._paused
             ]
-            jobs = self._take(wanted, worker, limit, now)
-            return Claim(jobs, now if len(jobs) == limit else self._next_at(wanted), expired)
+            suspects = self._free_suspects(worker, queues, tasks)
+            first = [job for job in suspects if job.run_at <= now][: min(1, limit)]
+            lease = os.urandom(8).hex()
+            jobs = [self._start(job, worker, lease, now) for job in first]
+            jobs += self._take(wanted, worker, lease, limit - len(jobs), now)
+            jobs.sort(key=lambda job: (-job.priority, job.run_at, job.id))
+            if len(jobs) == limit:
+                return Claim(jobs, now, expired)
+            return Claim(jobs, self._next_at(wanted, [] if first else suspects), expired)
 
-    def _take(self, wanted: list[tuple[str, str, int]], worker: WorkerId, limit: int, now: datetime) -> list[Job]:
+    def _free_suspects(self, worker: WorkerId, queues: Collection[str] | None, tasks: Collection[str]) -> list[Job]:
+        """The suspects this worker may take, in order: none while it runs one."""
+        if any(self._jobs[id].crashes >= SUSPECT for id in self._running.get(worker, ())):
+            return []
+        found = [
+            job
+            for job in (self._jobs[id] for id in self._suspects)
+            if job.task in tasks and (queues is None or job.queue in queues) and job.queue not in self._paused
+        ]
+        return sorted(found, key=lambda job: (-job.priority, job.run_at, job.id))
+
+    def _start(self, job: Job, worker: WorkerId, lease: Lease, now: datetime) -> Job:
+        job = replace(
+            job, state=State.RUNNING, worker=worker, lease=lease, started_at=now,
+            attempt=job.attempt + 1, runs=job.runs + 1,
+        )  # fmt: skip
+        self._put(job)
+        return job
+
+    def _take(
+        self, wanted: list[tuple[str, str, int]], worker: WorkerId, lease: Lease, limit: int, now: datetime
+    ) -> list[Job]:
         heads = [(-key[2], *head, key) for key in wanted if (head := self._head(key)) and head[0] <= now]
         heapify(heads)
-        lease = os.urandom(8).hex()
         jobs: list[Job] = []
         while heads and len(jobs) < limit:
             _, _, id, key = heappop(heads)
             heappop(self._ready[key])
-            job = self._jobs[id]
-            job = replace(
-                job, state=State.RUNNING, worker=worker, lease=lease, started_at=now,
-                attempt=job.attempt + 1, runs=job.runs + 1,
-            )  # fmt: skip
-            self._put(job)
-            jobs.append(job)
+            jobs.append(self._start(self._jobs[id], worker, lease, now))
             if (head := self._head(key)) and head[0] <= now:
                 heappush(heads, (-key[2], *head, key))
         return jobs
@@ -197,16 +221,16 @@ class MemoryStore:
         while heap:
             run_at, id = heap[0]
             job = self._jobs.get(id)
-            if job and job.state is State.PENDING and (job.queue, job.task, job.priority, job.run_at) == (*key, run_at):
+            if job and job.state is State.PENDING and job.crashes < SUSPECT and _place(job) == (*key, run_at):
                 return heap[0]
             heappop(heap)
         self._ready.pop(key, None)
         return None
 
-    def _next_at(self, wanted: list[tuple[str, str, int]]) -> datetime | None:
+    def _next_at(self, wanted: list[tuple[str, str, int]], suspects: list[Job]) -> datetime | None:
         while self._expiring and not self._expires(*self._expiring[0]):
             heappop(self._expiring)
-        due = [head[0] for key in wanted if (head := self._head(key))]
+        due = [head[0] for key in wanted if (head := self._head(key))] + [job.run_at for job in suspects]
         return min(due + [at for at, _ in self._expiring[:1]], default=None)
 
     def _expires(self, at: datetime, id: JobId) -> bool:
@@ -372,12 +396,16 @@ class MemoryStore:
         if self._undo is not None:
             self._undo.setdefault(job.id, old)
         self._jobs[job.id] = job
+        self._suspects.discard(job.id)
         if old is not None and old.state is State.RUNNING:
             self._running[old.worker or ""].discard(job.id)
         if job.state is State.RUNNING:
             self._running[job.worker or ""].add(job.id)
         elif job.state is State.PENDING:
-            heappush(self._ready.setdefault((job.queue, job.task, job.priority), []), (job.run_at, job.id))
+            if job.crashes < SUSPECT:
+                heappush(self._ready.setdefault((job.queue, job.task, job.priority), []), (job.run_at, job.id))
+            else:
+                self._suspects.add(job.id)
             if job.expires_at is not None:
                 heappush(self._expiring, (job.expires_at, job.id))
         if job.unique_key is not None:
@@ -396,5 +424,10 @@ class MemoryStore:
             self._hold(self._unique, job.unique_key, job.id, False)
         if job.idempotency_key is not None:
             self._hold(self._idempotent, job.idempotency_key, job.id, False)
+        self._suspects.discard(job.id)
         self._executions.pop(job.id, None)
         del self._jobs[job.id]
+
+
+def _place(job: Job) -> tuple[str, str, int, datetime]:
+    return job.queue, job.task, job.priority, job.run_at

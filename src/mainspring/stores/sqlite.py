@@ -41,7 +41,7 @@ from ..outcome import Outcome
 from ..store import Store
 from . import sqlite_file
 from .bell import Bell
-from .lane import Lane, translated
+from .lane import Lane, Watcher, translated
 from .rows import (
     COLUMNS,
     NEW_COLUMNS,
@@ -91,7 +91,9 @@ class SqliteStore:
         turnstile = Turnstile(sqlite_file.prepare(self.path) + "-lock")
         writer = sqlite_file.connect(self.path, self._durability)
         sqlite_file.migrate(writer, None, only_up=True)
-        reader, self._watcher = (sqlite_file.connect(self.path, self._durability) for _ in range(2))
+        reader, watcher = (sqlite_file.connect(self.path, self._durability) for _ in range(2))
+        self._watcher = Watcher(watcher)
+        self._bell = Bell(self._clock)
         self._turnstile = turnstile
         self._writes = Lane("writer", writer, "BEGIN IMMEDIATE", turnstile)
         self._reads = Lane("reader", reader, "BEGIN", nullcontext())
@@ -131,12 +133,12 @@ class SqliteStore:
         self._check()
         if not self._clock.real:
             return await self._bell.wait(timeout)
-        loop, before = asyncio.get_running_loop(), self._data_version()
+        loop, before = asyncio.get_running_loop(), self._watcher.version()
         timer: asyncio.TimerHandle
 
         def look() -> None:
             nonlocal timer
-            if self._pid != os.getpid() or self._data_version() != before:
+            if self._pid != os.getpid() or self._watcher.version() != before:
                 self._bell.ring()
             else:
                 timer = loop.call_later(WATCH, look)
@@ -146,11 +148,6 @@ class SqliteStore:
             return await self._bell.wait(timeout)
         finally:
             timer.cancel()
-
-    def _data_version(self) -> int:
-        """Changes with every commit of any other connection, those of this process included."""
-        version: int = self._watcher.execute("PRAGMA data_version").fetchone()[0]
-        return version
 
     # the path of a job
 
@@ -383,7 +380,8 @@ _EXPIRE = """UPDATE mainspring_jobs SET state = 'expired', finished_at = :now WH
 
 # Every (queue, task, rank) that has pending jobs, with its first run_at, by hops along the index: the cost is
 # the number of groups, however many jobs each has. A row-value comparison would seek by queue alone and scan.
-_HOP = "SELECT n FROM mainspring_jobs WHERE state = 'pending' AND {} ORDER BY queue, task, rank, run_at, id LIMIT 1"
+_HOP = """SELECT n FROM mainspring_jobs WHERE state = 'pending' AND crashes < 2 AND {}
+    ORDER BY queue, task, rank, run_at, id LIMIT 1"""
 _GROUPS = f"""WITH RECURSIVE groups (queue, task, rank, run_at) AS (
         SELECT queue, task, rank, run_at FROM mainspring_jobs WHERE n = ({_HOP.format("1")})
         UNION ALL
@@ -397,15 +395,22 @@ _GROUPS = f"""WITH RECURSIVE groups (queue, task, rank, run_at) AS (
 _TAKE_ONE = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
         attempt = attempt + 1, runs = runs + 1
     WHERE n IN (SELECT n FROM mainspring_jobs
-        WHERE state = 'pending' AND queue = :queue AND task = :task AND rank = :rank AND run_at <= :now
+        WHERE state = 'pending' AND crashes < 2 AND queue = :queue AND task = :task AND rank = :rank AND run_at <= :now
         ORDER BY run_at, id LIMIT :limit)
     AND (expires_at IS NULL OR expires_at > :now)"""
+# Jobs that have killed their workers wait apart, and a worker takes one at a time.
+_SUSPECTS = """SELECT queue, task, rank, run_at, n FROM mainspring_jobs WHERE state = 'pending' AND crashes >= 2
+    AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE state = 'running' AND worker = ? AND crashes >= 2)
+    ORDER BY rank, run_at, id"""
+_TAKE_SUSPECT = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
+        attempt = attempt + 1, runs = runs + 1
+    WHERE n = :n AND (expires_at IS NULL OR expires_at > :now)"""
 # Several groups of one rank: up to :limit of each, then the first :limit of all.
 _TAKE_MANY = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
         attempt = attempt + 1, runs = runs + 1
     WHERE n IN (SELECT job.n FROM json_each(:groups) one CROSS JOIN mainspring_jobs job ON job.n IN (
             SELECT n FROM mainspring_jobs
-            WHERE state = 'pending' AND queue = json_extract(one.value, '$[0]')
+            WHERE state = 'pending' AND crashes < 2 AND queue = json_extract(one.value, '$[0]')
                 AND task = json_extract(one.value, '$[1]') AND rank = :rank AND run_at <= :now
             ORDER BY run_at, id LIMIT :limit)
         ORDER BY job.run_at, job.id LIMIT :limit)
@@ -420,13 +425,17 @@ def _expire(db: sqlite3.Connection, now: int) -> list[JobId]:
     return sorted(id for (id,) in db.execute(_EXPIRE, {"now": now, "limit": EXPIRE_LIMIT}).fetchall())
 
 
-def _wanted(db: sqlite3.Connection, queues: Collection[str] | None, tasks: Collection[str]) -> list[Row]:
+def _wanted(
+    db: sqlite3.Connection, queues: Collection[str] | None, tasks: Collection[str], worker: WorkerId
+) -> tuple[list[Row], list[Row]]:
+    """The groups and the suspects that this worker may take from, each row with queue, task, rank and run_at."""
     paused = {name for (name,) in db.execute(_PAUSED).fetchall()}
-    return [
-        group
-        for group in db.execute(_GROUPS).fetchall()
-        if group[1] in tasks and (queues is None or group[0] in queues) and group[0] not in paused
-    ]
+
+    def named(row: Row) -> bool:
+        return row[1] in tasks and (queues is None or row[0] in queues) and row[0] not in paused
+
+    groups = list(filter(named, db.execute(_GROUPS).fetchall()))
+    return groups, list(filter(named, db.execute(_SUSPECTS, (worker,)).fetchall()))
 
 
 def _look(
@@ -442,10 +451,12 @@ def _look(
         return now
     if not db.execute(_ALIVE, (worker, now)).fetchone():
         return None
-    return _soonest([group[3] for group in _wanted(db, queues, tasks)], expiry)
+    groups, suspects = _wanted(db, queues, tasks, worker)
+    return _soonest(groups + suspects, expiry)
 
 
-def _soonest(due: list[int], expiry: int | None) -> int | None:
+def _soonest(rows: list[Row], expiry: int | None) -> int | None:
+    due = [row[3] for row in rows]
     return min(due if expiry is None else [*due, expiry], default=None)
 
 
@@ -460,19 +471,22 @@ def _claim(
     expired = _expire(db, now)
     if not db.execute(_ALIVE, (worker, now)).fetchone():
         return "[]", None, expired
-    due = [group for group in _wanted(db, queues, tasks) if group[3] <= now]
-    values = {"lease": os.urandom(8).hex(), "worker": worker, "now": now}
+    groups, suspects = ([row for row in rows if row[3] <= now] for rows in _wanted(db, queues, tasks, worker))
+    values: dict[str, Any] = {"lease": os.urandom(8).hex(), "worker": worker, "now": now}
     count = 0
-    for rank in sorted({group[2] for group in due}):
-        groups = [group for group in due if group[2] == rank]
-        count += _take(db, groups, values | {"rank": rank, "limit": limit - count})
+    if suspects and limit:
+        count += db.execute(_TAKE_SUSPECT, values | {"n": suspects[0][4]}).rowcount
+    for rank in sorted({group[2] for group in groups}):
         if count >= limit:
             break
+        some = [group for group in groups if group[2] == rank]
+        count += _take(db, some, values | {"rank": rank, "limit": limit - count})
     taken = db.execute(_TAKEN, values).fetchone()[0] if count else "[]"
     if count >= limit or len(expired) == EXPIRE_LIMIT:
         return taken, now, expired
     expiry = db.execute(_NEXT_EXPIRY).fetchone()[0]
-    return taken, _soonest([group[3] for group in _wanted(db, queues, tasks)], expiry), expired
+    groups, suspects = _wanted(db, queues, tasks, worker)
+    return taken, _soonest(groups + suspects, expiry), expired
 
 
 def _take(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> int:

@@ -28,7 +28,9 @@ CREATE TABLE mainspring_jobs (
     payload         TEXT    NOT NULL,
     result          TEXT
 ) STRICT;
-CREATE INDEX mainspring_jobs_ready ON mainspring_jobs (queue, task, rank, run_at, id) WHERE state = 'pending';
+CREATE INDEX mainspring_jobs_ready ON mainspring_jobs (queue, task, rank, run_at, id)
+    WHERE state = 'pending' AND crashes < 2;
+CREATE INDEX mainspring_jobs_suspects ON mainspring_jobs (rank, run_at, id) WHERE state = 'pending' AND crashes >= 2;
 CREATE INDEX mainspring_jobs_running ON mainspring_jobs (worker) WHERE state = 'running';
 CREATE INDEX mainspring_jobs_expiring ON mainspring_jobs (expires_at)
     WHERE state = 'pending' AND expires_at IS NOT NULL;

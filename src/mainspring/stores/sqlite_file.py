@@ -25,7 +25,12 @@ def prepare(path: str) -> str:
     if not file.parent.is_dir():
         raise StoreError(f"cannot open SQLite file {path!r}: there is no directory {str(file.parent)!r}")
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        # Only a file that is not there: closing any handle on one that is drops the locks SQLite has on it.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        if file.is_dir() or not os.access(path, os.R_OK | os.W_OK):
+            why = "it is a directory" if file.is_dir() else "no permission to read and write it"
+            raise StoreError(f"cannot open SQLite file {path!r}: {why}") from None
     except OSError as error:
         raise StoreError(f"cannot open SQLite file {path!r}: {error.strerror}") from None
     return os.path.realpath(path)
