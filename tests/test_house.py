@@ -217,7 +217,7 @@ def test_every_test_file_has_a_name_of_its_own() -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_every_module_says_its_one_job_in_one_line(path: Path) -> None:
-    first, *rest = (ast.get_docstring(tree_of(path)) or "").splitlines() or [""]
+    first, *rest = (ast.get_docstring(tree_of(path), clean=False) or "").splitlines() or [""]
     assert first
     assert first.endswith(".")
     assert rest[:1] in ([], [""])

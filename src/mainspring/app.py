@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from .clock import Clock, StoreClock, SystemClock
-from .codec import encode_call
+from .codec import encode_call, is_async
 from .config import load
 from .context import Context
 from .control import Executions, Jobs, Queues, Workers
@@ -28,13 +28,18 @@ from .runner import Runner
 from .store import Store
 from .stores import open_store
 from .sync import Sync
-from .task import Options, Span, Task, check_name, checked, exclusive, new_job
+from .task import Options, Span, Task, check_name, checked, exclusive, new_job, travelling
 from .worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Async = Coroutine[Any, Any, R]
 Errors = type[BaseException] | tuple[type[BaseException], ...]
+
+
+_JOB_OPTIONS = frozenset({"delay", "run_at", "within"})
+_TASK_OPTIONS = frozenset(Options.__struct_fields__) - _JOB_OPTIONS
+_STUB_OPTIONS = _TASK_OPTIONS - {"retry_on", "no_retry_on", "concurrency"}
 
 
 class Decorator(Protocol):
@@ -81,6 +86,8 @@ class Mainspring:
         middleware: Sequence[Middleware] = (),
         **settings: Any,
     ) -> None:
+        if store is not None and not isinstance(store, str) and not hasattr(store, "claim"):
+            raise BadSetting(f"the store is given as a URL or as a Store; got {store!r:.80}")
         given = {"store": store, **settings} if isinstance(store, str) else settings
         self.settings = load(given)
         self.clock = StoreClock(clock or SystemClock())
@@ -221,13 +228,23 @@ class Mainspring:
             if not callable(fn):
                 raise BadTask(f"@app.task takes a function, got {fn!r}; options go by name: @app.task(queue=…)")
             title = str(name or getattr(fn, "__name__", ""))
+            if not title or title == "<lambda>":
+                raise BadTask("this function has no name of its own; give the task one: name='…'")
             if title in self.tasks:
                 raise BadTask(f"a task named {title!r} is registered already; give this one another name=")
+            known = _STUB_OPTIONS if stub else _TASK_OPTIONS
+            for key in options:
+                if key not in known:
+                    if key in Options.__struct_fields__:
+                        raise BadTask(f"task {title!r}: option {key} does not belong on a {'stub' if stub else 'task'}")
+                    raise BadTask(f"task {title!r}: unexpected keyword argument {key!r}")
             given = checked({key: value for key, value in options.items() if value is not UNSET}, title)
-            try:
-                settled = exclusive(Options(**given), title)
-            except TypeError as unknown:
-                raise BadTask(f"task {title!r}: {str(unknown).lower()}") from None
+            if stub:
+                travelling(given, title)
+            layers = middleware if isinstance(middleware, Sequence) else (middleware,)
+            if not all(is_async(layer) for layer in layers):
+                raise BadTask(f"task {title!r}: middleware is a list of `async def layer(ctx, call_next)` functions")
+            settled = exclusive(Options(**given), title)
             self.tasks[title] = Task(self, title, fn, settled, middleware, stub)
             return self.tasks[title]
 
@@ -279,7 +296,8 @@ class Mainspring:
         for answer in answers:
             if answer.status == "refused" and answer.key is not None:
                 raise JobExists(answer.key, answer.id)
-        if self.events.wants(JobEnqueued):
+        # Within the caller's transaction nothing has happened yet, and perhaps never will.
+        if within is None and self.events.wants(JobEnqueued):
             for job, answer in zip(jobs, answers, strict=True):
                 if answer.status != "refused":
                     self.events.emit(
@@ -306,12 +324,12 @@ class Mainspring:
         if not real:
             raise BadInput("this app has no tasks, so a worker would have nothing to run: register some with @app.task")
         if queues is not None:
-            if isinstance(queues, str) or not queues:
+            if isinstance(queues, str) or not isinstance(queues, Sequence | Mapping) or not queues:
                 raise BadInput(f"queues takes a list of names or a mapping of name to slots, got {queues!r}")
             for name in queues:
                 check_name(name, "queue name")
             limits = list(queues.values()) if isinstance(queues, Mapping) else []
-            if any(limit is not None and (not isinstance(limit, int) or limit < 1) for limit in limits):
+            if any(limit is not None and (type(limit) is not int or limit < 1) for limit in limits):
                 raise BadInput(f"a queue's slots are a whole number of at least 1, or None; got {queues!r}")
         runner = Runner(
             real, self.middleware, self.clock, timeout=settings.default_timeout,

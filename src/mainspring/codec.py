@@ -7,6 +7,7 @@ import math
 import re
 import typing
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,7 +23,9 @@ _SUSPECT = re.compile(rb"\\u0000|null|\d{19}")
 def _enc_hook(value: Any) -> Any:
     if hasattr(value, "model_dump"):  # pydantic, without importing it
         return value.model_dump(mode="json")
-    raise TypeError(f"{type(value).__name__} is not a type JSON can carry")
+    raise TypeError(
+        f"{type(value).__name__} is not a type JSON can carry: send text, numbers, lists, dicts, dataclasses or models"
+    )
 
 
 def _dec_hook(wanted: Any, value: Any) -> Any:
@@ -41,11 +44,12 @@ def encode(value: Any) -> bytes:
         if _SUSPECT.search(data):
             _inspect(msgspec.to_builtins(value, enc_hook=_enc_hook))
     except UnicodeEncodeError:
-        raise BadPayload("text with a lone surrogate is not valid Unicode") from None
+        raise BadPayload("text with a lone surrogate is not valid Unicode: replace it, or send bytes") from None
     except RecursionError:
-        raise BadPayload("nested too deeply") from None
+        raise BadPayload("nested too deeply: flatten it, or keep it elsewhere and send its name") from None
     except (TypeError, ValueError, OverflowError) as bad:
-        raise BadPayload(str(bad)) from None
+        reason = str(bad)
+        raise BadPayload(reason if ": send" in reason else f"{reason}: send text or plain data instead") from None
     return data
 
 
@@ -57,7 +61,7 @@ def _inspect(value: Any) -> None:
         case int() if not -MAX_INT <= value < MAX_INT:
             raise BadPayload(f"{value} does not fit 64 bits: send it as text")
         case str() if "\x00" in value:
-            raise BadPayload("text with a NUL character cannot be stored")
+            raise BadPayload("text with a NUL character cannot be stored: remove it, or send bytes")
         case list() | tuple():
             for item in value:
                 _inspect(item)
@@ -73,38 +77,45 @@ class Arguments:
     def __init__(self, fn: Callable[..., Any], task: str, context: type) -> None:
         self.task = task
         self.context: str | None = None
+        self._names: list[str] = []
+        self._first: list[str] = []  # positional only
+        self._positional: list[str] = []
         self._rest: str | None = None
-        self._extra = False
+        self._extra: Any = None
         hints = _hints(fn, task)
         fields: list[Any] = []
-        self._names: list[str] = []
-        self._positional: list[str] = []
-        for n, parameter in enumerate(inspect.signature(fn).parameters.values()):
+        for n, parameter in enumerate(_signature(fn, task).parameters.values()):
             hint = hints.get(parameter.name, Any)
+            hint = Any if hint is object else hint
             if hint is context:
                 if n or parameter.kind is parameter.KEYWORD_ONLY:
                     raise BadTask(f"task {task!r}: the Context parameter {parameter.name!r} must come first")
                 self.context = parameter.name
+            elif context in typing.get_args(hint):
+                raise BadTask(f"task {task!r}: annotate {parameter.name!r} as Context, and nothing else")
             elif parameter.kind is parameter.VAR_POSITIONAL:
-                self._rest = parameter.name
-                fields.append((parameter.name, list[hint], []))  # type: ignore[valid-type]
+                self._rest = f"*{parameter.name}"
+                fields.append((self._rest, list[hint], UNSET))  # type: ignore[valid-type]
             elif parameter.kind is parameter.VAR_KEYWORD:
-                self._extra = True
+                self._extra = dict[str, hint]  # type: ignore[valid-type]
             else:
                 self._names.append(parameter.name)
+                if parameter.kind is parameter.POSITIONAL_ONLY:
+                    self._first.append(parameter.name)
                 if parameter.kind is not parameter.KEYWORD_ONLY:
                     self._positional.append(parameter.name)
-                required = parameter.default is parameter.empty
-                fields.append((parameter.name, hint) if required else (parameter.name, hint, UNSET))
-        self._optional = any(len(field) == 3 for field in fields)
-        self._decoder = self._make_decoder(fields)
+                default = () if parameter.default is parameter.empty else (UNSET,)
+                fields.append((parameter.name, hint, *default))
+        # Fields have neutral names, since a parameter may be called what a Struct cannot have.
+        self._fields = {field[0]: f"a{n}" for n, field in enumerate(fields)}
+        self._decoder = self._make_decoder([(self._fields[name], *rest) for name, *rest in fields])
 
     def _make_decoder(self, fields: list[Any]) -> Callable[[str], Struct]:
         try:
-            # msgspec wants fields with defaults last; keyword-only fields have no order.
             shape = msgspec.defstruct(
-                "Arguments", fields, kw_only=True, forbid_unknown_fields=not self._extra, gc=False
-            )
+                "Arguments", fields, kw_only=True, gc=False, forbid_unknown_fields=self._extra is None,
+                rename={field: name for name, field in self._fields.items()},
+            )  # fmt: skip
             return msgspec.json.Decoder(shape, dec_hook=_dec_hook).decode
         except (TypeError, ValueError) as bad:
             raise BadTask(f"task {self.task!r} has parameters that JSON cannot carry: {bad}") from None
@@ -114,9 +125,9 @@ class Arguments:
         values = self.bind(args, kwargs) if args or kwargs else {}
         payload = encode_call(self.task, values, limit)
         try:
-            self._decoder(payload)
+            self.decode(payload)
         except RecursionError:
-            raise BadPayload(f"arguments of task {self.task!r} are nested too deeply") from None
+            raise BadPayload(f"arguments of task {self.task!r} are nested too deeply: flatten them") from None
         except Exception as bad:
             raise BadPayload(f"arguments of task {self.task!r} do not fit: {bad}") from None
         return payload
@@ -132,7 +143,7 @@ class Arguments:
         for name, value in kwargs.items():
             if name in values:
                 raise BadPayload(f"task {self.task!r} got argument {name!r} twice")
-            if name not in self._names and not self._extra:
+            if name not in self._names and self._extra is None:
                 raise BadPayload(f"task {self.task!r} has no argument {name!r} (takes: {', '.join(self._names)})")
             values[name] = value
         return values
@@ -142,15 +153,25 @@ class Arguments:
         if payload == "{}" and not self._names:
             return [], {}
         shape = self._decoder(payload)
-        if not self._optional and not self._extra:
-            return [], {name: getattr(shape, name) for name in self._names}
-        values = {name: value for name in self._names if (value := getattr(shape, name)) is not UNSET}
-        if self._extra:
-            known = msgspec.json.decode(payload)
-            values |= {name: known[name] for name in known if name not in self._names and name != self._rest}
-        if self._rest is None or not getattr(shape, self._rest):
-            return [], values
-        return [values.pop(name) for name in self._positional] + getattr(shape, self._rest), values
+        values = {name: value for name in self._names if (value := getattr(shape, self._fields[name])) is not UNSET}
+        rest = UNSET if self._rest is None else getattr(shape, self._fields[self._rest])
+        first = self._first if rest is UNSET else self._positional
+        args = [values.pop(name) for name in first if name in values]
+        if rest is not UNSET:
+            args += rest
+        if self._extra is not None:
+            values |= self._decode_extra(payload)
+        return args, values
+
+    def _decode_extra(self, payload: str) -> dict[str, Any]:
+        known = msgspec.json.decode(payload)
+        extra = {name: known[name] for name in known if name not in self._fields}
+        for name, value in extra.items():
+            try:
+                extra |= msgspec.convert({name: value}, self._extra, dec_hook=_dec_hook)
+            except ValidationError as bad:
+                raise ValidationError(f"{bad} (argument {name!r})") from None
+        return extra
 
 
 def encode_call(task: str, values: Mapping[str, Any], limit: int) -> str:
@@ -206,7 +227,22 @@ class Results:
 
 
 def _hints(fn: Callable[..., Any], task: str) -> dict[str, Any]:
+    target: Any = fn.func if isinstance(fn, partial) else fn
+    if not inspect.isroutine(target):
+        target = type(target).__call__  # an object that can be called
     try:
-        return typing.get_type_hints(fn, include_extras=True)
+        return typing.get_type_hints(target, include_extras=True)
     except Exception as bad:
         raise BadTask(f"task {task!r} has annotations that cannot be resolved: {bad}") from None
+
+
+def _signature(fn: Callable[..., Any], task: str) -> inspect.Signature:
+    try:
+        return inspect.signature(fn)
+    except (TypeError, ValueError) as bad:
+        raise BadTask(f"task {task!r} has no signature that can be read: {bad}") from None
+
+
+def is_async(fn: Callable[..., Any]) -> bool:
+    """Whether calling it makes a coroutine."""
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -52,7 +53,7 @@ _SPANS = {
     "poll_interval", "default_timeout", "retry_initial_delay", "retry_max_delay", "beat", "lease", "sweep", "grace",
 }  # fmt: skip
 _AT_LEAST = {"concurrency": 1, "retry_max": 0, "max_crashes": 1, "payload_limit": 1, "result_limit": 1}
-_LEVELS = ("debug", "info", "warning", "error")
+_CHOICES = {"durability": get_args(Durability), "log_level": ("debug", "info", "warning", "error")}
 
 
 def load(given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
@@ -83,6 +84,10 @@ def _read(name: str, value: Any, source: str) -> Any:
         return _number(value, source)
     if not isinstance(value, str):
         raise BadSetting(f"{source} must be text, got {value!r}")
+    choices = _CHOICES.get(name)
+    if choices and value.lower() not in choices:
+        known = " or ".join(map(repr, choices)) if len(choices) == 2 else f"one of {', '.join(choices)}"
+        raise BadSetting(f"{source} must be {known}, got {value!r}")
     return value
 
 
@@ -99,9 +104,12 @@ def _integer(name: str, value: Any, source: str) -> int:
 
 def _number(value: Any, source: str) -> float:
     try:
-        return float(value)
+        number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
-        raise BadSetting(f"{source} must be a number, got {value!r}") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise BadSetting(f"{source} must be a number, got {value!r}")
+    return number
 
 
 def span(value: Span, source: str) -> float:
@@ -125,10 +133,6 @@ def _check(s: Settings) -> None:
         raise BadSetting(
             f"lease ({s.lease:g}s) must be at least twice beat ({s.beat:g}s), or one late beat loses every job"
         )
-    if s.durability not in get_args(Durability):
-        raise BadSetting(f"durability must be 'full' or 'relaxed', got {s.durability!r}")
-    if s.log_level.lower() not in _LEVELS:
-        raise BadSetting(f"log_level must be one of {', '.join(_LEVELS)}, got {s.log_level!r}")
     try:
         s.backoff  # noqa: B018  its own checks are the test
     except BadSetting as bad:

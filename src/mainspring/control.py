@@ -8,6 +8,7 @@ from .clock import Clock
 from .errors import BadInput, InvalidTransition, JobExists
 from .handle import missing
 from .job import ALLOWED, SHOWN, Action, Changed, Execution, Filter, Job, JobId, LiveWorker, Queue
+from .outcome import clean
 from .store import Store
 from .task import check_name
 
@@ -23,6 +24,7 @@ class Jobs:
         self._clock = clock
 
     async def get(self, id: JobId) -> Job:
+        id = _checked_id(id)
         found = await (await self._opened()).jobs(Filter(ids=(id,)), now=self._clock.now(), limit=1)
         if not found:
             raise missing(id)
@@ -63,8 +65,10 @@ class Jobs:
 
     async def _change(self, action: Action, which: JobId | Filter, reason: str = "") -> Changed:
         store, now = await self._opened(), self._clock.now()
+        reason = clean(str(reason), 1024)
         if isinstance(which, Filter):
             return await store.change(action, self._checked(which), now=now, limit=PAGE, reason=reason)
+        which = _checked_id(which)
         changed = await store.change(action, Filter(ids=(which,)), now=now, limit=1, reason=reason)
         if which in changed.refused:
             refusal = changed.refused[which]
@@ -81,6 +85,14 @@ class Jobs:
             if state not in SHOWN:
                 raise BadInput(f"unknown state {state!r} (known: {', '.join(SHOWN)})")
         return which
+
+
+def _checked_id(id: object) -> JobId:
+    if not isinstance(id, str):
+        raise BadInput(f"a job is named by its id, which is text; got {type(id).__name__} (a handle has it as .id)")
+    if not id.isprintable():
+        raise missing(id)  # and no store need be asked
+    return id
 
 
 class Queues:

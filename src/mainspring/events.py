@@ -101,5 +101,5 @@ class Bus:
             for act in tuple(self._subscribers.get(kind, ())):
                 try:
                     act(event)
-                except Exception:
+                except (Exception, SystemExit):
                     _logger.exception("subscriber %r raised on %s", act, type(event).__name__)

@@ -19,7 +19,7 @@ def _parse(text: str) -> dict[str, tuple[str, int]]:
     for part in filter(None, text.split(",")):
         name, _, action = part.partition("=")
         verb, _, count = action.partition(":")
-        if name not in POINTS or verb not in _SIGNALS:
+        if name not in POINTS or verb not in _SIGNALS or not (count or "1").isdigit() or count == "0":
             raise ValueError(f"unknown failpoint {part!r} (points: {', '.join(POINTS)}; actions: kill, stop)")
         armed[name] = (_SIGNALS[verb], int(count or 1))
     return armed

@@ -10,7 +10,8 @@ from random import Random
 _lock = threading.Lock()
 _last = 0
 _random = Random()
-os.register_at_fork(after_in_child=_random.seed)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.seed)
 
 
 def new_id(now: datetime) -> str:

@@ -22,7 +22,7 @@ class Key(Struct, frozen=True):
     `Key(args=True, period=3600)`: the same call once an hour. Periods are counted from 1970 in UTC.
     """
 
-    args: bool | tuple[str, ...] = False
+    args: bool | str | tuple[str, ...] = False
     """True: all of them; names: only those."""
     queue: bool = False
     period: float | timedelta | None = None
@@ -30,7 +30,9 @@ class Key(Struct, frozen=True):
     def make(self, task: str, values: Mapping[str, Any], queue: str, now: datetime) -> str:
         parts = [task]
         if self.args:
-            chosen = sorted(values) if isinstance(self.args, bool) else self.args
+            chosen: tuple[str, ...] | list[str] = sorted(values)
+            if not isinstance(self.args, bool):
+                chosen = (self.args,) if isinstance(self.args, str) else self.args
             for name in chosen:
                 if name not in values and self.args is not True:
                     raise BadInput(f"key of task {task!r} names argument {name!r}, which this call does not give")
@@ -57,7 +59,15 @@ def resolve(
         return None
     if isinstance(spec, Key):
         return spec.make(task, values, queue, now)
-    key = spec if isinstance(spec, str) else spec(**values)
+    if isinstance(spec, str):
+        key: Any = spec
+    elif isinstance(spec, type) or not callable(spec):
+        raise BadInput(f"{option} of task {task!r} is text, a Key or a function of the arguments, got {spec!r:.80}")
+    else:
+        try:
+            key = spec(**values)
+        except TypeError as bad:
+            raise BadInput(f"{option} of task {task!r} could not be made from the arguments: {bad}") from None
     if not isinstance(key, str) or not key or len(key) > MAX_LENGTH or not key.isprintable():
         raise BadInput(f"{option} of task {task!r} must be 1 to {MAX_LENGTH} printable characters, got {key!r:.80}")
     return key

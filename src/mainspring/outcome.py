@@ -161,7 +161,7 @@ def retry_delay(job: Job, error: BaseException, policy: Policy) -> float | None:
     if isinstance(policy.backoff, Backoff):
         return policy.backoff.delay(failed, seed=job.id)
     try:
-        return max(0.0, float(policy.backoff(failed)))
+        return seconds(max(0, policy.backoff(failed)), "backoff")
     except Exception:  # a broken backoff function must not keep the job from ending
         return Backoff().delay(failed, seed=job.id)
 
@@ -186,8 +186,8 @@ def clean(text: str, limit: int) -> str:
     text = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
     if len(text) <= limit:
         return text
-    half = limit // 2
-    return f"{text[:half]}\n… {len(text) - limit} characters left out …\n{text[-half:]}"
+    half = (limit - 50) // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"
 
 
 def seconds(span: float | timedelta, what: str) -> float:

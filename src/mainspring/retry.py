@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 from zlib import crc32
 
@@ -24,9 +25,17 @@ class Backoff(Struct, frozen=True, omit_defaults=True):
     curve: Literal["exponential", "linear"] = "exponential"
 
     def __post_init__(self) -> None:
+        for name in ("initial", "multiplier", "max", "jitter"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise BadSetting(f"backoff {name} must be a number, got {value!r}")
+        if self.curve not in ("exponential", "linear"):
+            raise BadSetting(f"backoff curve is 'exponential' or 'linear', got {self.curve!r}")
+        if not math.isfinite(self.max):
+            raise BadSetting(f"backoff max must be a finite number of seconds, got {self.max}")
         if not 0 < self.initial <= self.max:
             raise BadSetting(f"backoff needs 0 < initial <= max, got initial={self.initial}, max={self.max}")
-        if self.multiplier < 1:
+        if not 1 <= self.multiplier < math.inf:
             raise BadSetting(f"backoff multiplier must be at least 1, got {self.multiplier}")
         if not 0 <= self.jitter < 1:
             raise BadSetting(f"backoff jitter is a share from 0 up to (not including) 1, got {self.jitter}")

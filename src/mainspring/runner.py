@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import UNSET
 
 from .clock import Clock
-from .codec import encode_result
+from .codec import encode_result, is_async
 from .context import Context
 from .failpoint import failpoint
 from .job import Failure, Job
@@ -90,7 +90,7 @@ class Runner:
 
     def _core(self, task: Task[Any, Any]) -> Next:
         fn, context = task.fn, task.arguments.context
-        if asyncio.iscoroutinefunction(fn):
+        if is_async(fn):
             if context is None:
                 return lambda ctx: fn(*ctx.arguments[0], **ctx.arguments[1])
             return lambda ctx: fn(ctx, *ctx.arguments[0], **ctx.arguments[1])

@@ -6,14 +6,14 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from .errors import MainspringError
 from .job import Job
 
 if TYPE_CHECKING:
     from .handle import Handle
-    from .task import Task
+    from .task import JobOptions, Task
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,12 +24,15 @@ _loop: asyncio.AbstractEventLoop | None = None
 _pid = 0
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """The coroutine's value. Not for use inside an event loop, which it would block."""
+def run(work: Coroutine[Any, Any, T], *, here: bool = False) -> T:
+    """The coroutine's value. Not for use inside an event loop, which it would block.
+
+    `here`: in this very thread, where the caller's own connection belongs.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run_coroutine_threadsafe(work, _bridge()).result()
+        return asyncio.run(work) if here else asyncio.run_coroutine_threadsafe(work, _bridge()).result()
     work.close()
     raise MainspringError(".sync was used inside an event loop; await the method without .sync there")
 
@@ -53,8 +56,13 @@ class Sync:
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._inner, name)
         if asyncio.iscoroutinefunction(value):
-            return lambda *args, **kwargs: run(value(*args, **kwargs))
+            return lambda *args, **kwargs: _plain(run(value(*args, **kwargs), here=kwargs.get("within") is not None))
         return value if callable(value) or isinstance(value, str | int | float | type(None)) else Sync(value)
+
+
+def _plain(value: Any) -> Any:
+    """Handles have a plain side; everything else is plain already."""
+    return [_plain(item) for item in value] if isinstance(value, list) else getattr(value, "sync", value)
 
 
 class SyncTask(Generic[P, R]):
@@ -63,14 +71,11 @@ class SyncTask(Generic[P, R]):
     def __init__(self, task: Task[P, R]) -> None:
         self._task = task
 
-    def using(self, **options: Any) -> SyncTask[P, R]:
+    def using(self, **options: Unpack[JobOptions]) -> SyncTask[P, R]:
         return SyncTask(self._task.using(**options))
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> SyncHandle[R]:
-        # The caller's own connection belongs to the caller's thread.
-        here = self._task.options.within is not None
-        work = self._task.enqueue(*args, **kwargs)
-        return SyncHandle(asyncio.run(work) if here else run(work))
+        return SyncHandle(run(self._task.enqueue(*args, **kwargs), here=self._task.options.within is not None))
 
 
 class SyncHandle(Generic[R]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -55,6 +55,27 @@ class Options(Struct, frozen=True, kw_only=True):
     within: Any = None
 
 
+class JobOptions(TypedDict, total=False):
+    """What one call may ask for: task.using(delay=60, priority=5)."""
+
+    queue: str
+    priority: int
+    timeout: Span | None
+    """None: no limit."""
+    max_retries: int
+    backoff: Backoff
+    unique_key: KeySpec | None
+    idempotency_key: KeySpec | None
+    on_conflict: OnConflict
+    debounce_limit: Span
+    delay: Span
+    run_at: datetime
+    expires: Span | datetime | None
+    tags: Sequence[str]
+    metadata: Mapping[str, Any]
+    within: Any
+
+
 class Task(Generic[P, R]):
     """A registered function. Calling it calls the function; enqueue() makes a job of the call."""
 
@@ -86,28 +107,13 @@ class Task(Generic[P, R]):
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self.fn(*args, **kwargs)
 
-    def using(
-        self,
-        *,
-        queue: str | UnsetType = UNSET,
-        priority: int | UnsetType = UNSET,
-        timeout: Span | UnsetType | None = UNSET,
-        max_retries: int | UnsetType = UNSET,
-        backoff: Backoff | UnsetType = UNSET,
-        unique_key: KeySpec | UnsetType | None = UNSET,
-        idempotency_key: KeySpec | UnsetType | None = UNSET,
-        on_conflict: OnConflict | UnsetType = UNSET,
-        debounce_limit: Span | UnsetType = UNSET,
-        delay: Span | UnsetType = UNSET,
-        run_at: datetime | UnsetType = UNSET,
-        expires: Span | datetime | UnsetType | None = UNSET,
-        tags: Sequence[str] | UnsetType = UNSET,
-        metadata: Mapping[str, Any] | UnsetType = UNSET,
-        within: Any = UNSET,
-    ) -> Task[P, R]:
+    def using(self, **options: Unpack[JobOptions]) -> Task[P, R]:
         """The same task with these options for the jobs made through it."""
-        given = {name: value for name, value in locals().items() if name != "self" and value is not UNSET}
-        given = checked(given, self.name)
+        for name in options:
+            if name not in JobOptions.__annotations__:
+                raise TypeError(f"using() got an unexpected keyword argument {name!r}")
+        given = checked(options, self.name)
+        travelling(given, self.name)
         changed = object.__new__(Task)
         changed.__dict__.update(self.__dict__)
         changed.options = exclusive(replace(self.options, **given), self.name)
@@ -160,7 +166,10 @@ def new_job(
         run_at = now + timedelta(seconds=options.delay)
     expires = options.expires
     if expires is not None and not isinstance(expires, datetime):
-        expires = (run_at or now) + timedelta(seconds=expires)
+        try:
+            expires = (run_at or now) + timedelta(seconds=expires)
+        except OverflowError:
+            raise BadInput(f"option expires of task {task!r} is beyond the calendar") from None
     unique = idempotency = None
     if options.unique_key is not None or options.idempotency_key is not None:
         given = values()
@@ -186,6 +195,8 @@ def checked(given: Mapping[str, Any], task: str) -> dict[str, Any]:
     values = dict(given)
     for name, value in given.items():
         check = _CHECKS.get(name)
+        if value is None and check is not None and name not in _MAY_BE_NONE:
+            raise BadInput(f"option {name} of task {task!r} may not be None; leave it out")
         if check is not None and value is not None:
             try:
                 values[name] = check(value)
@@ -237,9 +248,18 @@ def _expires(value: Any) -> float | datetime:
 
 
 def _backoff(value: Any) -> Any:
-    if not isinstance(value, Backoff) and not callable(value):
+    if not isinstance(value, Backoff) and (isinstance(value, type) or not callable(value)):
         raise BadInput(f"takes a Backoff or, on the task, a function of the attempt; got {value!r}")
     return value
+
+
+def travelling(given: Mapping[str, Any], task: str) -> None:
+    """Refuses what cannot go with a job to another process."""
+    backoff = given.get("backoff")
+    if backoff is not None and not isinstance(backoff, Backoff):
+        raise BadInput(
+            f"option backoff of task {task!r}: only a Backoff travels with a job; a function stays on the task"
+        )
 
 
 def _errors(value: Any) -> tuple[type[BaseException], ...]:
@@ -268,6 +288,7 @@ def _on_conflict(value: Any) -> Any:
     return value
 
 
+_MAY_BE_NONE = ("timeout", "expires", "unique_key", "idempotency_key")
 _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "queue": lambda value: check_name(value, "queue name"),
     "priority": _priority,

@@ -102,6 +102,15 @@ async def test_without_an_open_transaction_one_is_begun_and_the_caller_ends_it(
     assert len(await shop.jobs.list()) == 1
 
 
+@pytest.mark.parametrize("options", [{}, {"unique_key": "one"}, {"idempotency_key": "one"}])
+async def test_a_rollback_leaves_nothing_also_where_the_transaction_was_begun_for_the_caller(
+    shop: Mainspring, mine: sqlite3.Connection, options: dict[str, Any]
+) -> None:
+    await shop.tasks["receipt"].using(within=mine, **options).enqueue(1)
+    mine.rollback()
+    assert await shop.jobs.list() == []
+
+
 async def test_several_jobs_and_rows_are_one_transaction(
     shop: Mainspring, mine: sqlite3.Connection, file: Path
 ) -> None:

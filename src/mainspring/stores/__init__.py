@@ -33,6 +33,10 @@ def open_store(url: str, *, clock: Clock | None = None, durability: Durability =
                 )
             if len(rest) < 2 or rest.endswith("/"):
                 raise BadSetting(f"store URL {shown!r} names no file: use {_FORMS}")
+            if rest[1:] == ":memory:":
+                raise BadSetting(f"store URL {shown!r} would be lost with each connection: use memory://")
+            if not rest.isprintable():
+                raise BadSetting(f"store URL {shown!r} has characters that no file name should have")
             if "?" in rest or "#" in rest:
                 raise BadSetting(f"store URL {shown!r} takes no query or fragment: use {_FORMS}")
             return SqliteStore(rest[1:], clock=clock, durability=durability)
