@@ -68,7 +68,7 @@ class StoreClock:
         self.outside = clock.outside
 
     def now(self) -> datetime:
-        return self._clock.now() + self.skew
+        return self._clock.now() + self.skew if self.skew else self._clock.now()
 
     async def learn(self, time: Callable[[], Awaitable[datetime]]) -> None:
         """Compares with the store's time, taken to be that of the middle of the call."""

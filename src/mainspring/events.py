@@ -83,23 +83,32 @@ class Bus:
 
     def __init__(self) -> None:
         self._subscribers: dict[type[Event], list[Callable[[Any], object]]] = {}
+        self._heard_by: dict[type[Event], tuple[Callable[[Any], object], ...]] = {}
 
     def subscribe(self, kind: type[E], act: Callable[[E], object]) -> None:
         """`act` hears every event of this kind and of those derived from it; Event is all of them."""
         self._subscribers.setdefault(kind, []).append(act)
+        self._heard_by.clear()
 
     def unsubscribe(self, kind: type[E], act: Callable[[E], object]) -> None:
         if act in self._subscribers.get(kind, ()):
             self._subscribers[kind].remove(act)
+            self._heard_by.clear()
 
     def wants(self, kind: type[Event]) -> bool:
         """Whether it is worth making such an event at all."""
-        return any(self._subscribers.get(base) for base in kind.__mro__)
+        return bool(self._acts(kind))
 
     def emit(self, event: Event) -> None:
-        for kind in type(event).__mro__:
-            for act in tuple(self._subscribers.get(kind, ())):
-                try:
-                    act(event)
-                except (Exception, SystemExit):
-                    _logger.exception("subscriber %r raised on %s", act, type(event).__name__)
+        for act in self._acts(type(event)):
+            try:
+                act(event)
+            except (Exception, SystemExit):
+                _logger.exception("subscriber %r raised on %s", act, type(event).__name__)
+
+    def _acts(self, kind: type[Event]) -> tuple[Callable[[Any], object], ...]:
+        acts = self._heard_by.get(kind)
+        if acts is None:
+            acts = tuple(act for base in kind.__mro__ for act in self._subscribers.get(base, ()))
+            self._heard_by[kind] = acts
+        return acts

@@ -5,13 +5,22 @@ from __future__ import annotations
 import os
 import threading
 from datetime import datetime
-from random import Random
 
 _lock = threading.Lock()
 _last = 0
-_random = Random()
+_tail = ""
+
+
+def _draw() -> None:
+    """62 random bits that this process alone has: drawn once, since drawing them for each id costs more than the id."""
+    global _tail
+    bits = int.from_bytes(os.urandom(8), "big") & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
+    _tail = f"-{bits >> 48:04x}-{bits & 0xFFFF_FFFF_FFFF:012x}"
+
+
+_draw()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_random.seed)
+    os.register_at_fork(after_in_child=_draw)
 
 
 def new_id(now: datetime) -> str:
@@ -21,8 +30,5 @@ def new_id(now: datetime) -> str:
     stamp = int(now.timestamp() * 1000) << 12
     with _lock:
         _last = stamp = stamp if stamp > _last else _last + 1
-        tail = _random.getrandbits(62)
-    return (
-        f"{stamp >> 28:08x}-{stamp >> 12 & 0xFFFF:04x}-7{stamp & 0xFFF:03x}"
-        f"-{0x8000 | tail >> 48:04x}-{tail & 0xFFFF_FFFF_FFFF:012x}"
-    )
+    text = f"{stamp:015x}"
+    return f"{text[:8]}-{text[8:12]}-7{text[12:]}{_tail}"

@@ -32,7 +32,7 @@ class Backoff(Struct, frozen=True, omit_defaults=True):
         if self.curve not in ("exponential", "linear"):
             raise BadSetting(f"backoff curve is 'exponential' or 'linear', got {self.curve!r}")
         if not math.isfinite(self.max):
-            raise BadSetting(f"backoff max must be a finite number of seconds, got {self.max}")
+            raise BadSetting(f"backoff initial and max must be finite, got initial={self.initial}, max={self.max}")
         if not 0 < self.initial <= self.max:
             raise BadSetting(f"backoff needs 0 < initial <= max, got initial={self.initial}, max={self.max}")
         if not 1 <= self.multiplier < math.inf:

@@ -120,10 +120,12 @@ class Threads:
             done.ring()
 
         call.future.add_done_callback(ended)
-        with self._clock.outside():
-            await done.wait(PATIENCE)
-        if not call.future.done():
-            _logger.error("a task's thread ignores its interruption; it goes on here:\n%s", call.stack())
+        try:
+            with self._clock.outside():
+                await done.wait(PATIENCE)
+        finally:
+            if not call.future.done():
+                _logger.error("a task's thread ignores its interruption; it goes on here:\n%s", call.stack())
 
     def close(self) -> None:
         """Idle threads end; busy ones end after their call."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -39,6 +40,7 @@ from .slots import Run, RunKey, Slots
 from .store import Store
 
 T = TypeVar("T")
+_logger = logging.getLogger("mainspring")
 
 # A freed slot waits this long for others before the worker claims for fewer than half of its slots.
 GATHER = 0.005
@@ -78,7 +80,8 @@ class Worker:
         self._slots = Slots(runner, settings.concurrency, self._on_end)
         self._wake, self._ended, self._gathered = Alarm(clock), Alarm(clock), Alarm(clock)
         host = socket.gethostname()
-        self.id = settings.instance_id or f"{host}-{os.getpid()}-{os.urandom(4).hex()}"
+        # Never the same twice: a restarted worker must not take what its predecessor left for its own.
+        self.id = f"{settings.instance_id or host}-{os.getpid()}-{os.urandom(4).hex()}"
         self._info = WorkerInfo(
             id=self.id, host=host, pid=os.getpid(), queues=None if self._queues is None else tuple(self._queues),
             tasks=tuple(sorted(tasks)), concurrency=settings.concurrency, started_at=clock.now(),
@@ -138,10 +141,16 @@ class Worker:
             raise BadInput("a worker starts once; make another one with app.worker()")
         up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._main = asyncio.create_task(self._live(up), name=f"mainspring-worker-{self.id}")
+        self._main.add_done_callback(self._report)
         await asyncio.wait([self._main, up], return_when=asyncio.FIRST_COMPLETED)
         if self._main.done():
             self._main.result()
         return self._main
+
+    def _report(self, main: asyncio.Task[None]) -> None:
+        """A worker that ends by an error says so at once, not when somebody comes to stop it."""
+        if not main.cancelled() and main.exception() is not None:
+            _logger.error("worker %s ended by an error", self.id, exc_info=main.exception())
 
     def _on_signal(self) -> None:
         self._begin_stop(0.0 if self._stopping else self._settings.grace)
@@ -229,7 +238,7 @@ class Worker:
         return wait if self._free() > 0 else None
 
     def _requests(self) -> Iterator[tuple[list[str] | None, list[str], int]]:
-        """What to ask for: all that is unlimited at once, then each limited queue and task by its own room."""
+        """What to ask for: each limited queue and task by its own room, then all that is unlimited at once."""
         for queues, in_queue in _groups(self._queues):
             for tasks, of_task in _groups(self._tasks):
                 room = self._free()
@@ -391,12 +400,12 @@ class Worker:
 
 
 def _groups(limits: Mapping[str, int | None] | None) -> list[tuple[list[str] | None, str | None]]:
-    """Names to ask for together: all without a limit, then each with one."""
+    """Names to ask for: each that has a limit, then all others together, who would leave it no slot."""
     if limits is None:
         return [(None, None)]
-    free = [name for name, limit in limits.items() if limit is None]
+    free = [name for name in limits if limits[name] is None]
     alone: list[tuple[list[str] | None, str | None]] = [([name], name) for name in limits if limits[name] is not None]
-    return [(free, None), *alone] if free else alone
+    return [*alone, (free, None)] if free else alone
 
 
 def _released(id: JobId, lease: Lease, now: datetime) -> Outcome:

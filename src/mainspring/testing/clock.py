@@ -41,6 +41,7 @@ class VirtualClock:
         self._count = 0
         self._outside: set[object] = set()
         self._hopeless: set[object] = set()
+        self._settling = asyncio.Lock()
         self._autojump = autojump
         self._jumper: asyncio.Task[None] | None = None
 
@@ -107,6 +108,10 @@ class VirtualClock:
 
     async def settle(self) -> None:
         """Until every task in this loop waits for time, for other threads or for nothing."""
+        async with self._settling:
+            await self._settle()
+
+    async def _settle(self) -> None:
         loop = asyncio.get_running_loop()
         quiet, began = 0, loop.time()
         while quiet < 3:
