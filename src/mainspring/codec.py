@@ -106,6 +106,7 @@ class Arguments:
                     self._positional.append(parameter.name)
                 default = () if parameter.default is parameter.empty else (UNSET,)
                 fields.append((parameter.name, hint, *default))
+        self._required = any(len(field) == 2 for field in fields)
         # Fields have neutral names, since a parameter may be called what a Struct cannot have.
         self._fields = {field[0]: f"a{n}" for n, field in enumerate(fields)}
         self._decoder = self._make_decoder([(self._fields[name], *rest) for name, *rest in fields])
@@ -122,10 +123,11 @@ class Arguments:
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], limit: int) -> str:
         """The payload of a call; refuses what the function would not accept."""
-        values = self.bind(args, kwargs) if args or kwargs else {}
-        payload = encode_call(self.task, values, limit)
+        if not args and not kwargs and not self._required:
+            return "{}"
+        payload = encode_call(self.task, self.bind(args, kwargs), limit)
         try:
-            self.decode(payload)
+            self._decoder(payload) if self._extra is None else self.decode(payload)
         except RecursionError:
             raise BadPayload(f"arguments of task {self.task!r} are nested too deeply: flatten them") from None
         except Exception as bad:

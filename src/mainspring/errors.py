@@ -60,6 +60,9 @@ class JobExists(MainspringError):
         self.key = key
         self.job_id = job_id
 
+    def __reduce__(self) -> tuple[type, tuple[str, ...]]:
+        return type(self), (self.key, self.job_id)
+
 
 class InvalidTransition(MainspringError):
     """The job's state does not allow the action."""
@@ -69,6 +72,10 @@ class InvalidTransition(MainspringError):
         self.job_id = job_id
         self.state = state
         self.action = action
+        self.allowed = allowed
+
+    def __reduce__(self) -> tuple[type, tuple[str, ...]]:
+        return type(self), (self.job_id, self.state, self.action, self.allowed)
 
 
 class JobUnfinished(MainspringError):

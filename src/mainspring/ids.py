@@ -13,7 +13,8 @@ _tail = ""
 
 def _draw() -> None:
     """62 random bits that this process alone has: drawn once, since drawing them for each id costs more than the id."""
-    global _tail
+    global _lock, _tail
+    _lock = threading.Lock()  # another thread may have held it when this process was forked
     bits = int.from_bytes(os.urandom(8), "big") & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
     _tail = f"-{bits >> 48:04x}-{bits & 0xFFFF_FFFF_FFFF:012x}"
 

@@ -24,6 +24,15 @@ _loop: asyncio.AbstractEventLoop | None = None
 _pid = 0
 
 
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def run(work: Coroutine[Any, Any, T], *, here: bool = False) -> T:
     """The coroutine's value. Not for use inside an event loop, which it would block.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+import time
 from importlib.resources import files
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def prepare(path: str) -> str:
 def connect(path: str, durability: Durability) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
-        mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        mode = _write_ahead(db)
     except sqlite3.DatabaseError as error:
         db.close()
         if "not a database" in str(error):
@@ -55,13 +56,27 @@ def connect(path: str, durability: Durability) -> sqlite3.Connection:
     return db
 
 
+def _write_ahead(db: sqlite3.Connection) -> str:
+    """Turns write-ahead logging on; SQLite does not wait for a lock here, so several that start at once must."""
+    for _ in range(int(BUSY_SECONDS / 0.02)):
+        try:
+            mode: str = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
+            time.sleep(0.02)
+        else:
+            return mode
+    raise sqlite3.OperationalError("database is locked")
+
+
 def join(db: sqlite3.Connection, path: str) -> None:
     """Makes sure the caller's connection is to our file and inside a transaction that the caller ends."""
     mine = os.path.realpath(path)
     if not any(os.path.realpath(row[2]) == mine for row in db.execute("PRAGMA database_list") if row[1] == "main"):
         raise BadInput(f"within= needs a connection to {path!r}, where the jobs are")
     if not db.in_transaction:
-        if db.isolation_level is None:
+        if db.isolation_level is None or getattr(db, "autocommit", None) is True:
             raise BadInput("within= needs an open transaction: execute BEGIN first, then enqueue, then commit")
         db.execute("BEGIN IMMEDIATE")
 

@@ -1,0 +1,158 @@
+"""Jobs out of the SQLite store, under a lease; and the beats that keep it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from ..job import Beat, JobId, WorkerId, WorkerInfo
+from .rows import COLUMNS, Row
+
+# A claim ends at most this many expired jobs, so that a flood of them cannot hold the write lock.
+EXPIRE_LIMIT = 1000
+
+_encode = msgspec.json.encode
+
+PAUSED = "SELECT name FROM mainspring_queues WHERE paused"
+_ALIVE = "SELECT 1 FROM mainspring_workers WHERE id = ? AND until > ?"
+_NEXT_EXPIRY = """SELECT min(expires_at) FROM mainspring_jobs
+    WHERE state = 'pending' AND expires_at IS NOT NULL"""
+_EXPIRE = """UPDATE mainspring_jobs SET state = 'expired', finished_at = :now WHERE n IN (
+        SELECT n FROM mainspring_jobs WHERE state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now
+        ORDER BY expires_at LIMIT :limit)
+    RETURNING id"""
+
+# Every (queue, task, rank) that has pending jobs, with its first run_at, by hops along the index: the cost is
+# the number of groups, however many jobs each has. A row-value comparison would seek by queue alone and scan.
+_HOP = """SELECT n FROM mainspring_jobs WHERE state = 'pending' AND crashes < 2 AND {}
+    ORDER BY queue, task, rank, run_at, id LIMIT 1"""
+_GROUPS = f"""WITH RECURSIVE groups (queue, task, rank, run_at) AS (
+        SELECT queue, task, rank, run_at FROM mainspring_jobs WHERE n = ({_HOP.format("1")})
+        UNION ALL
+        SELECT job.queue, job.task, job.rank, job.run_at FROM groups CROSS JOIN mainspring_jobs job ON job.n = coalesce(
+            ({_HOP.format("queue = groups.queue AND task = groups.task AND rank > groups.rank")}),
+            ({_HOP.format("queue = groups.queue AND task > groups.task")}),
+            ({_HOP.format("queue > groups.queue")})))
+    SELECT queue, task, rank, run_at FROM groups"""
+
+# One group: the order of the index is the order of the claim.
+_TAKE_ONE = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
+        attempt = attempt + 1, runs = runs + 1
+    WHERE n IN (SELECT n FROM mainspring_jobs
+        WHERE state = 'pending' AND crashes < 2 AND queue = :queue AND task = :task AND rank = :rank AND run_at <= :now
+        ORDER BY run_at, id LIMIT :limit)
+    AND (expires_at IS NULL OR expires_at > :now)"""
+# Jobs that have killed their workers wait apart, and a worker takes one at a time.
+_SUSPECTS = """SELECT queue, task, rank, run_at, n FROM mainspring_jobs WHERE state = 'pending' AND crashes >= 2
+    AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE state = 'running' AND worker = ? AND crashes >= 2)
+    ORDER BY rank, run_at, id"""
+_TAKE_SUSPECT = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
+        attempt = attempt + 1, runs = runs + 1
+    WHERE n = :n AND (expires_at IS NULL OR expires_at > :now)"""
+# Several groups of one rank: up to :limit of each, then the first :limit of all.
+_TAKE_MANY = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
+        attempt = attempt + 1, runs = runs + 1
+    WHERE n IN (SELECT job.n FROM json_each(:groups) one CROSS JOIN mainspring_jobs job ON job.n IN (
+            SELECT n FROM mainspring_jobs
+            WHERE state = 'pending' AND crashes < 2 AND queue = json_extract(one.value, '$[0]')
+                AND task = json_extract(one.value, '$[1]') AND rank = :rank AND run_at <= :now
+            ORDER BY run_at, id LIMIT :limit)
+        ORDER BY job.run_at, job.id LIMIT :limit)
+    AND (expires_at IS NULL OR expires_at > :now)"""
+# All rows of the claim as one JSON text: a row at a time would hand the interpreter lock over and back for
+# each, and wait for the event loop every time.
+_TAKEN = f"""SELECT json_group_array(json_array({COLUMNS})) FROM mainspring_jobs
+    WHERE state = 'running' AND worker = :worker AND lease = :lease"""
+
+
+def _expire(db: sqlite3.Connection, now: int) -> list[JobId]:
+    return sorted(id for (id,) in db.execute(_EXPIRE, {"now": now, "limit": EXPIRE_LIMIT}).fetchall())
+
+
+def _wanted(
+    db: sqlite3.Connection, queues: Collection[str] | None, tasks: Collection[str], worker: WorkerId
+) -> tuple[list[Row], list[Row]]:
+    """The groups and the suspects that this worker may take from, each row with queue, task, rank and run_at."""
+    paused = {name for (name,) in db.execute(PAUSED).fetchall()}
+
+    def named(row: Row) -> bool:
+        return row[1] in tasks and (queues is None or row[0] in queues) and row[0] not in paused
+
+    groups = list(filter(named, db.execute(_GROUPS).fetchall()))
+    return groups, list(filter(named, db.execute(_SUSPECTS, (worker,)).fetchall()))
+
+
+def look(
+    db: sqlite3.Connection,
+    queues: Collection[str] | None,
+    worker: WorkerId,
+    tasks: Collection[str],
+    now: int,
+) -> int | None:
+    """When a claim would next do something: `now` or earlier means at once."""
+    expiry = db.execute(_NEXT_EXPIRY).fetchone()[0]
+    if expiry is not None and expiry <= now:
+        return now
+    if not db.execute(_ALIVE, (worker, now)).fetchone():
+        return None
+    groups, suspects = _wanted(db, queues, tasks, worker)
+    return _soonest(groups + suspects, expiry)
+
+
+def _soonest(rows: list[Row], expiry: int | None) -> int | None:
+    due = [row[3] for row in rows]
+    return min(due if expiry is None else [*due, expiry], default=None)
+
+
+def claim(
+    db: sqlite3.Connection,
+    queues: Collection[str] | None,
+    worker: WorkerId,
+    tasks: Collection[str],
+    limit: int,
+    now: int,
+) -> tuple[str, int | None, list[JobId]]:
+    expired = _expire(db, now)
+    if not db.execute(_ALIVE, (worker, now)).fetchone():
+        return "[]", None, expired
+    groups, suspects = ([row for row in rows if row[3] <= now] for rows in _wanted(db, queues, tasks, worker))
+    values: dict[str, Any] = {"lease": os.urandom(8).hex(), "worker": worker, "now": now}
+    count = 0
+    if suspects and limit:
+        count += db.execute(_TAKE_SUSPECT, values | {"n": suspects[0][4]}).rowcount
+    for rank in sorted({group[2] for group in groups}):
+        if count >= limit:
+            break
+        some = [group for group in groups if group[2] == rank]
+        count += _take(db, some, values | {"rank": rank, "limit": limit - count})
+    taken = db.execute(_TAKEN, values).fetchone()[0] if count else "[]"
+    if count >= limit or len(expired) == EXPIRE_LIMIT:
+        return taken, now, expired
+    expiry = db.execute(_NEXT_EXPIRY).fetchone()[0]
+    groups, suspects = _wanted(db, queues, tasks, worker)
+    return taken, _soonest(groups + suspects, expiry), expired
+
+
+def _take(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> int:
+    if len(groups) == 1:
+        return db.execute(_TAKE_ONE, values | {"queue": groups[0][0], "task": groups[0][1]}).rowcount
+    listed = _encode([(queue, task) for queue, task, *_ in groups]).decode()
+    return db.execute(_TAKE_MANY, values | {"groups": listed}).rowcount
+
+
+_BEAT = """INSERT INTO mainspring_workers (id, until, info) VALUES (?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET until = excluded.until, info = excluded.info"""
+_HELD = "SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE state = 'running' AND worker = ?"
+
+
+def beat(db: sqlite3.Connection, worker: WorkerInfo, until: int, now: int) -> Beat:
+    if until > now:
+        db.execute(_BEAT, (worker.id, until, _encode(worker).decode()))
+    else:
+        db.execute("DELETE FROM mainspring_workers WHERE id = ?", (worker.id,))
+    held = db.execute(_HELD, (worker.id,)).fetchall()
+    return Beat({id: lease for id, lease, _ in held}, {id: reason for id, _, reason in held if reason is not None})
