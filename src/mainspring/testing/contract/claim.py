@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from ...job import Action, State
-from ...outcome import Done, Retry
+from ...job import SUSPECT, Action, JobId, State
+from ...outcome import Crashed, Done, Retry
+from ...store import Store
 from .build import (
     NOW,
     Contract,
@@ -343,3 +344,49 @@ class ClaimContract(Contract):
     )  # fmt: skip
     async def test_next_at_ignores_jobs_this_claim_would_leave_alone(self, fields: dict[str, Any]) -> None:
         assert await self._next_at(new_job(**fields)) is None
+
+    # suspects
+
+    async def test_a_worker_takes_one_suspect_at_a_time_and_before_all_others(self) -> None:
+        async with self.opened() as store:
+            suspects = [await suspect(store) for _ in range(3)]
+            clean = await put(store, new_job(priority=9), new_job())
+            await beat(store, until=later(900), now=later(100))
+            first = await claim(store, limit=2, now=later(100))
+            assert [job.id for job in first.jobs] == [clean[0], suspects[0]]
+            second = await claim(store, now=later(100))
+            assert [job.id for job in second.jobs] == [clean[1]]
+            assert second.next_at is None
+            await settle(store, first.jobs[1], Done(), now=later(101))
+            third = await claim(store, now=later(102))
+            assert [job.id for job in third.jobs] == [suspects[1]]
+
+    async def test_another_worker_may_take_the_next_suspect(self) -> None:
+        async with self.opened() as store:
+            suspects = [await suspect(store) for _ in range(2)]
+            for worker in ("ada", "bob"):
+                await beat(store, worker, until=later(900), now=later(100))
+            taken = [(await claim(store, worker=worker, now=later(100))).jobs for worker in ("ada", "bob")]
+            assert [[job.id for job in jobs] for jobs in taken] == [[suspects[0]], [suspects[1]]]
+
+    async def test_a_suspect_waits_for_its_time_its_queue_and_its_task(self) -> None:
+        async with self.opened() as store:
+            id = await suspect(store)
+            await beat(store, until=later(900), now=later(100))
+            assert (await claim(store, queues=["other"], now=later(100))).jobs == []
+            assert (await claim(store, tasks=["other"], now=later(100))).jobs == []
+            await store.pause_queue("default", True)
+            assert (await claim(store, now=later(100))).jobs == []
+            await store.pause_queue("default", False)
+            assert [job.id for job in (await claim(store, now=later(100))).jobs] == [id]
+
+
+async def suspect(store: Store) -> JobId:
+    """A job under which two workers have died."""
+    (id,) = await put(store, new_job())
+    for n in range(SUSPECT):
+        at = later(10 * n)
+        await beat(store, "doomed", until=at + timedelta(seconds=5), now=at)
+        (job,) = [job for job in (await claim(store, worker="doomed", now=at, limit=1)).jobs if job.id == id]
+        await settle(store, job, Crashed("doomed", 9), now=at + timedelta(seconds=6))
+    return id
