@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from .clock import Alarm, StoreClock
 from .config import Settings
-from .errors import BadInput, StoreUnavailable
+from .errors import BadInput, MainspringError, StoreUnavailable
 from .events import (
     Bus,
     JobEnded,
@@ -149,8 +149,13 @@ class Worker:
 
     def _report(self, main: asyncio.Task[None]) -> None:
         """A worker that ends by an error says so at once, not when somebody comes to stop it."""
-        if not main.cancelled() and main.exception() is not None:
-            _logger.error("worker %s ended by an error", self.id, exc_info=main.exception())
+        error = None if main.cancelled() else main.exception()
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if error is not None:
+            # Our own errors say what to do; anything else is a bug, and its stack is what helps.
+            stack = None if isinstance(error, MainspringError) else error
+            _logger.error("worker %s ended by %s: %s", self.id, type(error).__name__, error, exc_info=stack)
 
     def _on_signal(self) -> None:
         self._begin_stop(0.0 if self._stopping else self._settings.grace)

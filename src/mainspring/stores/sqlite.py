@@ -38,13 +38,15 @@ from ..outcome import Outcome
 from ..store import Store
 from . import sqlite_change, sqlite_claim, sqlite_enqueue, sqlite_file, sqlite_finish
 from .bell import Bell
+from .inotify import on_write
 from .lane import Lane, Watcher, translated
 from .rows import COLUMNS, SHOWN_SQL, Row, execution_of, job_of, where
 from .turnstile import Turnstile
 
 T = TypeVar("T")
-# How often a waiting process looks whether another one has committed: 10 ms is 0.2 % of a core.
-WATCH = 0.01
+# How often a waiting process looks whether another one has committed, where the system does not tell; and the
+# seconds between two looks at a commit that is on its way.
+WATCH, COMMIT = 0.01, 0.001
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
@@ -62,6 +64,7 @@ class SqliteStore:
         self._opening = threading.Lock()
         self._pid = 0
         self._idle = False
+        self._rung = 0.0
 
     # life
 
@@ -120,21 +123,42 @@ class SqliteStore:
         self._check()
         if not self._clock.real:
             return await self._bell.wait(timeout)
-        loop, before = asyncio.get_running_loop(), self._watcher.version()
-        timer: asyncio.TimerHandle
-
-        def look() -> None:
-            nonlocal timer
-            if self._pid != os.getpid() or self._watcher.version() != before:
-                self._bell.ring()
-            else:
-                timer = loop.call_later(WATCH, look)
-
-        timer = loop.call_later(WATCH, look)
+        end = self._watch(asyncio.get_running_loop())
         try:
             return await self._bell.wait(timeout)
         finally:
-            timer.cancel()
+            end()
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+        """Rings when another process commits: looks when the system tells of a write, or else all the time."""
+        before = self._watcher.version()
+        timer: asyncio.TimerHandle | None = None
+
+        def look(pause: float) -> None:
+            nonlocal timer
+            if self._pid == os.getpid() and self._watcher.version() == before:
+                timer = loop.call_later(pause, look, pause)
+            else:
+                self._rung = loop.time()
+                self._bell.ring()
+
+        def written() -> None:
+            # The log is written before the commit can be seen: look until it can. A busy file must not
+            # keep an idle worker busy either: a ring every WATCH is enough.
+            nonlocal timer
+            timer = loop.call_later(max(COMMIT, self._rung + WATCH - loop.time()), look, COMMIT)
+
+        def end() -> None:
+            stop()
+            if timer is not None:
+                timer.cancel()
+
+        try:
+            stop = on_write(f"{os.path.realpath(self.path)}-wal", written)
+        except OSError:
+            stop = _nothing
+            timer = loop.call_later(WATCH, look, WATCH)
+        return end
 
     # the path of a job
 
@@ -271,3 +295,7 @@ class SqliteStore:
 
     async def _rows(self, sql: str, values: dict[str, Any]) -> list[Row]:
         return await self._read(lambda db: db.execute(sql, values).fetchall())
+
+
+def _nothing() -> None:
+    return None
