@@ -2,43 +2,47 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
+import threading
 from collections.abc import Callable
 
 IN_MODIFY = 0x2
 
 
-def on_write(path: str, act: Callable[[], object]) -> Callable[[], None]:
-    """Calls `act` once, in the running loop, when the file is next written; returns what ends the watch.
+class WriteWatch:
+    """Calls `act` in a thread of its own after the file was written; what is written meanwhile makes one more call.
 
-    Raises OSError where the system has no such thing, or no more of it.
+    One for the life of a store: closing a watch can take the system tens of milliseconds, which no event loop has.
+    Raises OSError where there is no inotify, or no more of it.
     """
-    if not sys.platform.startswith("linux"):
-        raise OSError("inotify is Linux's")
-    import ctypes
 
-    libc = ctypes.CDLL(None, use_errno=True)
-    fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-    if fd < 0:
-        raise OSError(ctypes.get_errno(), "inotify_init1 failed")
-    if libc.inotify_add_watch(fd, os.fsencode(path), IN_MODIFY) < 0:
-        os.close(fd)
-        raise OSError(ctypes.get_errno(), "inotify_add_watch failed")
-    loop = asyncio.get_running_loop()
+    def __init__(self, path: str, act: Callable[[], object]) -> None:
+        if not sys.platform.startswith("linux"):
+            raise OSError("inotify is Linux's")
+        import ctypes
 
-    def written() -> None:
-        loop.remove_reader(fd)
-        act()
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._fd = self._libc.inotify_init1(os.O_CLOEXEC)
+        if self._fd < 0:
+            raise OSError(ctypes.get_errno(), "inotify_init1 failed")
+        self._watch = self._libc.inotify_add_watch(self._fd, os.fsencode(path), IN_MODIFY)
+        if self._watch < 0:
+            os.close(self._fd)
+            raise OSError(ctypes.get_errno(), "inotify_add_watch failed")
+        self._act = act
+        self._open = True
+        threading.Thread(target=self._run, name="mainspring-watch", daemon=True).start()
 
-    def end() -> None:
-        loop.remove_reader(fd)
-        os.close(fd)
+    def close(self) -> None:
+        """Returns at once; removing the watch is an event too, and ends the thread."""
+        self._open = False
+        self._libc.inotify_rm_watch(self._fd, self._watch)
 
-    try:
-        loop.add_reader(fd, written)
-    except NotImplementedError:
-        os.close(fd)
-        raise OSError("this event loop cannot watch a file") from None
-    return end
+    def _run(self) -> None:
+        while True:
+            os.read(self._fd, 65536)
+            if not self._open:
+                break
+            self._act()
+        os.close(self._fd)

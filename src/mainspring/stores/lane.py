@@ -71,7 +71,8 @@ class Watcher(Guarded):
             return version
 
     def close(self) -> None:
-        self.connection.close()
+        with self.busy:
+            self.connection.close()
 
 
 class Lane(Guarded):

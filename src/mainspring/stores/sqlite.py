@@ -6,8 +6,9 @@ import asyncio
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -38,15 +39,15 @@ from ..outcome import Outcome
 from ..store import Store
 from . import sqlite_change, sqlite_claim, sqlite_enqueue, sqlite_file, sqlite_finish
 from .bell import Bell
-from .inotify import on_write
+from .inotify import WriteWatch
 from .lane import Lane, Watcher, translated
 from .rows import COLUMNS, SHOWN_SQL, Row, execution_of, job_of, where
 from .turnstile import Turnstile
 
 T = TypeVar("T")
 # How often a waiting process looks whether another one has committed, where the system does not tell; and the
-# seconds between two looks at a commit that is on its way.
-WATCH, COMMIT = 0.01, 0.001
+# pause between two looks for a commit that is on its way, of which there are so many.
+WATCH, COMMIT, LOOKS = 0.01, 0.001, 1000
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
@@ -64,7 +65,6 @@ class SqliteStore:
         self._opening = threading.Lock()
         self._pid = 0
         self._idle = False
-        self._rung = 0.0
 
     # life
 
@@ -84,6 +84,7 @@ class SqliteStore:
         reader, watcher = (sqlite_file.connect(self.path, self._durability) for _ in range(2))
         self._watcher = Watcher(watcher)
         self._bell = Bell(self._clock)
+        self._watch = self._watched() if self._clock.real else None
         self._turnstile = turnstile
         self._writes = Lane("writer", writer, "BEGIN IMMEDIATE", turnstile)
         self._reads = Lane("reader", reader, "BEGIN", nullcontext())
@@ -92,6 +93,8 @@ class SqliteStore:
     async def close(self) -> None:
         if self._pid == os.getpid():
             self._pid = 0
+            if self._watch is not None:
+                self._watch.close()
             await self._writes.close()
             await self._reads.close()
             self._watcher.close()
@@ -123,42 +126,46 @@ class SqliteStore:
         self._check()
         if not self._clock.real:
             return await self._bell.wait(timeout)
-        end = self._watch(asyncio.get_running_loop())
+        if self._watch is not None:
+            return await self._bell.wait(timeout)
+        loop, before = asyncio.get_running_loop(), self._watcher.version()
+        timer: asyncio.TimerHandle
+
+        def look() -> None:
+            nonlocal timer
+            if self._pid != os.getpid() or self._watcher.version() != before:
+                self._bell.ring()
+            else:
+                timer = loop.call_later(WATCH, look)
+
+        timer = loop.call_later(WATCH, look)
         try:
             return await self._bell.wait(timeout)
         finally:
-            end()
+            timer.cancel()
 
-    def _watch(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
-        """Rings when another process commits: looks when the system tells of a write, or else all the time."""
-        before = self._watcher.version()
-        timer: asyncio.TimerHandle | None = None
-
-        def look(pause: float) -> None:
-            nonlocal timer
-            if self._pid == os.getpid() and self._watcher.version() == before:
-                timer = loop.call_later(pause, look, pause)
-            else:
-                self._rung = loop.time()
-                self._bell.ring()
+    def _watched(self) -> WriteWatch | None:
+        """Rings for commits of other processes, where the system tells of writes."""
+        bell, watcher = self._bell, self._watcher
+        seen = watcher.version()
 
         def written() -> None:
-            # The log is written before the commit can be seen: look until it can. A busy file must not
-            # keep an idle worker busy either: a ring every WATCH is enough.
-            nonlocal timer
-            timer = loop.call_later(max(COMMIT, self._rung + WATCH - loop.time()), look, COMMIT)
-
-        def end() -> None:
-            stop()
-            if timer is not None:
-                timer.cancel()
+            # The log is written before the commit can be seen: look until it can. And a busy file must not
+            # keep an idle worker busy: a ring every WATCH is enough.
+            nonlocal seen
+            with suppress(sqlite3.ProgrammingError):  # the store was closed meanwhile
+                for _ in range(LOOKS):
+                    if (now := watcher.version()) != seen:
+                        seen = now
+                        bell.ring()
+                        time.sleep(WATCH)
+                        return
+                    time.sleep(COMMIT)
 
         try:
-            stop = on_write(f"{os.path.realpath(self.path)}-wal", written)
+            return WriteWatch(f"{os.path.realpath(self.path)}-wal", written)
         except OSError:
-            stop = _nothing
-            timer = loop.call_later(WATCH, look, WATCH)
-        return end
+            return None
 
     # the path of a job
 
@@ -295,7 +302,3 @@ class SqliteStore:
 
     async def _rows(self, sql: str, values: dict[str, Any]) -> list[Row]:
         return await self._read(lambda db: db.execute(sql, values).fetchall())
-
-
-def _nothing() -> None:
-    return None
