@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from .clock import Clock
 from .errors import BadInput, InvalidTransition, JobExists
 from .handle import missing
-from .job import ALLOWED, SHOWN, Action, Changed, Execution, Filter, Job, JobId, LiveWorker, Queue
+from .job import ALLOWED, SHOWN, Action, Changed, Cursor, Execution, Filter, Job, JobId, LiveWorker, Queue
 from .outcome import clean
 from .store import Store
 from .task import check_name
@@ -43,7 +43,9 @@ class Jobs:
             raise BadInput(f"limit must be from 1 to {PAGE}, got {limit}; page on with after=")
         which = self._checked(which or Filter())
         store = await self._opened()
-        return await store.jobs(which, now=self._clock.now(), limit=limit, after=after, newest=newest)
+        return await store.jobs(
+            which, now=self._clock.now(), limit=limit, after=None if after is None else Cursor(after), newest=newest
+        )
 
     async def cancel(self, which: JobId | Filter, reason: str = "cancelled by an operator") -> Changed:
         """Waiting jobs never run; running ones are interrupted at their worker's next beat."""

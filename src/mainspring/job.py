@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -61,6 +62,7 @@ class Action(StrEnum):
     RETRY = "retry"
     PAUSE = "pause"
     RESUME = "resume"
+    UPDATE = "update"
     DELETE = "delete"
 
 
@@ -81,6 +83,7 @@ ALLOWED: Mapping[Action, frozenset[State]] = {
     Action.RETRY: frozenset({State.DEAD, State.CANCELLED, State.EXPIRED}),
     Action.PAUSE: frozenset({State.PENDING, State.PAUSED}),
     Action.RESUME: frozenset({State.PAUSED, State.PENDING}),
+    Action.UPDATE: frozenset({State.PENDING, State.PAUSED, State.WAITING}),
     Action.DELETE: frozenset(State) - {State.RUNNING},
 }
 
@@ -98,12 +101,82 @@ class Ending(StrEnum):
     CRASHED = "crashed"
 
 
+# Runs that did their work, and runs that should have. The other endings say nothing about the task.
+WENT_WELL = frozenset({Ending.COMPLETED})
+WENT_WRONG = frozenset({Ending.FAILED, Ending.TIMEOUT, Ending.DISCARDED, Ending.CRASHED})
+
+# What differs between two messages of the same error: numbers, ids, addresses, quoted values.
+_VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|'[^']*'|\"[^\"]*\"|\d+", re.IGNORECASE)
+KIND_LIMIT = 120
+
+
 class Failure(Struct, frozen=True, omit_defaults=True):
     """An exception as text: nothing is ever rebuilt from it."""
 
     type: str
     message: str
     stack: str = ""
+
+    @property
+    def kind(self) -> str:
+        """Type and first line without what varies from one time to the next: equal for the same trouble."""
+        first = self.message.partition("\n")[0][: 4 * KIND_LIMIT]
+        return f"{self.type}: {_VARYING.sub('…', first)}"[:KIND_LIMIT]
+
+
+class Items(Struct, frozen=True, omit_defaults=True):
+    """How the items went that one run worked through."""
+
+    success: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.success + self.failed + self.skipped
+
+    def verdict(self, ratio: float = 0.5) -> Literal["success", "partial", "failed"]:
+        """Failed if more than `ratio` of the items did; no items are a success."""
+        if not self.failed:
+            return "success"
+        return "failed" if self.failed > ratio * self.total else "partial"
+
+
+class Usage(Struct, frozen=True):
+    """What a run in a process of its own has used."""
+
+    cpu: float
+    """Seconds, of user and system together."""
+    memory: int
+    """Bytes, at the peak."""
+
+
+class Account(Struct, frozen=True, omit_defaults=True):
+    """What a run has to say for itself beside its value."""
+
+    items: Items | None = None
+    usage: Usage | None = None
+    metadata: Mapping[str, Any] = {}
+
+
+class Progress(Struct, frozen=True, omit_defaults=True):
+    """How far a run has come."""
+
+    run: int
+    at: datetime
+    done: float
+    total: float | None = None
+    note: str = ""
+
+
+class LogLine(Struct, frozen=True):
+    """A line a task has logged; `n` counts from 1 in each run."""
+
+    run: int
+    n: int
+    at: datetime
+    level: int
+    text: str
 
 
 class NewJob(Struct, frozen=True, kw_only=True):
@@ -164,6 +237,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """Set when a cancel was asked for; the worker hears it at its next beat."""
     result: str | None = None
     failure: Failure | None = None
+    progress: Progress | None = None
+    """Of the newest run, if it said any."""
 
     def shown(self, now: datetime) -> Shown:
         """The state people see: derived, so nothing has to move when its time comes."""
@@ -189,6 +264,9 @@ class Execution(Struct, frozen=True, kw_only=True):
     finished_at: datetime
     result_size: int = 0
     failure: Failure | None = None
+    items: Items | None = None
+    usage: Usage | None = None
+    metadata: Mapping[str, Any] = {}
 
     @property
     def duration(self) -> timedelta:
@@ -226,6 +304,25 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     concurrency: int
     started_at: datetime
     running: int = 0
+    limits: Mapping[str, int] = {}
+    """Tasks of which only so many may run here at once."""
+    queue_limits: Mapping[str, int] = {}
+    finished: int = 0
+    """Runs that have ended since it started."""
+    leaked: int = 0
+    """Slots held by runs that ignore their interruption."""
+    memory: int = 0
+    """Bytes resident."""
+    drained: bool = False
+    """It takes no more jobs until it is told to resume."""
+
+
+class Orders(Struct, frozen=True, omit_defaults=True):
+    """What an operator wants of a worker; it hears them at its next beat."""
+
+    concurrency: int | None = None
+    """None: as it was started."""
+    drained: bool = False
 
 
 class LiveWorker(Struct, frozen=True):
@@ -233,6 +330,7 @@ class LiveWorker(Struct, frozen=True):
 
     info: WorkerInfo
     until: datetime
+    orders: Orders = Orders()
 
 
 class Beat(Struct, frozen=True):
@@ -242,6 +340,7 @@ class Beat(Struct, frozen=True):
     """The runs the store believes this worker has."""
     cancels: dict[JobId, str]
     """Those of them somebody asked to cancel, with the reason."""
+    orders: Orders = Orders()
 
 
 class Refusal(Struct, frozen=True):
@@ -257,6 +356,60 @@ class Changed(Struct, frozen=True):
 
     done: list[JobId]
     refused: dict[JobId, Refusal]
+    next: JobId | None = None
+    """Give it as `after` to go on; None: there is no more."""
+
+
+class Update(Struct, frozen=True, kw_only=True):
+    """New values for a job that waits. UNSET: as it is."""
+
+    payload: str | UnsetType = UNSET
+    queue: str | UnsetType = UNSET
+    priority: int | UnsetType = UNSET
+    run_at: datetime | UnsetType = UNSET
+    expires_at: datetime | UnsetType | None = UNSET
+    timeout: float | UnsetType | None = UNSET
+    max_retries: int | UnsetType | None = UNSET
+    tags: tuple[str, ...] | UnsetType = UNSET
+    metadata: Mapping[str, Any] | UnsetType = UNSET
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What a run says while it goes on. The lease says which run."""
+
+    id: JobId
+    lease: Lease
+    lines: tuple[LogLine, ...] = ()
+    progress: Progress | None = None
+
+
+class Breaker(Struct, frozen=True):
+    """Stops a task after so many failures in a row; after `cooldown` seconds one job may try."""
+
+    failures: int = 5
+    cooldown: float = 60.0
+
+
+class Circuit(Struct, frozen=True):
+    """A task's breaker, as the store has it. A task without one has not failed last time."""
+
+    task: str
+    failures: int
+    """In a row."""
+    open_until: datetime | None = None
+    """None: closed. Passed: half open, one job may try."""
+    probe: JobId | None = None
+    """The job that tries."""
+
+
+class DeadGroup(Struct, frozen=True, kw_only=True):
+    """Dead jobs of one task that failed in the same way."""
+
+    task: str
+    error: str
+    count: int
+    newest: JobId
+    last_at: datetime
 
 
 class Queue(Struct, frozen=True, kw_only=True):
@@ -279,3 +432,23 @@ class Filter(Struct, frozen=True, kw_only=True):
     tasks: tuple[str, ...] | None = None
     tags: tuple[str, ...] | None = None
     """All of them must be on the job."""
+    workers: tuple[WorkerId, ...] | None = None
+    """Who runs it now."""
+    errors: tuple[str, ...] | None = None
+    """What it failed with last: Failure.kind."""
+    key_prefix: str | None = None
+    """How its unique or idempotency key begins."""
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    """Those two: the instant itself is within."""
+
+
+Sort = Literal["created", "due", "finished"]
+SORTS: tuple[Sort, ...] = ("created", "due", "finished")
+
+
+class Cursor(Struct, frozen=True):
+    """Where a page ended: the last job's instant (none when sorted by creation) and id."""
+
+    id: JobId
+    at: datetime | None = None

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from .errors import BadSetting, JobTimeout
-from .job import Ending, Failure, Job, JobId, Lease, State, WorkerId
+from .job import Account, Breaker, Ending, Failure, Job, JobId, Lease, NewJob, State, WorkerId
 from .retry import Backoff
 
 STACK_LIMIT = 16_384
@@ -74,13 +74,30 @@ class Crashed(Struct, frozen=True):
     max_crashes: int
 
 
+class Died(Struct, frozen=True):
+    """The process of its own in which the task ran is gone: killed by a signal, or out of itself."""
+
+    reason: str
+    max_crashes: int
+
+
 class Unreadable(Struct, frozen=True):
     """The payload does not fit the task: no run will ever change that."""
 
     failure: Failure
 
 
-Ended = Done | Released | Stopped | Crashed | Unreadable | BaseException
+class Abroad(Exception):
+    """A failure in another process: as text, and whether the task's rules there want a retry."""
+
+    def __init__(self, failure: Failure, *, retryable: bool, timeout: bool = False) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+        self.retryable = retryable
+        self.timeout = timeout
+
+
+Ended = Done | Released | Stopped | Crashed | Died | Unreadable | BaseException
 
 
 class Policy(Struct, frozen=True):
@@ -90,6 +107,7 @@ class Policy(Struct, frozen=True):
     backoff: Backoff | Callable[[int], float] = Backoff()
     retry_on: tuple[type[BaseException], ...] = (BaseException,)
     no_retry_on: tuple[type[BaseException], ...] = ()
+    breaker: Breaker | None = None
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -105,18 +123,39 @@ class Outcome(Struct, frozen=True, kw_only=True):
     refund: bool = False
     """Give the attempt back."""
     crash: bool = False
-    """Count a crash; accepted only while the run's worker is still silent."""
+    """Count a crash."""
+    silent: bool = False
+    """Accepted only while the run's worker is still silent."""
     result: str | None = None
     failure: Failure | None = None
+    account: Account | None = None
+    then: tuple[NewJob, ...] = ()
+    """Jobs that are enqueued if this is accepted, in the same step."""
+    breaker: Breaker | None = None
+    """The task's, if it has one."""
+    task: str = ""
+    queue: str = ""
+    """Those two and started_at: what statistics count; without a task the run is not counted."""
+    started_at: datetime | None = None
 
 
-def decide(job: Job, ended: Ended, *, now: datetime, policy: Policy = Policy()) -> Outcome:  # noqa: B008
+def decide(
+    job: Job,
+    ended: Ended,
+    *,
+    now: datetime,
+    policy: Policy = Policy(),  # noqa: B008
+    account: Account | None = None,
+) -> Outcome:
     """The one place that turns an ending into a state."""
 
     def outcome(state: State, ending: Ending, failure: Failure | None = None, *, run_at: datetime | None = None,
-                refund: bool = False, crash: bool = False, result: str | None = None) -> Outcome:  # fmt: skip
+                refund: bool = False, crash: bool = False, silent: bool = False,
+                result: str | None = None) -> Outcome:  # fmt: skip
         return Outcome(id=job.id, lease=job.lease or "", state=state, ending=ending, finished_at=now,
-                       run_at=run_at, refund=refund, crash=crash, result=result, failure=failure)  # fmt: skip
+                       run_at=run_at, refund=refund, crash=crash, silent=silent, result=result, failure=failure,
+                       account=account, breaker=policy.breaker, task=job.task, queue=job.queue,
+                       started_at=job.started_at)  # fmt: skip
 
     match ended:
         case Done(result=result, note=note):
@@ -137,10 +176,19 @@ def decide(job: Job, ended: Ended, *, now: datetime, policy: Policy = Policy()) 
             failure = Failure("WorkerLost", f"worker {worker} fell silent while running this job")
             if job.crashes + 1 >= limit:
                 poison = Failure("PoisonPill", f"{failure.message}; crash {job.crashes + 1} of {limit} allowed")
+                return outcome(State.DEAD, Ending.CRASHED, poison, crash=True, silent=True)
+            return outcome(State.PENDING, Ending.CRASHED, failure, run_at=now, crash=True, silent=True)
+        case Died(reason=reason, max_crashes=limit):
+            crashes = job.crashes + 1
+            if crashes >= limit:
+                poison = Failure("PoisonPill", f"its process was {reason}; crash {crashes} of {limit} allowed")
                 return outcome(State.DEAD, Ending.CRASHED, poison, crash=True)
-            return outcome(State.PENDING, Ending.CRASHED, failure, run_at=now, crash=True)
+            again = now + timedelta(seconds=wait_after(job, crashes, policy))
+            return outcome(State.PENDING, Ending.CRASHED, Failure("ProcessDied", f"its process was {reason}"),
+                           run_at=again, crash=True)  # fmt: skip
         case _:
-            ending = Ending.TIMEOUT if isinstance(ended, JobTimeout) else Ending.FAILED
+            late = isinstance(ended, JobTimeout) or (isinstance(ended, Abroad) and ended.timeout)
+            ending = Ending.TIMEOUT if late else Ending.FAILED
             failure = failure_of(ended)
             wait = retry_delay(job, ended, policy)
             if wait is None:
@@ -156,8 +204,16 @@ def retry_delay(job: Job, error: BaseException, policy: Policy) -> float | None:
     if isinstance(error, Retry):
         if error.after is not None:
             return error.after
+    elif isinstance(error, Abroad):
+        if not error.retryable:
+            return None
     elif isinstance(error, policy.no_retry_on) or not isinstance(error, policy.retry_on):
         return None
+    return wait_after(job, failed, policy)
+
+
+def wait_after(job: Job, failed: int, policy: Policy) -> float:
+    """What the policy's backoff says after so many failures."""
     if isinstance(policy.backoff, Backoff):
         return policy.backoff.delay(failed, seed=job.id)
     try:
@@ -168,6 +224,8 @@ def retry_delay(job: Job, error: BaseException, policy: Policy) -> float | None:
 
 def failure_of(error: BaseException, *, stack: bool = True) -> Failure:
     """An exception as clean, bounded text, whatever its __str__ does."""
+    if isinstance(error, Abroad):
+        return error.failure
     try:
         message = str(error)
     except Exception as broken:

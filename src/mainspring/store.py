@@ -10,20 +10,30 @@ from .job import (
     Action,
     Beat,
     Changed,
+    Circuit,
     Claim,
+    Cursor,
+    DeadGroup,
     Enqueued,
     Execution,
     Filter,
     Job,
     JobId,
     LiveWorker,
+    LogLine,
     NewJob,
+    Orders,
     Queue,
+    Report,
     Shown,
+    Sort,
+    State,
+    Update,
     WorkerId,
     WorkerInfo,
 )
 from .outcome import Outcome
+from .tally import Span, Tally
 
 
 class Store(Protocol):
@@ -66,7 +76,7 @@ class Store(Protocol):
         ...
 
     async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
-        """Until one of these jobs may have ended. May be early or late."""
+        """Until one of these jobs may have ended, or its run have reported something. May be early or late."""
         ...
 
     # the path of a job
@@ -99,16 +109,18 @@ class Store(Protocol):
         Order: priority (highest first), run_at, id. Leaves alone paused queues, queues and tasks
         not named, and everything if the worker's own lease has lapsed: it must beat first.
         A worker holds at most one suspect (job.SUSPECT) at a time: if it holds none, the first one due is
-        taken before all others. Pending jobs past expires_at end as expired here, in any queue. `next_at` is `now` if
-        more may be due, else the next instant at which a job becomes due or, in any queue, expires;
-        None for a lapsed worker. A worker is silent from its `until` on, that instant included.
+        taken before all others. A task whose circuit is open gives nothing until its open_until; from then on
+        it gives one job, the circuit's probe, before all others, and no more while that one runs.
+        Pending jobs past expires_at end as expired here, in any queue. `next_at` is `now` if
+        more may be due, else the next instant at which a job becomes due, a circuit half open or, in any queue,
+        a job expires; None for a lapsed worker. A worker is silent from its `until` on, that instant included.
         """
         ...
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
         """The worker lives until `until`; one row per worker, whatever it runs.
 
-        With `until` not after `now` the worker leaves: its row goes.
+        With `until` not after `now` the worker leaves: its row goes, and its orders with it.
         """
         ...
 
@@ -119,24 +131,47 @@ class Store(Protocol):
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
         """Settles runs; returns the jobs whose outcome stands.
 
-        Accepted only while the job is running under that very lease; an outcome with `crash`
+        Accepted only while the job is running under that very lease; an outcome with `silent`
         also needs the worker to be silent still, at its finished_at. Outcomes are settled in order.
         An outcome accepted before (the same lease, ending and finished_at) is acknowledged again and
         changes nothing. A job keeps its last failure until it completes. One execution row is written per accepted
         outcome. A job that was asked to cancel and would run again ends cancelled instead.
+
+        In the same step an accepted outcome enqueues its `then`, is counted in the tallies of its minute, its
+        hour and ever, and moves its task's circuit: a run that went wrong adds a failure and opens it when there
+        are as many as its breaker allows, or when it was the probe; one that went well closes it.
+        """
+        ...
+
+    async def report(self, reports: Sequence[Report]) -> set[JobId]:
+        """Log lines and progress of runs under way; returns the jobs whose report stands.
+
+        Accepted only while the job is running under that very lease. A line told twice is kept once; of
+        progress the newest counts.
         """
         ...
 
     # operators
 
-    async def change(self, action: Action, which: Filter, *, now: datetime, limit: int, reason: str = "") -> Changed:
-        """Applies the action to at most `limit` matching jobs, in order of id.
+    async def change(
+        self,
+        action: Action,
+        which: Filter,
+        *,
+        now: datetime,
+        limit: int,
+        reason: str = "",
+        update: Update | None = None,
+        after: JobId | None = None,
+    ) -> Changed:
+        """Applies the action to at most `limit` matching jobs, in order of id, from beyond `after`.
 
         job.ALLOWED says from which states; the others are refused by name, and count towards the
         limit. Cancelling a running job leaves it running with its cancel_reason set; the first reason
-        stays. Delete takes the executions too. Retry is due now, starts the count of attempts and
+        stays. Delete takes executions and log lines too. Retry is due now, starts the count of attempts and
         crashes anew, keeps created_at, drops expires_at, and is refused while another job holds
-        its key.
+        its key. Update writes the values of `update`; retry does so too, if given any. `next` is None
+        if fewer than `limit` matched.
         """
         ...
 
@@ -144,16 +179,35 @@ class Store(Protocol):
         """A paused queue takes jobs and gives none."""
         ...
 
+    async def order(self, workers: Collection[WorkerId] | None, orders: Orders, *, now: datetime) -> list[WorkerId]:
+        """Gives live workers (None: all) their orders, in place of earlier ones; returns who got them."""
+        ...
+
     # reading
 
     async def jobs(
-        self, which: Filter, *, now: datetime, limit: int, after: JobId | None = None, newest: bool = False
+        self,
+        which: Filter,
+        *,
+        now: datetime,
+        limit: int,
+        after: Cursor | None = None,
+        newest: bool = False,
+        sort: Sort = "created",
     ) -> list[Job]:
-        """Matching jobs by id, oldest or newest first, from beyond `after`."""
+        """Matching jobs, first to last or newest first, from beyond `after`.
+
+        By creation: in order of id. By "due": pending jobs only, by run_at and id. By "finished": jobs in a
+        final state only, by finished_at and id.
+        """
         ...
 
     async def executions(self, job_id: JobId) -> list[Execution]:
         """Every run of the job that has ended, by number."""
+        ...
+
+    async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
+        """The job's log lines by run and n, from beyond those of `after`."""
         ...
 
     async def queues(self, *, now: datetime) -> list[Queue]:
@@ -166,4 +220,32 @@ class Store(Protocol):
 
     async def counts(self, *, now: datetime) -> dict[Shown, int]:
         """How many jobs are in each shown state; states without a job are left out."""
+        ...
+
+    async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
+        """Runs counted by spans that began at `since` or later, by start, queue and task.
+
+        Snoozed and released runs are not counted. tally.KEPT says how long each span is kept at least.
+        """
+        ...
+
+    async def circuits(self) -> list[Circuit]:
+        """Of every task whose last run failed, by task."""
+        ...
+
+    async def dead(self, *, limit: int) -> list[DeadGroup]:
+        """Dead jobs by task and Failure.kind, most first; `newest` is the one that finished last."""
+        ...
+
+    # forgetting
+
+    async def groups(self) -> list[tuple[State, str]]:
+        """Each final state and task for which there are jobs."""
+        ...
+
+    async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
+        """Jobs of that final state and task beyond the `keep` that finished last, and finished before `before`.
+
+        The one that finished first comes first.
+        """
         ...

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..clock import Clock, SystemClock
+from ..clock import EPOCH, Clock, SystemClock
 from ..errors import BadInput, ShuttingDown
 from ..job import (
     ALLOWED,
@@ -22,7 +22,10 @@ from ..job import (
     Action,
     Beat,
     Changed,
+    Circuit,
     Claim,
+    Cursor,
+    DeadGroup,
     Enqueued,
     Execution,
     Filter,
@@ -30,17 +33,24 @@ from ..job import (
     JobId,
     Lease,
     LiveWorker,
+    LogLine,
     NewJob,
+    Orders,
     Queue,
     Refusal,
+    Report,
     Shown,
+    Sort,
     State,
+    Update,
     WorkerId,
     WorkerInfo,
 )
 from ..outcome import Outcome
 from ..store import Store
+from ..tally import Span, Tally
 from .bell import Bell
+from .ledger import Ledger
 from .rules import act, admit, matches, meet, settle
 
 Entry = tuple[datetime, JobId]
@@ -61,7 +71,7 @@ class MemoryStore:
         self._running: dict[WorkerId, set[JobId]] = defaultdict(set)
         self._unique: dict[str, JobId] = {}
         self._idempotent: dict[str, JobId] = {}
-        self._executions: dict[JobId, list[Execution]] = defaultdict(list)
+        self._ledger = Ledger()
         self._workers: dict[WorkerId, LiveWorker] = {}
         self._paused: set[str] = set()
         self._undo: dict[JobId, Job | None] | None = None
@@ -173,14 +183,45 @@ class MemoryStore:
                 if key[1] in tasks and (queues is None or key[0] in queues) and key[0] not in self._paused
             ]
             suspects = self._free_suspects(worker, queues, tasks)
-            first = [job for job in suspects if job.run_at <= now][: min(1, limit)]
             lease = os.urandom(8).hex()
-            jobs = [self._start(job, worker, lease, now) for job in first]
-            jobs += self._take(wanted, worker, lease, limit - len(jobs), now)
-            jobs.sort(key=lambda job: (-job.priority, job.run_at, job.id))
+            circuits = [circuit for circuit in self._ledger.circuits.values() if circuit.open_until is not None]
+            jobs = [
+                self._start(job, worker, lease, now) for job in self._probes(circuits, wanted, suspects, limit, now)
+            ]
+            open = {circuit.task for circuit in circuits}
+            first = [job for job in suspects if job.task not in open and job.run_at <= now]
+            if len(jobs) < limit and first and not any(job.crashes >= SUSPECT for job in jobs):
+                jobs.append(self._start(first[0], worker, lease, now))
+            free = [key for key in wanted if key[1] not in open]
+            jobs += self._take(free, worker, lease, limit - len(jobs), now)
+            jobs.sort(key=_order)
             if len(jobs) == limit:
                 return Claim(jobs, now, expired)
-            return Claim(jobs, self._next_at(wanted, [] if first else suspects), expired)
+            suspects = self._free_suspects(worker, queues, tasks)
+            return Claim(jobs, self._next_at(wanted, suspects), expired)
+
+    def _probes(
+        self,
+        circuits: list[Circuit],
+        wanted: list[tuple[str, str, int]],
+        suspects: list[Job],
+        limit: int,
+        now: datetime,
+    ) -> list[Job]:
+        """The first job of each task whose circuit is half open."""
+        probes: list[Job] = []
+        for circuit in sorted(circuits, key=lambda circuit: circuit.task):
+            if circuit.probe is not None or circuit.open_until is None or circuit.open_until > now:
+                continue
+            heads = (head for key in wanted if key[1] == circuit.task and (head := self._head(key)))
+            waiting = [self._jobs[id] for _, id in heads]
+            if not any(job.crashes >= SUSPECT for job in probes):
+                waiting += [job for job in suspects if job.task == circuit.task]
+            due = [job for job in waiting if job.run_at <= now]
+            if due and len(probes) < limit:
+                probes.append(min(due, key=_order))
+                self._ledger.probe(probes[-1])
+        return probes
 
     def _free_suspects(self, worker: WorkerId, queues: Collection[str] | None, tasks: Collection[str]) -> list[Job]:
         """The suspects this worker may take, in order: none while it runs one."""
@@ -191,7 +232,7 @@ class MemoryStore:
             for job in (self._jobs[id] for id in self._suspects)
             if job.task in tasks and (queues is None or job.queue in queues) and job.queue not in self._paused
         ]
-        return sorted(found, key=lambda job: (-job.priority, job.run_at, job.id))
+        return sorted(found, key=_order)
 
     def _start(self, job: Job, worker: WorkerId, lease: Lease, now: datetime) -> Job:
         job = replace(
@@ -230,8 +271,17 @@ class MemoryStore:
     def _next_at(self, wanted: list[tuple[str, str, int]], suspects: list[Job]) -> datetime | None:
         while self._expiring and not self._expires(*self._expiring[0]):
             heappop(self._expiring)
-        due = [head[0] for key in wanted if (head := self._head(key))] + [job.run_at for job in suspects]
-        return min(due + [at for at, _ in self._expiring[:1]], default=None)
+        due = [(key[1], head[0]) for key in wanted if (head := self._head(key))]
+        due += [(job.task, job.run_at) for job in suspects]
+        instants = [at for task, run_at in due if (at := self._opens(task, run_at)) is not None]
+        return min(instants + [at for at, _ in self._expiring[:1]], default=None)
+
+    def _opens(self, task: str, run_at: datetime) -> datetime | None:
+        """When a job due at `run_at` can be claimed, as far as its task's circuit is concerned."""
+        circuit = self._ledger.circuits.get(task)
+        if circuit is None or circuit.open_until is None:
+            return run_at
+        return None if circuit.probe is not None else max(run_at, circuit.open_until)
 
     def _expires(self, at: datetime, id: JobId) -> bool:
         job = self._jobs.get(id)
@@ -240,14 +290,16 @@ class MemoryStore:
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
         self._check()
         with self._lock:
+            orders = self._workers[worker.id].orders if worker.id in self._workers else Orders()
             if until > now:
-                self._workers[worker.id] = LiveWorker(worker, until)
+                self._workers[worker.id] = LiveWorker(worker, until, orders)
             else:
                 self._workers.pop(worker.id, None)
             mine = [self._jobs[id] for id in self._running.get(worker.id, ())]
             return Beat(
                 {job.id: job.lease or "" for job in mine},
                 {job.id: job.cancel_reason for job in mine if job.cancel_reason is not None},
+                orders,
             )
 
     async def expired(self, *, now: datetime, limit: int) -> list[Job]:
@@ -259,38 +311,63 @@ class MemoryStore:
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
         self._check()
         with self._lock:
-            stands = {outcome.id for outcome in outcomes if self._settle(outcome)}
+            accepted = [outcome for outcome in outcomes if self._settle(outcome)]
+            # Told a second time it stands; another ending of the same run (it was given up, then came back) does not.
+            stands = {outcome.id for outcome in outcomes if self._ledger.told(outcome)}
+            self._ledger.count(accepted)
         self._final.ring()
+        if any(outcome.then or outcome.breaker for outcome in accepted):
+            self._new.ring()
         return stands
 
     def _settle(self, outcome: Outcome) -> bool:
         job = self._jobs.get(outcome.id)
         if job is None or job.state is not State.RUNNING or job.lease != outcome.lease:
-            # Told a second time it stands; another ending of the same run (it was given up, then came back) does not.
-            told = (outcome.lease, outcome.ending, outcome.finished_at)
-            runs = self._executions.get(outcome.id, ())
-            return any((run.lease, run.ending, run.finished_at) == told for run in runs)
-        if outcome.crash and self._alive(job.worker or "", outcome.finished_at):
             return False
-        self._executions[job.id].append(
-            Execution(
-                job_id=job.id, number=job.runs, attempt=job.attempt, ending=outcome.ending, worker=job.worker or "",
-                lease=outcome.lease, started_at=job.started_at or outcome.finished_at,
-                finished_at=outcome.finished_at, result_size=len((outcome.result or "").encode()),
-                failure=outcome.failure,
-            )
-        )  # fmt: skip
+        if outcome.silent and self._alive(job.worker or "", outcome.finished_at):
+            return False
+        self._ledger.accept(job, outcome)
         self._put(settle(job, outcome))
+        for new in outcome.then:
+            self._admit(new, outcome.finished_at)
         return True
+
+    async def report(self, reports: Sequence[Report]) -> set[JobId]:
+        self._check()
+        stands: set[JobId] = set()
+        with self._lock:
+            for report in reports:
+                job = self._jobs.get(report.id)
+                if job is None or job.state is not State.RUNNING or job.lease != report.lease:
+                    continue
+                lines = self._ledger.lines[job.id]
+                for line in report.lines:
+                    lines.setdefault((line.run, line.n), line)
+                if report.progress is not None:
+                    self._jobs[job.id] = replace(job, progress=report.progress)
+                stands.add(job.id)
+        self._final.ring()
+        return stands
 
     # operators
 
-    async def change(self, action: Action, which: Filter, *, now: datetime, limit: int, reason: str = "") -> Changed:
+    async def change(
+        self,
+        action: Action,
+        which: Filter,
+        *,
+        now: datetime,
+        limit: int,
+        reason: str = "",
+        update: Update | None = None,
+        after: JobId | None = None,
+    ) -> Changed:
         self._check()
         done: list[JobId] = []
         refused: dict[JobId, Refusal] = {}
         with self._lock:
-            for job in self._matching(which, now)[:limit]:
+            chosen = [job for job in self._matching(which, now) if after is None or job.id > after][:limit]
+            for job in chosen:
                 refusal = self._refusal(action, job)
                 if refusal is not None:
                     refused[job.id] = refusal
@@ -298,11 +375,11 @@ class MemoryStore:
                 if action is Action.DELETE:
                     self._drop(job)
                 else:
-                    self._put(act(action, job, now, reason))
+                    self._put(act(action, job, now, reason, update))
                 done.append(job.id)
         self._new.ring()
         self._final.ring()
-        return Changed(done, refused)
+        return Changed(done, refused, chosen[-1].id if len(chosen) == limit else None)
 
     def _refusal(self, action: Action, job: Job) -> Refusal | None:
         if job.state not in ALLOWED[action]:
@@ -319,23 +396,44 @@ class MemoryStore:
             (self._paused.add if paused else self._paused.discard)(name)
         self._new.ring()
 
+    async def order(self, workers: Collection[WorkerId] | None, orders: Orders, *, now: datetime) -> list[WorkerId]:
+        self._check()
+        with self._lock:
+            found = [id for id in sorted(self._workers) if self._alive(id, now) and (workers is None or id in workers)]
+            for id in found:
+                self._workers[id] = replace(self._workers[id], orders=orders)
+        return found
+
     # reading
 
     async def jobs(
-        self, which: Filter, *, now: datetime, limit: int, after: JobId | None = None, newest: bool = False
+        self,
+        which: Filter,
+        *,
+        now: datetime,
+        limit: int,
+        after: Cursor | None = None,
+        newest: bool = False,
+        sort: Sort = "created",
     ) -> list[Job]:
         self._check()
         with self._lock:
-            found = self._matching(which, now)
-        if newest:
-            found.reverse()
+            found = [(key, job) for job in self._matching(which, now) if (key := _key(job, sort)) is not None]
+        found.sort(key=lambda pair: pair[0], reverse=newest)
         if after is not None:
-            found = [job for job in found if (job.id < after if newest else job.id > after)]
-        return found[:limit]
+            end = (after.at or EPOCH, after.id)
+            found = [(key, job) for key, job in found if (key < end if newest else key > end)]
+        return [job for _, job in found[:limit]]
 
     async def executions(self, job_id: JobId) -> list[Execution]:
         self._check()
-        return list(self._executions.get(job_id, ()))
+        return list(self._ledger.executions.get(job_id, ()))
+
+    async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
+        self._check()
+        with self._lock:
+            lines = self._ledger.lines.get(job_id, {})
+            return [lines[key] for key in sorted(lines) if key > after][:limit]
 
     async def queues(self, *, now: datetime) -> list[Queue]:
         self._check()
@@ -361,6 +459,42 @@ class MemoryStore:
         self._check()
         with self._lock:
             return dict(Counter(job.shown(now) for job in self._jobs.values()))
+
+    async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
+        self._check()
+        with self._lock:
+            return self._ledger.tallies(span, since)
+
+    async def circuits(self) -> list[Circuit]:
+        self._check()
+        return [circuit for _, circuit in sorted(self._ledger.circuits.items())]
+
+    async def dead(self, *, limit: int) -> list[DeadGroup]:
+        self._check()
+        groups: dict[tuple[str, str], list[Job]] = defaultdict(list)
+        with self._lock:
+            for job in self._jobs.values():
+                if job.state is State.DEAD:
+                    groups[job.task, job.failure.kind if job.failure else ""].append(job)
+        found = []
+        for (task, error), jobs in groups.items():
+            newest = max(jobs, key=lambda job: (job.finished_at or EPOCH, job.id))
+            last_at = newest.finished_at or EPOCH
+            found.append(DeadGroup(task=task, error=error, count=len(jobs), newest=newest.id, last_at=last_at))
+        return sorted(found, key=lambda group: (-group.count, group.task, group.error))[:limit]
+
+    # forgetting
+
+    async def groups(self) -> list[tuple[State, str]]:
+        self._check()
+        with self._lock:
+            return sorted({(job.state, job.task) for job in self._jobs.values() if job.state.final})
+
+    async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
+        which = Filter(states=(state.value,), tasks=(task,))
+        found = await self.jobs(which, now=EPOCH, limit=len(self._jobs), sort="finished")
+        old = [job for job in found[: max(0, len(found) - keep)] if (job.finished_at or before) < before]
+        return old[:limit]
 
     # inside
 
@@ -425,8 +559,23 @@ class MemoryStore:
         if job.idempotency_key is not None:
             self._hold(self._idempotent, job.idempotency_key, job.id, False)
         self._suspects.discard(job.id)
-        self._executions.pop(job.id, None)
+        self._ledger.drop(job.id)
         del self._jobs[job.id]
+
+
+def _order(job: Job) -> tuple[int, datetime, JobId]:
+    return -job.priority, job.run_at, job.id
+
+
+def _key(job: Job, sort: Sort) -> tuple[datetime, JobId] | None:
+    """Where the job stands in that order; None: it does not."""
+    match sort:
+        case "created":
+            return EPOCH, job.id
+        case "due":
+            return (job.run_at, job.id) if job.state is State.PENDING else None
+        case _:
+            return (job.finished_at or EPOCH, job.id) if job.state.final else None
 
 
 def _place(job: Job) -> tuple[str, str, int, datetime]:

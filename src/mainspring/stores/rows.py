@@ -10,12 +10,12 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from ..clock import instant, micros
-from ..job import Ending, Execution, Failure, Filter, Job, NewJob, Shown, State
+from ..job import Account, Ending, Execution, Failure, Filter, Job, NewJob, Progress, Shown, State
 from ..retry import Backoff
 
 COLUMNS = (
     "id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, "
-    "started_at, finished_at, cancel_reason, unique_key, idempotency_key, options, failure, payload, result"
+    "started_at, finished_at, cancel_reason, unique_key, idempotency_key, options, failure, payload, result, progress"
 )
 NEW_COLUMNS = (
     "id, queue, task, rank, state, run_at, created_at, expires_at, unique_key, idempotency_key, options, payload"
@@ -39,6 +39,9 @@ class Options(Struct, omit_defaults=True, frozen=True):
 _PLAIN = Options()
 _options = msgspec.json.Decoder(Options).decode
 _failure = msgspec.json.Decoder(Failure).decode
+_progress = msgspec.json.Decoder(Progress).decode
+_NO_ACCOUNT = Account()
+_account = msgspec.json.Decoder(Account).decode
 
 
 def options_of(job: NewJob | Job) -> str:
@@ -61,13 +64,14 @@ def row_of(job: Job) -> Row:
         job.id, job.queue, job.task, -job.priority, job.state.value, micros(job.run_at), micros(job.created_at),
         _us(job.expires_at), job.attempt, job.crashes, job.runs, job.lease, job.worker, _us(job.started_at),
         _us(job.finished_at), job.cancel_reason, job.unique_key, job.idempotency_key, options_of(job),
-        failure_text(job.failure), job.payload, job.result,
+        failure_text(job.failure), job.payload, job.result, text_of(job.progress),
     )  # fmt: skip
 
 
 def job_of(row: Row) -> Job:
     (id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, started_at,
-     finished_at, cancel_reason, unique_key, idempotency_key, options, failure, payload, result) = row  # fmt: skip
+     finished_at, cancel_reason, unique_key, idempotency_key, options, failure, payload, result,
+     progress) = row  # fmt: skip
     extra = _PLAIN if options == "{}" else _options(options)
     due = instant(run_at)
     return Job(
@@ -79,21 +83,27 @@ def job_of(row: Row) -> Job:
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
         metadata=extra.metadata, failure=None if failure is None else _failure(failure), payload=payload,
-        result=result,
+        result=result, progress=None if progress is None else _progress(progress),
     )  # fmt: skip
 
 
 def execution_of(row: Row) -> Execution:
-    job_id, number, attempt, ending, worker, lease, started_at, finished_at, result_size, failure = row
+    job_id, number, attempt, ending, worker, lease, started_at, finished_at, result_size, failure, text = row
+    account = _NO_ACCOUNT if text is None else _account(text)
     return Execution(
         job_id=job_id, number=number, attempt=attempt, ending=Ending(ending), worker=worker, lease=lease,
         started_at=instant(started_at), finished_at=instant(finished_at), result_size=result_size,
-        failure=None if failure is None else _failure(failure),
+        failure=None if failure is None else _failure(failure), items=account.items, usage=account.usage,
+        metadata=account.metadata,
     )  # fmt: skip
 
 
 def failure_text(failure: Failure | None) -> str | None:
     return None if failure is None else _encode(failure).decode()
+
+
+def text_of(record: Struct | None) -> str | None:
+    return None if record is None else _encode(record).decode()
 
 
 def _us(at: datetime | None) -> int | None:
@@ -118,6 +128,13 @@ _STORED: Mapping[Shown, tuple[str, ...]] = {
 }
 
 
+def stored(which: Filter) -> set[str]:
+    """The states, as they are kept, that a matching job may be in."""
+    if which.states is None:
+        return {state.value for state in State}
+    return {kept for shown in which.states for kept in _STORED.get(shown, (shown,))}
+
+
 def where(which: Filter, now: int) -> tuple[str, dict[str, Any]]:
     """A filter as a condition and its parameters; values are bound, never pasted."""
     parts: list[str] = ["1"]
@@ -134,10 +151,23 @@ def where(which: Filter, now: int) -> tuple[str, dict[str, Any]]:
     if which.tasks is not None:
         among("task", "tasks", which.tasks)
     if which.states is not None:
-        stored = sorted({kept for shown in which.states for kept in _STORED.get(shown, (shown,))})
-        among("state", "stored", stored)
+        among("state", "stored", sorted(stored(which)))
         among(SHOWN_SQL, "shown", which.states)
     for n, tag in enumerate(which.tags or ()):
-        parts.append(f":tag{n} IN (SELECT value FROM json_each(options, '$.tags'))")
+        parts.append(f"id IN (SELECT job_id FROM mainspring_tags WHERE tag = :tag{n})")
         values[f"tag{n}"] = tag
+    if which.workers is not None:
+        parts.append("state = 'running'")
+        among("worker", "workers", which.workers)
+    if which.errors is not None:
+        parts.append("error IS NOT NULL")
+        among("error", "errors", which.errors)
+    if which.key_prefix is not None:
+        starts = "{0} >= :prefix AND {0} < :beyond"
+        parts.append(f"({starts.format('unique_key')} OR {starts.format('idempotency_key')})")
+        values |= {"prefix": which.key_prefix, "beyond": which.key_prefix + chr(0x10FFFF)}
+    for name, sign in (("created_after", ">="), ("created_before", "<=")):
+        if (at := getattr(which, name)) is not None:
+            parts.append(f"created_at {sign} :{name}")
+            values[name] = micros(at)
     return " AND ".join(parts), values

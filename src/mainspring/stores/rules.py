@@ -6,9 +6,10 @@ from copy import deepcopy
 from datetime import datetime, timedelta
 from typing import Literal
 
-from msgspec.structs import replace
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
 
-from ..job import Action, Filter, Job, NewJob, State
+from ..job import WENT_WELL, WENT_WRONG, Account, Action, Circuit, Ending, Execution, Filter, Job, NewJob, State, Update
 from ..outcome import Outcome
 
 ACTIVE_HOLD = (State.PENDING, State.PAUSED)
@@ -57,8 +58,47 @@ def settle(job: Job, outcome: Outcome) -> Job:
     )  # fmt: skip
 
 
-def act(action: Action, job: Job, now: datetime, reason: str) -> Job:
+def execution(job: Job, outcome: Outcome) -> Execution:
+    """The history row of the run that this accepted outcome ends."""
+    account = outcome.account or Account()
+    return Execution(
+        job_id=job.id, number=job.runs, attempt=job.attempt, ending=outcome.ending, worker=job.worker or "",
+        lease=outcome.lease, started_at=job.started_at or outcome.finished_at, finished_at=outcome.finished_at,
+        result_size=len((outcome.result or "").encode()), failure=outcome.failure,
+        items=account.items, usage=account.usage, metadata=account.metadata,
+    )  # fmt: skip
+
+
+# A run that was discarded says that its input is bad, not that the task is.
+_TRIPS = WENT_WRONG - {Ending.DISCARDED}
+
+
+def moved(circuit: Circuit | None, outcome: Outcome) -> Circuit | None:
+    """A task's circuit after an accepted outcome; None: nothing to remember."""
+    probing = circuit is not None and circuit.probe == outcome.id
+    if outcome.ending in WENT_WELL:
+        return None
+    breaker = outcome.breaker
+    if breaker is None or outcome.ending not in _TRIPS:
+        return replace(circuit, probe=None) if circuit is not None and probing else circuit
+    failures = 1 + (circuit.failures if circuit else 0)
+    until = circuit.open_until if circuit else None
+    if probing or (until is None and failures >= breaker.failures):
+        until = outcome.finished_at + timedelta(seconds=breaker.cooldown)
+    probe = None if circuit is None or probing else circuit.probe
+    return Circuit(outcome.task, failures, until, probe)
+
+
+def act(action: Action, job: Job, now: datetime, reason: str, update: Update | None = None) -> Job:
     """The job after an action its state allows (delete aside)."""
+    if action is Action.UPDATE:
+        return updated(job, update or Update())
+    if action is Action.RETRY:
+        job = replace(
+            job, state=State.PENDING, run_at=now, attempt=0, crashes=0,
+            finished_at=None, expires_at=None, cancel_reason=None, result=None,
+        )  # fmt: skip
+        return job if update is None else updated(job, update)
     match action, job.state:
         case Action.CANCEL, State.CANCELLED:
             return job
@@ -68,13 +108,13 @@ def act(action: Action, job: Job, now: datetime, reason: str) -> Job:
             return replace(job, state=State.CANCELLED, cancel_reason=reason, finished_at=now)
         case Action.PAUSE, _:
             return replace(job, state=State.PAUSED)
-        case Action.RESUME, _:
-            return replace(job, state=State.PENDING)
         case _:
-            return replace(
-                job, state=State.PENDING, run_at=now, attempt=0, crashes=0,
-                finished_at=None, expires_at=None, cancel_reason=None, result=None,
-            )  # fmt: skip
+            return replace(job, state=State.PENDING)
+
+
+def updated(job: Job, update: Update) -> Job:
+    given = {name: value for name, value in asdict(update).items() if value is not UNSET}
+    return replace(job, **deepcopy(given))
 
 
 def matches(job: Job, which: Filter, now: datetime) -> bool:
@@ -84,4 +124,13 @@ def matches(job: Job, which: Filter, now: datetime) -> bool:
         and (which.queues is None or job.queue in which.queues)
         and (which.tasks is None or job.task in which.tasks)
         and (which.tags is None or set(which.tags) <= set(job.tags))
+        and (which.workers is None or job.worker in which.workers)
+        and (which.errors is None or (job.failure is not None and job.failure.kind in which.errors))
+        and (which.key_prefix is None or _begins(job, which.key_prefix))
+        and (which.created_after is None or job.created_at >= which.created_after)
+        and (which.created_before is None or job.created_at <= which.created_before)
     )
+
+
+def _begins(job: Job, prefix: str) -> bool:
+    return any(key is not None and key.startswith(prefix) for key in (job.unique_key, job.idempotency_key))

@@ -22,26 +22,36 @@ from ..job import (
     Action,
     Beat,
     Changed,
+    Circuit,
     Claim,
+    Cursor,
+    DeadGroup,
     Enqueued,
     Execution,
     Filter,
     Job,
     JobId,
     LiveWorker,
+    LogLine,
     NewJob,
+    Orders,
     Queue,
+    Report,
     Shown,
+    Sort,
+    State,
+    Update,
     WorkerId,
     WorkerInfo,
 )
 from ..outcome import Outcome
 from ..store import Store
-from . import sqlite_change, sqlite_claim, sqlite_enqueue, sqlite_file, sqlite_finish
+from ..tally import Span, Tally
+from . import sqlite_change, sqlite_claim, sqlite_enqueue, sqlite_file, sqlite_finish, sqlite_read
 from .bell import Bell
 from .inotify import WriteWatch
 from .lane import Lane, Watcher, translated
-from .rows import COLUMNS, SHOWN_SQL, Row, execution_of, job_of, where
+from .rows import COLUMNS, Row, execution_of, job_of
 from .turnstile import Turnstile
 
 T = TypeVar("T")
@@ -223,16 +233,35 @@ class SqliteStore:
         return [job_of(row) for row in rows]
 
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
-        rows = [sqlite_finish.ended_row(outcome) for outcome in outcomes]
-        stands = await self._write(lambda db: sqlite_finish.finish(db, rows))
+        ended = [(outcome, sqlite_finish.ended_row(outcome)) for outcome in outcomes]
+        if any(outcome.then or outcome.breaker for outcome in outcomes):
+            self._idle = False
+        stands = await self._write(lambda db: sqlite_finish.finish(db, ended))
+        self._bell.ring()
+        return stands
+
+    async def report(self, reports: Sequence[Report]) -> set[JobId]:
+        stands = await self._write(lambda db: sqlite_finish.report(db, reports))
         self._bell.ring()
         return stands
 
     # operators
 
-    async def change(self, action: Action, which: Filter, *, now: datetime, limit: int, reason: str = "") -> Changed:
+    async def change(
+        self,
+        action: Action,
+        which: Filter,
+        *,
+        now: datetime,
+        limit: int,
+        reason: str = "",
+        update: Update | None = None,
+        after: JobId | None = None,
+    ) -> Changed:
         self._idle = False
-        changed = await self._write(lambda db: sqlite_change.change(db, action, which, now, limit, reason))
+        changed = await self._write(
+            lambda db: sqlite_change.change(db, action, which, now, limit, reason, update, after)
+        )
         self._bell.ring()
         return changed
 
@@ -242,43 +271,65 @@ class SqliteStore:
         await self._write(lambda db: db.execute(sql, (name, paused)).rowcount)
         self._bell.ring()
 
+    async def order(self, workers: Collection[WorkerId] | None, orders: Orders, *, now: datetime) -> list[WorkerId]:
+        chosen = "" if workers is None else "AND id IN (SELECT value FROM json_each(:workers))"
+        sql = f"UPDATE mainspring_workers SET orders = :orders WHERE until > :now {chosen} RETURNING id"
+        values = {"orders": _encode(orders).decode(), "now": micros(now)}
+        if workers is not None:
+            values["workers"] = _encode(list(workers)).decode()
+        return sorted(id for (id,) in await self._write(lambda db: db.execute(sql, values).fetchall()))
+
     # reading
 
     async def jobs(
-        self, which: Filter, *, now: datetime, limit: int, after: JobId | None = None, newest: bool = False
+        self,
+        which: Filter,
+        *,
+        now: datetime,
+        limit: int,
+        after: Cursor | None = None,
+        newest: bool = False,
+        sort: Sort = "created",
     ) -> list[Job]:
-        condition, values = where(which, micros(now))
-        if after is not None:
-            condition += f" AND id {'<' if newest else '>'} :after"
-        order = "DESC" if newest else "ASC"
-        sql = f"SELECT {COLUMNS} FROM mainspring_jobs WHERE {condition} ORDER BY id {order} LIMIT :limit"
-        rows = await self._rows(sql, values | {"after": after, "limit": limit})
+        us = micros(now)
+        rows = await self._read(lambda db: sqlite_read.jobs(db, which, us, limit, after, newest, sort))
         return [job_of(row) for row in rows]
 
     async def executions(self, job_id: JobId) -> list[Execution]:
         rows = await self._read(lambda db: db.execute(sqlite_change.EXECUTIONS, (job_id, job_id)).fetchall())
         return [execution_of(row) for row in rows]
 
+    async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
+        return await self._read(lambda db: sqlite_read.logs(db, job_id, limit, after))
+
     async def queues(self, *, now: datetime) -> list[Queue]:
-        sql = f"""SELECT queue, {SHOWN_SQL}, count(*) FROM mainspring_jobs
-            WHERE state IN ('pending', 'running', 'waiting', 'paused') GROUP BY 1, 2"""
-        rows = await self._rows(sql, {"now": micros(now)})
-        paused = {row[0] for row in await self._rows(sqlite_claim.PAUSED, {})}
-        counts: dict[str, dict[str, int]] = {name: {} for name in paused}
-        for name, shown, count in rows:
-            queue = counts.setdefault(name, {})
-            if shown in ("pending", "scheduled", "retrying", "running"):
-                queue[shown] = count
-        return [Queue(name=name, paused=name in paused, **counts[name]) for name in sorted(counts)]
+        return await self._read(lambda db: sqlite_read.queues(db, micros(now)))
 
     async def workers(self, *, now: datetime) -> list[LiveWorker]:
-        sql = "SELECT info, until FROM mainspring_workers WHERE until > :now ORDER BY id"
+        sql = "SELECT info, until, orders FROM mainspring_workers WHERE until > :now ORDER BY id"
         rows = await self._rows(sql, {"now": micros(now)})
-        return [LiveWorker(_info(info), instant(until)) for info, until in rows]
+        return [LiveWorker(_info(info), instant(until), sqlite_claim.orders_of(orders)) for info, until, orders in rows]
 
     async def counts(self, *, now: datetime) -> dict[Shown, int]:
-        sql = f"SELECT {SHOWN_SQL}, count(*) FROM mainspring_jobs GROUP BY 1"
-        return {row[0]: row[1] for row in await self._rows(sql, {"now": micros(now)})}
+        return await self._read(lambda db: sqlite_read.counts(db, micros(now)))
+
+    async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
+        return await self._read(lambda db: sqlite_read.tallies(db, span, micros(since)))
+
+    async def circuits(self) -> list[Circuit]:
+        return await self._read(sqlite_finish.circuits)
+
+    async def dead(self, *, limit: int) -> list[DeadGroup]:
+        return await self._read(lambda db: sqlite_read.dead(db, limit))
+
+    # forgetting
+
+    async def groups(self) -> list[tuple[State, str]]:
+        return await self._read(sqlite_read.groups)
+
+    async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
+        rows = await self._read(lambda db: sqlite_read.surplus(db, state, task, keep, before, limit))
+        return [job_of(row) for row in rows]
 
     # inside
 

@@ -70,3 +70,79 @@ DROP TABLE mainspring_queues;
 DROP TABLE mainspring_workers;
 DROP TABLE mainspring_executions;
 DROP TABLE mainspring_jobs;
+
+-- up 2
+ALTER TABLE mainspring_jobs ADD COLUMN error TEXT;      -- the kind of its failure
+UPDATE mainspring_jobs SET error = substr(json_extract(failure, '$.type') || ': ' || json_extract(failure, '$.message'), 1, 120)
+    WHERE failure IS NOT NULL;
+ALTER TABLE mainspring_jobs ADD COLUMN progress TEXT;   -- JSON: run, at, done, total, note
+ALTER TABLE mainspring_executions ADD COLUMN account TEXT;  -- JSON: items, usage, metadata
+ALTER TABLE mainspring_workers ADD COLUMN orders TEXT;  -- JSON: concurrency, drained
+
+-- Lists and pruning look here; finished_at keeps unfinished jobs out, so that a job is entered once.
+CREATE INDEX mainspring_jobs_finished ON mainspring_jobs (state, queue, task, finished_at)
+    WHERE finished_at IS NOT NULL;
+CREATE INDEX mainspring_jobs_aside ON mainspring_jobs (state, id)
+    WHERE state IN ('dead', 'cancelled', 'expired', 'paused', 'waiting');
+CREATE INDEX mainspring_jobs_errors ON mainspring_jobs (state, task, error, finished_at) WHERE error IS NOT NULL;
+CREATE INDEX mainspring_jobs_retrying ON mainspring_jobs (queue, crashes, run_at) WHERE state = 'pending' AND attempt > 0;
+CREATE INDEX mainspring_jobs_unique_keys ON mainspring_jobs (unique_key) WHERE unique_key IS NOT NULL;
+CREATE INDEX mainspring_jobs_idempotency_keys ON mainspring_jobs (idempotency_key) WHERE idempotency_key IS NOT NULL;
+
+CREATE TABLE mainspring_tags (
+    tag    TEXT NOT NULL,
+    job_id TEXT NOT NULL,
+    PRIMARY KEY (tag, job_id)
+) STRICT, WITHOUT ROWID;
+INSERT INTO mainspring_tags SELECT DISTINCT tag.value, job.id
+    FROM mainspring_jobs job CROSS JOIN json_each(job.options, '$.tags') tag;
+
+CREATE TABLE mainspring_logs (
+    job_id TEXT    NOT NULL,
+    run    INTEGER NOT NULL,
+    n      INTEGER NOT NULL,
+    at     INTEGER NOT NULL,
+    level  INTEGER NOT NULL,
+    text   TEXT    NOT NULL,
+    PRIMARY KEY (job_id, run, n)
+) STRICT, WITHOUT ROWID;
+
+-- How many jobs are in each final state: counting a million of them would take too long.
+CREATE TABLE mainspring_counts (
+    state TEXT    PRIMARY KEY,
+    count INTEGER NOT NULL
+) STRICT;
+INSERT INTO mainspring_counts SELECT state, count(*) FROM mainspring_jobs WHERE finished_at IS NOT NULL GROUP BY state;
+
+CREATE TABLE mainspring_tallies (
+    span  TEXT    NOT NULL,             -- minute, hour or ever
+    at    INTEGER NOT NULL,
+    queue TEXT    NOT NULL,
+    task  TEXT    NOT NULL,
+    sums  TEXT    NOT NULL,             -- JSON: endings, took, spread, errors, last
+    PRIMARY KEY (span, at, queue, task)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE mainspring_circuits (
+    task       TEXT    PRIMARY KEY,
+    failures   INTEGER NOT NULL,
+    open_until INTEGER,
+    probe      TEXT
+) STRICT;
+
+-- down 2
+DROP TABLE mainspring_circuits;
+DROP TABLE mainspring_tallies;
+DROP TABLE mainspring_counts;
+DROP TABLE mainspring_logs;
+DROP TABLE mainspring_tags;
+DROP INDEX mainspring_jobs_finished;
+DROP INDEX mainspring_jobs_aside;
+DROP INDEX mainspring_jobs_errors;
+DROP INDEX mainspring_jobs_retrying;
+DROP INDEX mainspring_jobs_unique_keys;
+DROP INDEX mainspring_jobs_idempotency_keys;
+ALTER TABLE mainspring_workers DROP COLUMN orders;
+ALTER TABLE mainspring_executions DROP COLUMN account;
+ALTER TABLE mainspring_jobs DROP COLUMN progress;
+ALTER TABLE mainspring_jobs DROP COLUMN error;

@@ -6,40 +6,47 @@ import sqlite3
 from datetime import datetime
 
 from ..clock import micros
-from ..job import ALLOWED, Action, Changed, Filter, Job, JobId, Refusal
-from .rows import COLUMNS, job_of, where
+from ..job import ALLOWED, Action, Changed, Cursor, Filter, Job, JobId, Refusal, Update
+from .rows import job_of
 from .rules import act
-from .sqlite_enqueue import holder, save
+from .sqlite_enqueue import drop, holder, save
+from .sqlite_read import jobs
 
 _LAST_RUN = """SELECT id, runs, attempt, ending, worker, lease, started_at, finished_at,
-        coalesce(length(CAST(result AS BLOB)), 0), failure
+        coalesce(length(CAST(result AS BLOB)), 0), failure, NULL
     FROM mainspring_jobs WHERE id = ? AND ending IS NOT NULL"""
 _KEEP_LAST_RUN = f"INSERT INTO mainspring_executions {_LAST_RUN}"
 EXECUTIONS = f"SELECT * FROM mainspring_executions WHERE job_id = ? UNION ALL {_LAST_RUN} ORDER BY 2"
 
 
-def change(db: sqlite3.Connection, action: Action, which: Filter, now: datetime, limit: int, reason: str) -> Changed:
-    condition, values = where(which, micros(now))
-    sql = f"SELECT {COLUMNS} FROM mainspring_jobs WHERE {condition} ORDER BY id LIMIT :limit"
+def change(
+    db: sqlite3.Connection,
+    action: Action,
+    which: Filter,
+    now: datetime,
+    limit: int,
+    reason: str,
+    update: Update | None,
+    after: JobId | None,
+) -> Changed:
     done: list[JobId] = []
     refused: dict[JobId, Refusal] = {}
-    for row in db.execute(sql, values | {"limit": limit}).fetchall():
-        job = job_of(row)
+    chosen = [job_of(row) for row in jobs(db, which, micros(now), limit, None if after is None else Cursor(after))]
+    for job in chosen:
         refusal = _refusal(db, action, job)
         if refusal is not None:
             refused[job.id] = refusal
             continue
         if action is Action.DELETE:
-            db.execute("DELETE FROM mainspring_executions WHERE job_id = ?", (job.id,))
-            db.execute("DELETE FROM mainspring_jobs WHERE id = ?", (job.id,))
+            drop(db, job)
         else:
             if action is Action.RETRY:
                 db.execute(_KEEP_LAST_RUN, (job.id,))
-            changed = act(action, job, now, reason)
+            changed = act(action, job, now, reason, update)
             if changed is not job:
-                save(db, changed)
+                save(db, job, changed)
         done.append(job.id)
-    return Changed(done, refused)
+    return Changed(done, refused, chosen[-1].id if len(chosen) == limit else None)
 
 
 def _refusal(db: sqlite3.Connection, action: Action, job: Job) -> Refusal | None:

@@ -9,13 +9,15 @@ from typing import Any
 
 import msgspec
 
-from ..job import Beat, JobId, WorkerId, WorkerInfo
+from ..job import Beat, JobId, Orders, State, WorkerId, WorkerInfo
 from .rows import COLUMNS, Row
+from .sqlite_enqueue import count
 
 # A claim ends at most this many expired jobs, so that a flood of them cannot hold the write lock.
 EXPIRE_LIMIT = 1000
 
 _encode = msgspec.json.encode
+_orders = msgspec.json.Decoder(Orders).decode
 
 PAUSED = "SELECT name FROM mainspring_queues WHERE paused"
 _ALIVE = "SELECT 1 FROM mainspring_workers WHERE id = ? AND until > ?"
@@ -30,7 +32,7 @@ _EXPIRE = """UPDATE mainspring_jobs SET state = 'expired', finished_at = :now WH
 # the number of groups, however many jobs each has. A row-value comparison would seek by queue alone and scan.
 _HOP = """SELECT n FROM mainspring_jobs WHERE state = 'pending' AND crashes < 2 AND {}
     ORDER BY queue, task, rank, run_at, id LIMIT 1"""
-_GROUPS = f"""WITH RECURSIVE groups (queue, task, rank, run_at) AS (
+GROUPS = f"""WITH RECURSIVE groups (queue, task, rank, run_at) AS (
         SELECT queue, task, rank, run_at FROM mainspring_jobs WHERE n = ({_HOP.format("1")})
         UNION ALL
         SELECT job.queue, job.task, job.rank, job.run_at FROM groups CROSS JOIN mainspring_jobs job ON job.n = coalesce(
@@ -47,10 +49,11 @@ _TAKE_ONE = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, wor
         ORDER BY run_at, id LIMIT :limit)
     AND (expires_at IS NULL OR expires_at > :now)"""
 # Jobs that have killed their workers wait apart, and a worker takes one at a time.
-_SUSPECTS = """SELECT queue, task, rank, run_at, n FROM mainspring_jobs WHERE state = 'pending' AND crashes >= 2
+_SUSPECTS = """SELECT queue, task, rank, run_at, n, id, crashes FROM mainspring_jobs
+    WHERE state = 'pending' AND crashes >= 2
     AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE state = 'running' AND worker = ? AND crashes >= 2)
     ORDER BY rank, run_at, id"""
-_TAKE_SUSPECT = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
+_TAKE_FIRST = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
         attempt = attempt + 1, runs = runs + 1
     WHERE n = :n AND (expires_at IS NULL OR expires_at > :now)"""
 # Several groups of one rank: up to :limit of each, then the first :limit of all.
@@ -69,21 +72,43 @@ _TAKEN = f"""SELECT json_group_array(json_array({COLUMNS})) FROM mainspring_jobs
     WHERE state = 'running' AND worker = :worker AND lease = :lease"""
 
 
+_OPEN = "SELECT task, open_until, probe FROM mainspring_circuits WHERE open_until IS NOT NULL ORDER BY task"
+_HEAD = """SELECT queue, task, rank, run_at, n, id, crashes FROM mainspring_jobs
+    WHERE state = 'pending' AND crashes < 2 AND queue = ? AND task = ? AND rank = ? ORDER BY run_at, id LIMIT 1"""
+
+
 def _expire(db: sqlite3.Connection, now: int) -> list[JobId]:
-    return sorted(id for (id,) in db.execute(_EXPIRE, {"now": now, "limit": EXPIRE_LIMIT}).fetchall())
+    expired = sorted(id for (id,) in db.execute(_EXPIRE, {"now": now, "limit": EXPIRE_LIMIT}).fetchall())
+    if expired:
+        count(db, {State.EXPIRED: len(expired)})
+    return expired
 
 
-def _wanted(
-    db: sqlite3.Connection, queues: Collection[str] | None, tasks: Collection[str], worker: WorkerId
-) -> tuple[list[Row], list[Row]]:
+class _Wanted:
     """The groups and the suspects that this worker may take from, each row with queue, task, rank and run_at."""
-    paused = {name for (name,) in db.execute(PAUSED).fetchall()}
 
-    def named(row: Row) -> bool:
-        return row[1] in tasks and (queues is None or row[0] in queues) and row[0] not in paused
+    def __init__(
+        self, db: sqlite3.Connection, queues: Collection[str] | None, tasks: Collection[str], worker: WorkerId
+    ) -> None:
+        paused = {name for (name,) in db.execute(PAUSED).fetchall()}
 
-    groups = list(filter(named, db.execute(_GROUPS).fetchall()))
-    return groups, list(filter(named, db.execute(_SUSPECTS, (worker,)).fetchall()))
+        def named(row: Row) -> bool:
+            return row[1] in tasks and (queues is None or row[0] in queues) and row[0] not in paused
+
+        self.groups = list(filter(named, db.execute(GROUPS).fetchall()))
+        self.suspects = list(filter(named, db.execute(_SUSPECTS, (worker,)).fetchall()))
+        self.open: dict[str, tuple[int, JobId | None]] = {
+            task: (until, probe) for task, until, probe in db.execute(_OPEN).fetchall()
+        }
+
+    def next_at(self, expiry: int | None) -> int | None:
+        """When a claim would next do something."""
+        due = [] if expiry is None else [expiry]
+        for _, task, _, run_at, *_ in self.groups + self.suspects:
+            until, probe = self.open.get(task, (run_at, None))
+            if probe is None:
+                due.append(max(run_at, until))
+        return min(due, default=None)
 
 
 def look(
@@ -99,13 +124,7 @@ def look(
         return now
     if not db.execute(_ALIVE, (worker, now)).fetchone():
         return None
-    groups, suspects = _wanted(db, queues, tasks, worker)
-    return _soonest(groups + suspects, expiry)
-
-
-def _soonest(rows: list[Row], expiry: int | None) -> int | None:
-    due = [row[3] for row in rows]
-    return min(due if expiry is None else [*due, expiry], default=None)
+    return _Wanted(db, queues, tasks, worker).next_at(expiry)
 
 
 def claim(
@@ -119,22 +138,42 @@ def claim(
     expired = _expire(db, now)
     if not db.execute(_ALIVE, (worker, now)).fetchone():
         return "[]", None, expired
-    groups, suspects = ([row for row in rows if row[3] <= now] for rows in _wanted(db, queues, tasks, worker))
+    wanted = _Wanted(db, queues, tasks, worker)
     values: dict[str, Any] = {"lease": os.urandom(8).hex(), "worker": worker, "now": now}
-    count = 0
-    if suspects and limit:
-        count += db.execute(_TAKE_SUSPECT, values | {"n": suspects[0][4]}).rowcount
+    first = _firsts(db, wanted, limit, now)
+    taken = sum(db.execute(_TAKE_FIRST, values | {"n": n}).rowcount for n in first)
+    groups = [row for row in wanted.groups if row[3] <= now and row[1] not in wanted.open]
     for rank in sorted({group[2] for group in groups}):
-        if count >= limit:
+        if taken >= limit:
             break
         some = [group for group in groups if group[2] == rank]
-        count += _take(db, some, values | {"rank": rank, "limit": limit - count})
-    taken = db.execute(_TAKEN, values).fetchone()[0] if count else "[]"
-    if count >= limit or len(expired) == EXPIRE_LIMIT:
-        return taken, now, expired
+        taken += _take(db, some, values | {"rank": rank, "limit": limit - taken})
+    rows = db.execute(_TAKEN, values).fetchone()[0] if taken else "[]"
+    if taken >= limit or len(expired) == EXPIRE_LIMIT:
+        return rows, now, expired
     expiry = db.execute(_NEXT_EXPIRY).fetchone()[0]
-    groups, suspects = _wanted(db, queues, tasks, worker)
-    return taken, _soonest(groups + suspects, expiry), expired
+    return rows, _Wanted(db, queues, tasks, worker).next_at(expiry), expired
+
+
+def _firsts(db: sqlite3.Connection, wanted: _Wanted, limit: int, now: int) -> list[int]:
+    """What is taken before all others: a probe for each half-open circuit, and one suspect."""
+    firsts: list[int] = []
+    suspects = [row for row in wanted.suspects if row[3] <= now]
+    for task, (until, probe) in wanted.open.items():
+        if probe is not None or until > now or len(firsts) >= limit:
+            continue
+        groups = [row[:3] for row in wanted.groups if row[1] == task and row[3] <= now]
+        due = [db.execute(_HEAD, group).fetchone() for group in groups] + [row for row in suspects if row[1] == task]
+        if due:
+            head = min(due, key=lambda row: (row[2], row[3], row[5]))
+            db.execute("UPDATE mainspring_circuits SET probe = ? WHERE task = ?", (head[5], task))
+            firsts.append(head[4])
+            if head[6] >= 2:
+                suspects = []
+    suspects = [row for row in suspects if row[1] not in wanted.open]
+    if suspects and len(firsts) < limit:
+        firsts.append(suspects[0][4])
+    return firsts
 
 
 def _take(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> int:
@@ -145,14 +184,19 @@ def _take(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> 
 
 
 _BEAT = """INSERT INTO mainspring_workers (id, until, info) VALUES (?, ?, ?)
-    ON CONFLICT (id) DO UPDATE SET until = excluded.until, info = excluded.info"""
+    ON CONFLICT (id) DO UPDATE SET until = excluded.until, info = excluded.info RETURNING orders"""
 _HELD = "SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE state = 'running' AND worker = ?"
 
 
 def beat(db: sqlite3.Connection, worker: WorkerInfo, until: int, now: int) -> Beat:
     if until > now:
-        db.execute(_BEAT, (worker.id, until, _encode(worker).decode()))
+        row = db.execute(_BEAT, (worker.id, until, _encode(worker).decode())).fetchone()
     else:
-        db.execute("DELETE FROM mainspring_workers WHERE id = ?", (worker.id,))
+        row = db.execute("DELETE FROM mainspring_workers WHERE id = ? RETURNING orders", (worker.id,)).fetchone()
     held = db.execute(_HELD, (worker.id,)).fetchall()
-    return Beat({id: lease for id, lease, _ in held}, {id: reason for id, _, reason in held if reason is not None})
+    cancels = {id: reason for id, _, reason in held if reason is not None}
+    return Beat({id: lease for id, lease, _ in held}, cancels, orders_of(row and row[0]))
+
+
+def orders_of(text: str | None) -> Orders:
+    return Orders() if text is None else _orders(text)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
 
-from ..job import Enqueued, Job, NewJob, State
+from ..job import Enqueued, Job, JobId, NewJob, State
 from .rows import COLUMNS, NEW_COLUMNS, job_of, new_row, row_of
 from .rules import meet
 from .sqlite_batch import CHUNKS, chunks, flat, places
@@ -21,6 +21,9 @@ _INSERT = {
 
 def enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
     if all(job.unique_key is None and job.idempotency_key is None for job in jobs):
+        tagged = [job for job in jobs if job.tags]
+        if tagged:
+            _tag(db, [job for job in tagged if not _known(db, job.id)])
         for chunk in chunks(jobs):
             db.execute(_INSERT[len(chunk)], flat([new_row(job, us) for job in chunk]))
         return [Enqueued(job.id) for job in jobs]
@@ -37,21 +40,35 @@ def enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: i
 
 
 def _admit(db: sqlite3.Connection, new: NewJob, now: datetime, us: int) -> Enqueued:
-    if db.execute("SELECT 1 FROM mainspring_jobs WHERE id = ?", (new.id,)).fetchone():
+    if _known(db, new.id):
         return Enqueued(new.id)
     key, held = holder(db, new)
     while held is not None and held.shown(now) == "expired":
-        save(db, replace(held, state=State.EXPIRED, finished_at=now))
+        save(db, held, replace(held, state=State.EXPIRED, finished_at=now))
         key, held = holder(db, new)
     if held is None:
         db.execute(_INSERT[1], new_row(new, us))
+        _tag(db, [new])
         return Enqueued(new.id)
     if new.on_conflict == "raise":
         return Enqueued(held.id, "refused", key)
     changed, status = meet(held, new, now)
     if changed is not held:
-        save(db, changed)
+        save(db, held, changed)
     return Enqueued(held.id, status, key)
+
+
+def _known(db: sqlite3.Connection, id: JobId) -> bool:
+    return db.execute("SELECT 1 FROM mainspring_jobs WHERE id = ?", (id,)).fetchone() is not None
+
+
+def _tag(db: sqlite3.Connection, jobs: Sequence[NewJob | Job]) -> None:
+    pairs = [(tag, job.id) for job in jobs for tag in job.tags]
+    db.executemany("INSERT OR IGNORE INTO mainspring_tags VALUES (?, ?)", pairs)
+
+
+def _untag(db: sqlite3.Connection, job: Job) -> None:
+    db.executemany("DELETE FROM mainspring_tags WHERE tag = ? AND job_id = ?", [(tag, job.id) for tag in job.tags])
 
 
 def holder(db: sqlite3.Connection, job: NewJob | Job) -> tuple[str | None, Job | None]:
@@ -69,8 +86,30 @@ def holder(db: sqlite3.Connection, job: NewJob | Job) -> tuple[str | None, Job |
     return None, None
 
 
-_SAVE = f"UPDATE mainspring_jobs SET ({COLUMNS}, ending) = ({', '.join('?' * 22)}, NULL) WHERE id = ?"
+_SAVE = f"UPDATE mainspring_jobs SET ({COLUMNS}, error, ending) = ({places(1, 24)[1:-1]}, NULL) WHERE id = ?"
+_COUNT = """INSERT INTO mainspring_counts VALUES (?, ?)
+    ON CONFLICT (state) DO UPDATE SET count = count + excluded.count"""
 
 
-def save(db: sqlite3.Connection, job: Job) -> None:
-    db.execute(_SAVE, (*row_of(job), job.id))
+def save(db: sqlite3.Connection, old: Job, job: Job) -> None:
+    """Writes the whole job, and what is kept beside it."""
+    db.execute(_SAVE, (*row_of(job), job.failure and job.failure.kind, job.id))
+    if job.tags != old.tags:
+        _untag(db, old)
+        _tag(db, [job])
+    if job.state is not old.state:
+        count(db, {old.state: -1, job.state: 1})
+
+
+def count(db: sqlite3.Connection, moves: Mapping[State, int]) -> None:
+    """Keeps the number of jobs in each final state."""
+    db.executemany(_COUNT, [(state.value, by) for state, by in moves.items() if state.final and by])
+
+
+def drop(db: sqlite3.Connection, job: Job) -> None:
+    """The job and all that is kept beside it."""
+    for table in ("executions", "logs"):
+        db.execute(f"DELETE FROM mainspring_{table} WHERE job_id = ?", (job.id,))
+    _untag(db, job)
+    db.execute("DELETE FROM mainspring_jobs WHERE id = ?", (job.id,))
+    count(db, {job.state: -1})

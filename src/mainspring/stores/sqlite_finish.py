@@ -1,40 +1,49 @@
-"""Outcomes into the SQLite store, fenced."""
+"""Outcomes into the SQLite store, fenced; and what follows from them in the same step."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Sequence
 
-from ..clock import micros
+import msgspec
+
+from ..clock import instant, micros
 from ..failpoint import failpoint
-from ..job import JobId, State
+from ..job import Circuit, JobId, Report, State
 from ..outcome import Outcome
-from .rows import Row, failure_text
+from ..tally import KEPT, SECONDS, Sums, begin, counted
+from .rows import Row, failure_text, text_of
+from .rules import moved
 from .sqlite_batch import CHUNKS, chunks, flat, places
+from .sqlite_enqueue import count, enqueue
 
 # The last run of a finished job needs no execution row: the job's own row has it all, and its `ending`
-# says so. That is one write a job in the common case; only runs that others follow get rows of their own.
-_END = {
+# says so. That is one write a job in the common case; only runs that others follow, or that have more to
+# tell, get rows of their own.
+_COMPLETE = {
     size: f"""UPDATE mainspring_jobs AS job
-        SET state = ended.state, ending = ended.ending, finished_at = ended.finished_at, result = ended.result,
-            failure = ended.failure
-        FROM (SELECT column1 AS id, column2 AS lease, column3 AS state, column4 AS ending, column5 AS finished_at,
-            column6 AS result, column7 AS failure FROM (VALUES {places(size, 7)})) AS ended
+        SET state = 'completed', ending = 'completed', finished_at = ended.finished_at, result = ended.result,
+            failure = NULL, error = NULL
+        FROM (SELECT column1 AS id, column2 AS lease, column3 AS finished_at, column4 AS result
+            FROM (VALUES {places(size, 4)})) AS ended
         WHERE job.id = ended.id AND job.lease = ended.lease AND job.state = 'running'"""
     for size in CHUNKS
 }
 
-_ENDED = "ended (id, lease, state, ending, finished_at, result, failure, run_at, refund, crash)"
-# The fence: this very run, still running, and for a crash a worker that is silent still.
+_ENDED = """ended
+    (id, lease, state, ending, finished_at, result, failure, run_at, refund, crash, silent, error, account)
+    AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))"""
+# The fence: this very run, still running, and if asked for a worker that is silent still.
 _FENCE = """job.id = ended.id AND job.lease = ended.lease AND job.state = 'running'
-    AND NOT (ended.crash AND EXISTS (SELECT 1 FROM mainspring_workers
+    AND NOT (ended.silent AND EXISTS (SELECT 1 FROM mainspring_workers
         WHERE mainspring_workers.id = job.worker AND until > ended.finished_at))"""
 _RECORD = f"""INSERT OR IGNORE INTO mainspring_executions
-    WITH {_ENDED} AS (VALUES {places(1, 10)})
+    WITH {_ENDED}
     SELECT job.id, runs, attempt, ended.ending, worker, job.lease, started_at, ended.finished_at,
-        coalesce(length(CAST(ended.result AS BLOB)), 0), ended.failure
+        coalesce(length(CAST(ended.result AS BLOB)), 0), ended.failure, ended.account
     FROM ended CROSS JOIN mainspring_jobs job ON {_FENCE}"""
-_SETTLE = f"""WITH {_ENDED} AS (VALUES {places(1, 10)})
+_SETTLE = f"""WITH {_ENDED}
     UPDATE mainspring_jobs AS job SET
         state = CASE WHEN ended.state = 'pending' AND cancel_reason IS NOT NULL THEN 'cancelled'
             ELSE ended.state END,
@@ -44,43 +53,137 @@ _SETTLE = f"""WITH {_ENDED} AS (VALUES {places(1, 10)})
         attempt = attempt - ended.refund, crashes = crashes + ended.crash, lease = NULL, worker = NULL,
         result = ended.result,
         failure = CASE WHEN ended.failure IS NULL AND ended.state <> 'completed' THEN job.failure
-            ELSE ended.failure END
-    FROM ended WHERE {_FENCE}"""
+            ELSE ended.failure END,
+        error = CASE WHEN ended.failure IS NULL AND ended.state <> 'completed' THEN job.error
+            ELSE ended.error END
+    FROM ended WHERE {_FENCE} RETURNING state"""
 _STANDS = """SELECT 1 FROM mainspring_executions WHERE job_id = :id AND lease = :lease AND ending = :ending AND
         finished_at = :at
     UNION ALL SELECT 1 FROM mainspring_jobs WHERE id = :id AND lease = :lease AND ending = :ending AND
         finished_at = :at"""
 
+Ended = tuple[Outcome, Row]
 
-def finish(db: sqlite3.Connection, rows: Sequence[Row]) -> set[JobId]:
-    if len({row[0] for row in rows}) < len(rows):
+
+def finish(db: sqlite3.Connection, ended: Sequence[Ended]) -> set[JobId]:
+    if len({outcome.id for outcome, _ in ended}) < len(ended):
         # Two outcomes for one job: one after the other, since a statement would take either.
-        return set().union(*(finish(db, [row]) for row in rows))
-    accepted = 0
-    for chunk in chunks([row for row in rows if len(row) == 7]):
-        accepted += db.execute(_END[len(chunk)], flat(chunk)).rowcount
+        return set().union(*(finish(db, [one]) for one in ended))
+    accepted: list[Outcome] = []
+    states: Counter[State] = Counter()
+    for chunk in chunks([one for one in ended if len(one[1]) == 4]):
+        stand = _complete(db, chunk)
+        states[State.COMPLETED] += len(stand)
+        accepted += stand
         failpoint("finish.mid_batch")
-    for row in rows:
-        if len(row) == 10:
-            accepted += db.execute(_RECORD, row).rowcount
+    for outcome, row in ended:
+        if len(row) != 4 and db.execute(_RECORD, row).rowcount:
             failpoint("finish.mid_batch")
-            db.execute(_SETTLE, row)
-    if accepted == len(rows):
-        return {row[0] for row in rows}
+            states[State(db.execute(_SETTLE, row).fetchone()[0])] += 1
+            accepted.append(outcome)
+    _follow(db, accepted, states)
+    if len(accepted) == len(ended):
+        return {outcome.id for outcome in accepted}
     # Some were late or are told a second time: those that are the recorded ending of their run stand.
-    told = [{"id": row[0], "lease": row[1], "ending": row[3], "at": row[4]} for row in rows]
-    return {values["id"] for values in told if db.execute(_STANDS, values).fetchone()}
+    return {outcome.id for outcome, _ in ended if _stands(db, outcome)}
+
+
+def _complete(db: sqlite3.Connection, chunk: Sequence[Ended]) -> list[Outcome]:
+    """The outcomes that were accepted: if not all of them, one by one, to know which."""
+    if len(chunk) == 1:
+        return [outcome for outcome, row in chunk if db.execute(_COMPLETE[1], row).rowcount]
+    db.execute("SAVEPOINT mainspring_finish")
+    if db.execute(_COMPLETE[len(chunk)], flat(row for _, row in chunk)).rowcount == len(chunk):
+        db.execute("RELEASE mainspring_finish")
+        return [outcome for outcome, _ in chunk]
+    db.execute("ROLLBACK TO mainspring_finish")
+    db.execute("RELEASE mainspring_finish")
+    return [outcome for one in chunk for outcome in _complete(db, [one])]
+
+
+def _stands(db: sqlite3.Connection, outcome: Outcome) -> bool:
+    told = {"id": outcome.id, "lease": outcome.lease, "ending": outcome.ending, "at": micros(outcome.finished_at)}
+    return db.execute(_STANDS, told).fetchone() is not None
 
 
 def ended_row(outcome: Outcome) -> Row:
-    """Seven columns for the plain end of a job, ten where the job goes on or its row says something else."""
-    state = outcome.state
-    row = (
-        outcome.id, outcome.lease, state.value, outcome.ending.value, micros(outcome.finished_at), outcome.result,
-        failure_text(outcome.failure),
+    """Four columns for the plain end of a job, all of them where there is more to say."""
+    at = micros(outcome.finished_at)
+    if outcome.state is State.COMPLETED and outcome.failure is None and outcome.account is None:
+        return (outcome.id, outcome.lease, at, outcome.result)
+    return (
+        outcome.id, outcome.lease, outcome.state.value, outcome.ending.value, at, outcome.result,
+        failure_text(outcome.failure), None if outcome.run_at is None else micros(outcome.run_at), outcome.refund,
+        outcome.crash, outcome.silent, outcome.failure and outcome.failure.kind, text_of(outcome.account),
     )  # fmt: skip
-    told = state is State.COMPLETED or (state.final and outcome.failure is not None)
-    if told and not outcome.refund and not outcome.crash and outcome.run_at is None:
-        return row
-    run_at = None if outcome.run_at is None else micros(outcome.run_at)
-    return (*row, run_at, outcome.refund, outcome.crash)
+
+
+# what follows
+
+_TALLY = "SELECT sums FROM mainspring_tallies WHERE span = ? AND at = ? AND queue = ? AND task = ?"
+_PUT_TALLY = """INSERT INTO mainspring_tallies VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET sums = excluded.sums"""
+_PUT_CIRCUIT = "INSERT OR REPLACE INTO mainspring_circuits VALUES (?, ?, ?, ?)"
+
+sums_of = msgspec.json.Decoder(Sums).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def _follow(db: sqlite3.Connection, accepted: list[Outcome], states: Counter[State]) -> None:
+    count(db, states)
+    known = {circuit.task: circuit for circuit in circuits(db)}
+    for outcome in accepted:
+        if outcome.then:
+            enqueue(db, outcome.then, outcome.finished_at, micros(outcome.finished_at))
+        if outcome.breaker is not None or outcome.task in known:
+            _move(db, known, outcome)
+    _tally(db, accepted)
+
+
+def _move(db: sqlite3.Connection, known: dict[str, Circuit], outcome: Outcome) -> None:
+    circuit = moved(known.get(outcome.task), outcome)
+    if circuit is None:
+        if known.pop(outcome.task, None):
+            db.execute("DELETE FROM mainspring_circuits WHERE task = ?", (outcome.task,))
+    elif circuit != known.get(outcome.task):
+        known[outcome.task] = circuit
+        until = None if circuit.open_until is None else micros(circuit.open_until)
+        db.execute(_PUT_CIRCUIT, (circuit.task, circuit.failures, until, circuit.probe))
+
+
+def circuits(db: sqlite3.Connection) -> list[Circuit]:
+    rows = db.execute("SELECT task, failures, open_until, probe FROM mainspring_circuits ORDER BY task").fetchall()
+    return [Circuit(task, failures, None if at is None else instant(at), probe) for task, failures, at, probe in rows]
+
+
+def _tally(db: sqlite3.Connection, accepted: list[Outcome]) -> None:
+    for (minute, queue, task), sums in counted(accepted).items():
+        for span in SECONDS:
+            key = (span, micros(begin(minute, span)), queue, task)
+            row = db.execute(_TALLY, key).fetchone()
+            if row is None:
+                whole = sums
+                if span in KEPT:
+                    old = micros(minute - KEPT[span])
+                    db.execute("DELETE FROM mainspring_tallies WHERE span = ? AND at < ?", (span, old))
+            else:
+                whole = sums_of(row[0])
+                whole.add(sums)
+            db.execute(_PUT_TALLY, (*key, _encode(whole).decode()))
+
+
+_RUNNING = "SELECT 1 FROM mainspring_jobs WHERE id = ? AND lease = ? AND state = 'running'"
+_LINE = "INSERT OR IGNORE INTO mainspring_logs VALUES (?, ?, ?, ?, ?, ?)"
+
+
+def report(db: sqlite3.Connection, reports: Sequence[Report]) -> set[JobId]:
+    stands: set[JobId] = set()
+    for told in reports:
+        if not db.execute(_RUNNING, (told.id, told.lease)).fetchone():
+            continue
+        lines = [(told.id, line.run, line.n, micros(line.at), line.level, line.text) for line in told.lines]
+        db.executemany(_LINE, lines)
+        if told.progress is not None:
+            db.execute("UPDATE mainspring_jobs SET progress = ? WHERE id = ?", (text_of(told.progress), told.id))
+        stands.add(told.id)
+    return stands

@@ -12,13 +12,42 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from ..job import SHOWN, Action, Claim, Ending, Failure, Filter, Lease, NewJob, State, WorkerInfo
+from ..clock import EPOCH
+from ..job import (
+    SHOWN,
+    SORTS,
+    Account,
+    Action,
+    Breaker,
+    Changed,
+    Claim,
+    Cursor,
+    Ending,
+    Failure,
+    Filter,
+    Items,
+    Job,
+    Lease,
+    LogLine,
+    NewJob,
+    Orders,
+    Progress,
+    Report,
+    Sort,
+    State,
+    Update,
+    Usage,
+    WorkerInfo,
+)
 from ..outcome import Outcome
 from ..retry import Backoff
 from ..store import Store
+from ..tally import SECONDS, Span
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 QUEUES, TASKS, TAGS, WORKERS = ("high", "low"), ("mail", "resize"), ("x", "y"), ("ada", "bob", "cyd")
+
+_FAILURE = Failure("ValueError", "böse 'x' 17")
 
 T = TypeVar("T")
 Verb = Callable[[Store], Awaitable[T]]
@@ -53,6 +82,11 @@ _parts: dict[str, st.SearchStrategy[Any]] = {
     "queues": st.sampled_from([("high",), QUEUES, ()]),
     "tasks": st.sampled_from([("mail",), TASKS, ()]),
     "tags": st.sampled_from([("x",), ("y", "x"), ()]),
+    "workers": st.sampled_from([("ada",), WORKERS, ()]),
+    "errors": st.sampled_from([(_FAILURE.kind,), ("OSError: …",), ()]),
+    "key_prefix": st.sampled_from(["k", "k1", ""]),
+    "created_after": st.integers(0, 60).map(lambda n: START + timedelta(seconds=n)),
+    "created_before": st.integers(0, 60).map(lambda n: START + timedelta(seconds=n)),
 }
 _filters = st.one_of(
     st.just(Filter()),
@@ -60,7 +94,6 @@ _filters = st.one_of(
     *(st.builds(Filter, **{name: part}) for name, part in _parts.items()),
     st.builds(Filter, **{name: st.none() | part for name, part in _parts.items()}),
 )
-_FAILURE = Failure("ValueError", "böse")
 _endings: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [
         {"state": State.COMPLETED, "ending": Ending.COMPLETED, "result": '"é"'},
@@ -69,11 +102,31 @@ _endings: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
         {"state": State.PENDING, "ending": Ending.SNOOZED, "run_at": 0.000001, "refund": True},
         {"state": State.PENDING, "ending": Ending.RELEASED, "run_at": 0, "refund": True},
         {"state": State.DEAD, "ending": Ending.TIMEOUT, "failure": _FAILURE},
+        {"state": State.DEAD, "ending": Ending.FAILED, "failure": Failure("OSError", "no 3")},
         {"state": State.CANCELLED, "ending": Ending.CANCELLED},
+        {"state": State.PENDING, "ending": Ending.CRASHED, "run_at": 0, "crash": True, "silent": True},
         {"state": State.PENDING, "ending": Ending.CRASHED, "run_at": 0, "crash": True},
-        {"state": State.DEAD, "ending": Ending.CRASHED, "crash": True, "failure": _FAILURE},
+        {"state": State.DEAD, "ending": Ending.CRASHED, "crash": True, "silent": True, "failure": _FAILURE},
     ]
 )
+_BREAKER = Breaker(2, 10.0)
+_extras: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [
+        {},
+        {"breaker": _BREAKER},
+        {"breaker": _BREAKER},
+        {"account": Account(Items(3, 1), Usage(0.5, 1 << 20), {"a": "é"})},
+    ]
+)
+_updates = st.sampled_from(
+    [
+        None,
+        Update(),
+        Update(priority=1, tags=("y",), metadata={"b": 1}, max_retries=7),
+        Update(queue="low", payload='"z"', timeout=None, run_at=START + timedelta(seconds=30), expires_at=None),
+    ]
+)
+_then = st.lists(_requests, max_size=1)
 _reasons = st.sampled_from(["", "why"])
 _some = st.sampled_from([100, 1, 2, 3])
 _which = st.integers(0, 9)
@@ -87,16 +140,36 @@ _STEPS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
     (3, "beat", {"worker": _workers, "span": st.sampled_from([60, 20, 1, 0, -1])}),
     (3, "claim", {"worker": _workers, "queues": _queues, "tasks": _tasks, "limit": _some}),
     (6, "beat_and_claim", {"worker": _workers, "limit": _some}),
-    (8, "finish", {"chosen": st.lists(st.tuples(_which, _endings), min_size=1, max_size=5)}),
+    (8, "finish", {"chosen": st.lists(st.tuples(_which, _endings, _extras), min_size=1, max_size=5), "then": _then}),
+    (2, "report", {"chosen": st.lists(_which, min_size=1, max_size=3), "progress": st.booleans()}),
+    (1, "order", {"workers": st.sampled_from([None, ("ada",), ()]), "drained": st.booleans()}),
+    (1, "prune", {"keep": st.integers(0, 2), "age": st.sampled_from([0, 5, 60]), "limit": _some}),
     (2, "finish_in_vain", {"again": st.lists(_which, max_size=3), "foreign": st.tuples(_which, _which)}),
     (4, "die_and_reap", {"worker": _workers, "limit": _some, "rescued": st.sampled_from([False, False, True])}),
     (
         6,
         "change",
-        {"action": st.sampled_from([*Action, Action.CANCEL]), "which": _filters, "limit": _some, "reason": _reasons},
+        {
+            "action": st.sampled_from([*Action, Action.CANCEL]),
+            "which": _filters,
+            "limit": _some,
+            "reason": _reasons,
+            "update": _updates,
+            "after": st.none() | _ids,
+        },
     ),
     (1, "pause_queue", {"name": st.sampled_from(QUEUES), "paused": st.booleans()}),
-    (3, "look", {"which": _filters, "limit": _some, "after": st.none() | _ids, "newest": st.booleans()}),
+    (
+        3,
+        "look",
+        {
+            "which": _filters,
+            "limit": _some,
+            "after": st.none() | st.tuples(_ids, st.integers(0, 60)),
+            "newest": st.booleans(),
+            "sort": st.sampled_from(SORTS),
+        },
+    ),
 ]
 _steps = st.sampled_from([step for step in _STEPS for _ in range(step[0])]).flatmap(
     lambda step: st.tuples(st.just(step[1]), st.fixed_dictionaries(step[2]))
@@ -124,6 +197,7 @@ class _Twin(RuleBasedStateMachine):
         self.leases: tuple[dict[str, Lease], ...] = ({}, {})
         self.runs: list[tuple[str, str]] = []
         self.told: list[Outcome] = []
+        self.places: dict[str, dict[str, str]] = {}
 
     def make(self) -> tuple[Store, Store]:
         raise NotImplementedError
@@ -187,6 +261,7 @@ class _Twin(RuleBasedStateMachine):
 
         taken = self._both(verb, self._learn)
         self.runs += [(job.id, self.aliases[0][job.lease or ""]) for job in taken.jobs]
+        self.places |= {job.id: {"task": job.task, "queue": job.queue} for job in taken.jobs}
 
     def beat_and_claim(self, worker: str, limit: int) -> None:
         self.beat(worker, 60)
@@ -197,14 +272,46 @@ class _Twin(RuleBasedStateMachine):
                           started_at=START, running=len(self.runs))  # fmt: skip
         self._both(lambda store: store.beat(info, until=self.now + timedelta(seconds=span), now=self.now))
 
-    def finish(self, chosen: list[tuple[int, dict[str, Any]]]) -> None:
+    def finish(
+        self, chosen: list[tuple[int, dict[str, Any], dict[str, Any]]], then: list[dict[str, Any]] | None = None
+    ) -> None:
         outcomes = []
-        for n, ending in chosen if self.runs else []:
+        after = tuple(NewJob(**self._dated(request), **request["options"]) for request in then or ())
+        for n, ending, extra in chosen if self.runs else []:
             # Counted from the newest run, so that small numbers are runs that go on.
             job_id, lease = self.runs[-1 - n % len(self.runs)]
-            outcomes.append(Outcome(id=job_id, lease=lease, finished_at=self.now, **self._dated(ending)))
+            more = {**self._dated(ending), **extra, **self.places[job_id], "then": after, "started_at": START}
+            outcomes.append(Outcome(id=job_id, lease=lease, finished_at=self.now, **more))
         self.told += outcomes
         self._finish(outcomes)
+
+    def report(self, chosen: list[int], progress: bool) -> None:
+        def real(store: Store) -> list[Report]:
+            leases = self.leases[self._stores.index(store)]
+            return [
+                Report(
+                    id=job_id, lease=leases.get(lease, "none"),
+                    lines=tuple(LogLine(1, n, self.now, 20, f"é {n}") for n in (1, 2)),
+                    progress=Progress(1, self.now, 3, 7, "ü") if progress else None,
+                )
+                for job_id, lease in (self.runs[-1 - n % len(self.runs)] for n in chosen)
+            ]  # fmt: skip
+
+        if self.runs:
+            self._both(lambda store: store.report(real(store)))
+
+    def order(self, workers: Sequence[str] | None, drained: bool) -> None:
+        self._both(lambda store: store.order(workers, Orders(3, drained), now=self.now))
+
+    def prune(self, keep: int, age: float, limit: int) -> None:
+        before = self.now - timedelta(seconds=age)
+        for state, task in self._both(lambda store: store.groups()):
+            self._prune(state, task, keep, before, limit)
+
+    def _prune(self, state: State, task: str, keep: int, before: datetime, limit: int) -> None:
+        old = self._both(lambda store: store.surplus(state, task, keep=keep, before=before, limit=limit))
+        gone = Filter(ids=tuple(job.id for job in old))
+        self._both(lambda store: store.change(Action.DELETE, gone, now=self.now, limit=limit))
 
     def finish_in_vain(self, again: list[int], foreign: tuple[int, int]) -> None:
         """Outcomes told before, and one under a lease that is not the job's own."""
@@ -219,20 +326,40 @@ class _Twin(RuleBasedStateMachine):
         lost = self._both(lambda store: store.expired(now=self.now, limit=limit))
         if rescued:
             self.beat(worker, 20)
-        crash: dict[str, Any] = {"state": State.PENDING, "ending": Ending.CRASHED, "run_at": self.now, "crash": True}
+        crash: dict[str, Any] = {"state": State.PENDING, "ending": Ending.CRASHED, "run_at": self.now}
+        crash |= {"crash": True, "silent": True, "breaker": _BREAKER}
         runs = [(job.id, self.aliases[0][job.lease or ""]) for job in lost]
-        outcomes = [Outcome(id=job_id, lease=lease, finished_at=self.now, **crash) for job_id, lease in runs]
+        outcomes = [
+            Outcome(id=job_id, lease=lease, finished_at=self.now, **crash, **self.places[job_id])
+            for job_id, lease in runs
+        ]
         self.told += outcomes
         self._finish(outcomes)
 
-    def change(self, action: Action, which: Filter, limit: int, reason: str) -> None:
-        self._both(lambda store: store.change(action, which, now=self.now, limit=limit, reason=reason))
+    def change(
+        self, action: Action, which: Filter, limit: int, reason: str, update: Update | None, after: str | None
+    ) -> None:
+        def verb(store: Store) -> Awaitable[Changed]:
+            more: dict[str, Any] = {"reason": reason, "update": update, "after": after}
+            return store.change(action, which, now=self.now, limit=limit, **more)
+
+        self._both(verb)
 
     def pause_queue(self, name: str, paused: bool) -> None:
         self._both(lambda store: store.pause_queue(name, paused))
 
-    def look(self, which: Filter, limit: int, after: str | None, newest: bool) -> None:
-        self._both(lambda store: store.jobs(which, now=self.now, limit=limit, after=after, newest=newest))
+    def look(self, which: Filter, limit: int, after: tuple[str, int] | None, newest: bool, sort: Sort) -> None:
+        at = None if after is None or sort == "created" else START + timedelta(seconds=after[1])
+        end = None if after is None else Cursor(after[0], at)
+
+        def verb(store: Store) -> Awaitable[list[Job]]:
+            return store.jobs(which, now=self.now, limit=limit, after=end, newest=newest, sort=sort)
+
+        self._both(verb)
+        self._both(lambda store: store.circuits())
+        self._both(lambda store: store.dead(limit=limit))
+        for span in SECONDS:
+            self._tallies(span)
         self._both(lambda store: store.expired(now=self.now, limit=limit))
         self._both(lambda store: store.queues(now=self.now))
         self._both(lambda store: store.workers(now=self.now))
@@ -240,8 +367,13 @@ class _Twin(RuleBasedStateMachine):
         for job_id in sorted({job_id for job_id, _ in self.runs}):
             self._history(job_id)
 
+    def _tallies(self, span: Span) -> None:
+        self._both(lambda store: store.tallies(span, since=EPOCH))
+
     def _history(self, job_id: str) -> None:
         self._both(lambda store: store.executions(job_id))
+        self._both(lambda store: store.logs(job_id, limit=100))
+        self._both(lambda store: store.logs(job_id, limit=1, after=(1, 1)))
 
     def _dated(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Spans from now become instants."""

@@ -55,7 +55,8 @@ class ChangeContract(Contract):
                 assert changed == Changed(done=[before.id], refused={})
                 after, other = await everything(store)
                 assert other == bystander
-                assert after.state is (State.RUNNING if state is State.RUNNING else TARGET[action])
+                stays = state is State.RUNNING or action is Action.UPDATE
+                assert after.state is (state if stays else TARGET[action])
                 assert [getattr(after, name) for name in INPUT] == [getattr(before, name) for name in INPUT]
 
     @pytest.mark.parametrize(
@@ -200,7 +201,7 @@ class ChangeContract(Contract):
             jobs = [new_job(priority=n) for n in range(5)]
             ids = await put(store, *reversed(jobs))
             changed = await store.change(Action.PAUSE, Filter(), now=NOW, limit=3)
-            assert changed == Changed(done=sorted(ids)[:3], refused={})
+            assert changed == Changed(done=sorted(ids)[:3], refused={}, next=sorted(ids)[2])
             assert (await store.counts(now=NOW)) == {"paused": 3, "pending": 2}
 
     async def test_some_are_done_and_others_refused_by_name(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from ...job import SHOWN, Action, Filter, JobId, Queue, Shown, State
+from ...job import SHOWN, Action, Cursor, Filter, JobId, Queue, Shown, State
 from ...outcome import Retry
 from ...store import Store
 from .build import NOW, Contract, act, bring, claimed, everything, later, new_job, put, settle, start
@@ -24,7 +24,9 @@ async def one_of_each(store: Store) -> dict[Shown, JobId]:
 
 
 async def found(store: Store, **asked: Any) -> list[JobId]:
-    paging = {name: asked.pop(name) for name in ("limit", "after", "newest") if name in asked}
+    paging = {name: asked.pop(name) for name in ("limit", "after", "newest", "sort") if name in asked}
+    if isinstance(paging.get("after"), str):
+        paging["after"] = Cursor(paging["after"])
     return [job.id for job in await store.jobs(Filter(**asked), now=NOW, **{"limit": 100, **paging})]
 
 

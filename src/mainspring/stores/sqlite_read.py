@@ -1,0 +1,261 @@
+"""Lists, counts and statistics out of the SQLite store, each by an index that narrows it first."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from ..clock import instant, micros
+from ..job import Cursor, DeadGroup, Filter, JobId, LogLine, Queue, Shown, Sort, State
+from ..tally import Span, Tally
+from .rows import COLUMNS, Row, stored, where
+from .sqlite_claim import GROUPS, PAUSED
+from .sqlite_finish import sums_of
+
+# Up to so many jobs that indexes name are looked at one by one; a choice of more is met often on a walk by id.
+FEW = 2000
+ASIDE = "state IN ('dead', 'cancelled', 'expired', 'paused', 'waiting')"
+
+_json = msgspec.json.encode
+
+# Every (state, queue, task) that has finished jobs, by hops along the index.
+_HOP = """SELECT n FROM mainspring_jobs INDEXED BY mainspring_jobs_finished WHERE finished_at IS NOT NULL AND {}
+    ORDER BY state, queue, task LIMIT 1"""
+_FINISHED = f"""WITH RECURSIVE groups (state, queue, task) AS (
+        SELECT state, queue, task FROM mainspring_jobs WHERE n = ({_HOP.format("1")})
+        UNION ALL
+        SELECT job.state, job.queue, job.task FROM groups CROSS JOIN mainspring_jobs job ON job.n = coalesce(
+            ({_HOP.format("state = groups.state AND queue = groups.queue AND task > groups.task")}),
+            ({_HOP.format("state = groups.state AND queue > groups.queue")}),
+            ({_HOP.format("state > groups.state")})))
+    SELECT state, queue, task FROM groups"""
+
+Group = tuple[str, dict[str, Any]]
+"""A condition that an index answers, and its values."""
+
+
+def jobs(
+    db: sqlite3.Connection,
+    which: Filter,
+    now: int,
+    limit: int,
+    after: Cursor | None = None,
+    newest: bool = False,
+    sort: Sort = "created",
+) -> list[Row]:
+    condition, values = where(which, now)
+    if sort != "created":
+        return _merged(db, which, condition, values, limit, after, newest, sort)
+    order = "DESC" if newest else "ASC"
+    if after is not None:
+        condition += f" AND id {'<' if newest else '>'} :after"
+    values |= {"after": after and after.id, "limit": limit}
+    source = "mainspring_jobs"
+    if which.ids is None and which.tags:
+        source = "mainspring_tags CROSS JOIN mainspring_jobs ON id = job_id"
+        condition = f"tag = :tag0 AND {condition}"
+        order = f"{order}, job_id {order}"
+    elif which.ids is None and which.key_prefix is None and (few := _few(db, which)) is not None:
+        condition += " AND n IN (SELECT value FROM json_each(:few))"
+        values["few"] = _json(few).decode()
+    rows: list[Row] = db.execute(
+        f"SELECT {COLUMNS} FROM {source} WHERE {condition} ORDER BY id {order} LIMIT :limit", values
+    ).fetchall()
+    return rows
+
+
+def _few(db: sqlite3.Connection, which: Filter) -> list[int] | None:
+    """The rows that indexes say may match; None if they are many, or all."""
+    if which.states is None and which.queues is None and which.tasks is None and which.workers is None:
+        return None
+    found: list[int] = []
+    for group, values in _groups(db, which):
+        sql = f"SELECT n FROM mainspring_jobs WHERE {group} LIMIT :room"
+        found += [n for (n,) in db.execute(sql, values | {"room": FEW + 1 - len(found)}).fetchall()]
+        if len(found) > FEW:
+            return None
+    return found
+
+
+def _groups(db: sqlite3.Connection, which: Filter) -> Iterator[Group]:
+    """Conditions, each answered by an index, that together hold for every job that may match."""
+    states = stored(which)
+    if "running" in states:
+        yield "state = 'running' AND worker IS NOT NULL", {}
+    if which.workers is not None:
+        return
+    for state in ("paused", "waiting"):
+        if state in states:
+            yield f"{ASIDE} AND state = :aside", {"aside": state}
+    if "pending" in states:
+        yield from _waiting(db, which)
+    yield from _ended(db, which)
+
+
+def _waiting(db: sqlite3.Connection, which: Filter) -> Iterator[Group]:
+    yield "state = 'pending' AND crashes >= 2", {}
+    group = "state = 'pending' AND crashes < 2 AND queue = :of_queue AND task = :of_task AND rank = :of_rank"
+    for queue, task, rank, _ in db.execute(GROUPS).fetchall():
+        if _named(which, queue, task):
+            yield group, {"of_queue": queue, "of_task": task, "of_rank": rank}
+
+
+def _ended(db: sqlite3.Connection, which: Filter) -> Iterator[Group]:
+    states = stored(which)
+    group = "finished_at IS NOT NULL AND state = :of_state AND queue = :of_queue AND task = :of_task"
+    for state, queue, task in db.execute(_FINISHED).fetchall():
+        if state in states and _named(which, queue, task):
+            yield group, {"of_state": state, "of_queue": queue, "of_task": task}
+
+
+def _named(which: Filter, queue: str, task: str) -> bool:
+    return (which.queues is None or queue in which.queues) and (which.tasks is None or task in which.tasks)
+
+
+def _merged(
+    db: sqlite3.Connection,
+    which: Filter,
+    condition: str,
+    values: dict[str, Any],
+    limit: int,
+    after: Cursor | None,
+    newest: bool,
+    sort: Sort,
+) -> list[Row]:
+    """The first of each group in its index's order, then the first of all."""
+    column, groups = ("run_at", _waiting) if sort == "due" else ("finished_at", _ended)
+    sign, order = ("<", "DESC") if newest else (">", "ASC")
+    if after is not None:
+        condition += f" AND {column} {sign}= :at AND ({column} {sign} :at OR id {sign} :after)"
+        values |= {"at": None if after.at is None else micros(after.at), "after": after.id}
+    if sort == "due" and "pending" not in stored(which):
+        return []
+    found: list[tuple[int, JobId]] = []
+    for group, named in groups(db, which):
+        sql = f"""SELECT {column}, id FROM mainspring_jobs WHERE {group} AND {condition}
+            ORDER BY 1 {order}, 2 {order} LIMIT :limit"""
+        found += db.execute(sql, values | named | {"limit": limit}).fetchall()
+    ids = [id for _, id in sorted(found, reverse=newest)[:limit]]
+    rows = {row[0]: row for row in _by_id(db, ids)}
+    return [rows[id] for id in ids]
+
+
+def _by_id(db: sqlite3.Connection, ids: Sequence[JobId]) -> list[Row]:
+    sql = f"SELECT {COLUMNS} FROM mainspring_jobs WHERE id IN (SELECT value FROM json_each(?))"
+    return db.execute(sql, (_json(ids).decode(),)).fetchall()
+
+
+# counts
+
+_READY = """SELECT queue, count(*), sum(run_at > :now) FROM mainspring_jobs INDEXED BY mainspring_jobs_ready
+    WHERE state = 'pending' AND crashes < 2 GROUP BY queue"""
+_RETRYING = """SELECT queue, count(*), sum(crashes < 2), sum(crashes < 2 AND run_at > :now)
+    FROM mainspring_jobs INDEXED BY mainspring_jobs_retrying WHERE state = 'pending' AND attempt > 0 GROUP BY queue"""
+_EXPIRED = """SELECT queue, attempt > 0, run_at > :now, count(*) FROM mainspring_jobs
+    INDEXED BY mainspring_jobs_expiring
+    WHERE state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now GROUP BY 1, 2, 3"""
+_RUNNING = """SELECT queue, count(*) FROM mainspring_jobs INDEXED BY mainspring_jobs_running
+    WHERE state = 'running' GROUP BY queue"""
+_SET_ASIDE = f"""SELECT queue, state, count(*) FROM mainspring_jobs INDEXED BY mainspring_jobs_aside
+    WHERE {ASIDE} AND state IN ('paused', 'waiting') GROUP BY 1, 2"""
+
+
+def unfinished(db: sqlite3.Connection, now: int) -> dict[str, Counter[Shown]]:
+    """Unfinished jobs by queue and shown state, from indexes alone."""
+    found: dict[str, Counter[Shown]] = defaultdict(Counter)
+    values = {"now": now}
+    for queue, count, later in db.execute(_READY, values):
+        found[queue].update(pending=count - later, scheduled=later)
+    # Those that have run before are retrying, whenever they are due.
+    for queue, count, ready, later in db.execute(_RETRYING, values):
+        found[queue].update(retrying=count, pending=later - ready, scheduled=-later)
+    for queue, tried, later, count in db.execute(_EXPIRED, values):
+        shown: Shown = "retrying" if tried else "scheduled" if later else "pending"
+        found[queue].update({shown: -count, "expired": count})
+    for queue, count in db.execute(_RUNNING):
+        found[queue].update(running=count)
+    for queue, state, count in db.execute(_SET_ASIDE):
+        found[queue].update({state: count})
+    return found
+
+
+def counts(db: sqlite3.Connection, now: int) -> dict[Shown, int]:
+    total: Counter[Shown] = Counter()
+    for by_state in unfinished(db, now).values():
+        total.update(by_state)
+    for state, count in db.execute("SELECT state, count FROM mainspring_counts"):
+        total[state] += count
+    return {state: count for state, count in total.items() if count}
+
+
+def queues(db: sqlite3.Connection, now: int) -> list[Queue]:
+    paused = {name for (name,) in db.execute(PAUSED)}
+    found = unfinished(db, now)
+    return [
+        Queue(
+            name=name, paused=name in paused, pending=found[name]["pending"], scheduled=found[name]["scheduled"],
+            retrying=found[name]["retrying"], running=found[name]["running"],
+        )
+        for name in sorted(found.keys() | paused)
+    ]  # fmt: skip
+
+
+def tallies(db: sqlite3.Connection, span: Span, since: int) -> list[Tally]:
+    sql = "SELECT at, queue, task, sums FROM mainspring_tallies WHERE span = ? AND at >= ? ORDER BY at, queue, task"
+    rows = db.execute(sql, (span, since)).fetchall()
+    return [Tally(instant(at), queue, task, sums_of(sums)) for at, queue, task, sums in rows]
+
+
+_DEAD = """SELECT task, error, count(*) AS size, max(finished_at) AS last FROM mainspring_jobs
+    INDEXED BY mainspring_jobs_errors WHERE error IS NOT NULL AND state = 'dead'
+    GROUP BY task, error ORDER BY size DESC, task, error LIMIT ?"""
+_NEWEST = """SELECT max(id) FROM mainspring_jobs INDEXED BY mainspring_jobs_errors
+    WHERE error IS NOT NULL AND state = 'dead' AND task = ? AND error = ? AND finished_at = ?"""
+
+
+def dead(db: sqlite3.Connection, limit: int) -> list[DeadGroup]:
+    return [
+        DeadGroup(
+            task=task, error=error, count=count, newest=db.execute(_NEWEST, (task, error, last)).fetchone()[0],
+            last_at=instant(last),
+        )
+        for task, error, count, last in db.execute(_DEAD, (limit,)).fetchall()
+    ]  # fmt: skip
+
+
+_LINES = """SELECT run, n, at, level, text FROM mainspring_logs
+    WHERE job_id = ? AND (run, n) > (?, ?) ORDER BY run, n LIMIT ?"""
+
+
+def logs(db: sqlite3.Connection, job_id: JobId, limit: int, after: tuple[int, int]) -> list[LogLine]:
+    rows = db.execute(_LINES, (job_id, *after, limit)).fetchall()
+    return [LogLine(run, n, instant(at), level, text) for run, n, at, level, text in rows]
+
+
+# forgetting
+
+
+def groups(db: sqlite3.Connection) -> list[tuple[State, str]]:
+    return sorted({(State(state), task) for state, _, task in db.execute(_FINISHED)})
+
+
+def surplus(db: sqlite3.Connection, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Row]:
+    which = Filter(states=(state.value,), tasks=(task,))
+    end = (micros(before), "")
+    if keep:
+        newest: list[tuple[int, JobId]] = []
+        for group, named in _ended(db, which):
+            sql = f"""SELECT finished_at, id FROM mainspring_jobs WHERE {group}
+                ORDER BY finished_at DESC, id DESC LIMIT :keep"""
+            newest += db.execute(sql, named | {"keep": keep}).fetchall()
+        newest.sort(reverse=True)
+        if len(newest) < keep:
+            return []
+        end = min(end, newest[keep - 1])
+    condition = "(finished_at < :end OR (finished_at = :end AND id < :id))"
+    return _merged(db, which, condition, {"end": end[0], "id": end[1]}, limit, None, False, "finished")
