@@ -1,14 +1,16 @@
 """Durable background jobs and schedules: one library, one command, the same behaviour on every store."""
 
-from .app import Mainspring, Stats
+from .app import Mainspring
 from .clock import Clock, SystemClock
 from .context import Context
+from .deadletter import DeadLetter
 from .errors import (
     BadInput,
     BadPayload,
     BadSetting,
     BadTask,
     InvalidTransition,
+    ItemsFailed,
     JobCancelled,
     JobDead,
     JobExists,
@@ -25,30 +27,41 @@ from .errors import (
     UnknownTask,
 )
 from .handle import Handle
-from .job import Execution, Failure, Filter, Job, NewJob, State
+from .health import Health
+from .job import Breaker, Execution, Failure, Filter, Items, Job, LogLine, NewJob, State
 from .key import Key
 from .middleware import Middleware
 from .outcome import Cancel, Discard, Retry, Snooze
+from .prune import Archived
+from .retention import Retention
 from .retry import Backoff
+from .stats import Stats
 from .store import Store
 from .task import Task
+from .why import Reason
 from .worker import Worker
 
 __all__ = [
+    "Archived",
     "Backoff",
     "BadInput",
     "BadPayload",
     "BadSetting",
     "BadTask",
+    "Breaker",
     "Cancel",
     "Clock",
     "Context",
+    "DeadLetter",
     "Discard",
     "Execution",
     "Failure",
     "Filter",
     "Handle",
+    "Health",
     "InvalidTransition",
+    "Items",
+    "ItemsFailed",
     "Job",
     "JobCancelled",
     "JobDead",
@@ -58,11 +71,14 @@ __all__ = [
     "JobTimeout",
     "JobUnfinished",
     "Key",
+    "LogLine",
     "Mainspring",
     "MainspringError",
     "Middleware",
     "NewJob",
+    "Reason",
     "ResultTimeout",
+    "Retention",
     "Retry",
     "SchemaMismatch",
     "ShuttingDown",

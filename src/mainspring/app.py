@@ -4,32 +4,43 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
-from weakref import WeakKeyDictionary
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from weakref import WeakKeyDictionary, WeakSet
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from .clock import Clock, StoreClock, SystemClock
+from .clock import EPOCH, Clock, StoreClock, SystemClock
 from .codec import encode_call, is_async
 from .config import load
 from .context import Context
-from .control import Executions, Jobs, Queues, Workers
+from .control import Dead, Executions, Jobs, Queues, Workers
+from .control.ground import Ground
+from .deadletter import DeadLetter, check_handler, mourned
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
 from .events import Bus, E, JobEnqueued
 from .handle import Handle
-from .job import NewJob, OnConflict, Queue
+from .health import Health, check
+from .job import Breaker, Job, NewJob, OnConflict
 from .journal import keep_journal
 from .key import KeySpec
 from .middleware import Middleware
-from .outcome import Policy
+from .outcome import Outcome, Policy
+from .prune import Archive, Pruner
+from .retention import Retention
 from .retry import Backoff
 from .runner import Runner
+from .stats import Stats, grouped, resolution, series, top_errors, total
 from .store import Store
 from .stores import open_store
 from .sync import Sync
-from .task import Options, Span, Task, check_name, checked, exclusive, new_job, travelling
+from .tally import KEPT, SECONDS, begin
+from .task import Executor, Options, Span, Task, check_name, checked, exclusive, new_job, travelling
 from .worker import Worker
+
+if TYPE_CHECKING:
+    from .testing.harness import Harness, Mode
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,7 +50,11 @@ Errors = type[BaseException] | tuple[type[BaseException], ...]
 
 _JOB_OPTIONS = frozenset({"delay", "run_at", "within"})
 _TASK_OPTIONS = frozenset(Options.__struct_fields__) - _JOB_OPTIONS
-_STUB_OPTIONS = _TASK_OPTIONS - {"retry_on", "no_retry_on", "concurrency"}
+# What belongs to the code that runs, not to those who ask for it.
+_STUB_OPTIONS = _TASK_OPTIONS - {
+    "retry_on", "no_retry_on", "concurrency", "executor", "soft_timeout", "memory_limit", "cpu_limit", "failed_ratio",
+    "breaker", "on_failure", "retention",
+}  # fmt: skip
 
 
 class Decorator(Protocol):
@@ -53,22 +68,6 @@ class Decorator(Protocol):
     def __call__(self, fn: Callable[Concatenate[Context, P], R]) -> Task[P, R]: ...
     @overload
     def __call__(self, fn: Callable[P, R]) -> Task[P, R]: ...
-
-
-class Stats(Struct, frozen=True, kw_only=True):
-    """How many jobs are in each state, and the queues."""
-
-    pending: int = 0
-    scheduled: int = 0
-    retrying: int = 0
-    running: int = 0
-    waiting: int = 0
-    paused: int = 0
-    completed: int = 0
-    dead: int = 0
-    cancelled: int = 0
-    expired: int = 0
-    queues: list[Queue] = []
 
 
 class Mainspring:
@@ -90,22 +89,33 @@ class Mainspring:
             raise BadSetting(f"the store is given as a URL or as a Store; got {store!r:.80}")
         given = {"store": store, **settings} if isinstance(store, str) else settings
         self.settings = load(given)
-        self.clock = StoreClock(clock or SystemClock())
-        self._root: Store = (
-            open_store(self.settings.store, clock=self.clock, durability=self.settings.durability)
-            if store is None or isinstance(store, str)
-            else store
-        )
-        self._handles: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
-        self._closed = False
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.middleware = list(middleware)
         self.events = Bus()
+        self._workers: WeakSet[Worker] = WeakSet()
+        self._handler: Task[Any, Any] | None = None
+        self._archive: Archive | None = None
+        corrected = StoreClock(clock or SystemClock())
+        self._use(
+            open_store(self.settings.store, clock=corrected, durability=self.settings.durability)
+            if store is None or isinstance(store, str)
+            else store,
+            corrected,
+        )
         keep_journal(self.events, debug=self.settings.log_level.lower() == "debug")
-        self.jobs = Jobs(self.opened, self.clock)
-        self.executions = Executions(self.opened)
-        self.queues = Queues(self.opened, self.clock)
-        self.workers = Workers(self.opened, self.clock)
+
+    def _use(self, store: Store, clock: StoreClock) -> None:
+        """Everything that hangs on the store and the clock, so that a test can put others in their place."""
+        self._root = store
+        self.clock = clock
+        self._handles: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
+        self._closed = False
+        ground = Ground(self.opened, clock, self.events, self.tasks, self.settings)
+        self.jobs = Jobs(ground)
+        self.dead = Dead(ground, self.jobs)
+        self.executions = Executions(ground)
+        self.queues = Queues(ground)
+        self.workers = Workers(ground)
 
     # life
 
@@ -167,6 +177,14 @@ class Mainspring:
         retry_on: Errors | UnsetType = UNSET,
         no_retry_on: Errors | UnsetType = UNSET,
         concurrency: int | UnsetType = UNSET,
+        executor: Executor | UnsetType = UNSET,
+        soft_timeout: Span | UnsetType = UNSET,
+        memory_limit: int | str | UnsetType = UNSET,
+        cpu_limit: Span | UnsetType = UNSET,
+        failed_ratio: float | UnsetType = UNSET,
+        breaker: Breaker | int | UnsetType = UNSET,
+        on_failure: Task[[DeadLetter], Any] | UnsetType = UNSET,
+        retention: Retention | Mapping[str, Retention] | UnsetType = UNSET,
         unique_key: KeySpec | UnsetType = UNSET,
         idempotency_key: KeySpec | UnsetType = UNSET,
         on_conflict: OnConflict | UnsetType = UNSET,
@@ -244,11 +262,32 @@ class Mainspring:
             layers = middleware if isinstance(middleware, Sequence) else (middleware,)
             if not all(is_async(layer) for layer in layers):
                 raise BadTask(f"task {title!r}: middleware is a list of `async def layer(ctx, call_next)` functions")
+            if given.get("on_failure") is not None:
+                check_handler(given["on_failure"])
             settled = exclusive(Options(**given), title)
             self.tasks[title] = Task(self, title, fn, settled, middleware, stub)
             return self.tasks[title]
 
         return register if fn is None else register(fn)
+
+    @overload
+    def dead_letter(self, fn: Callable[[DeadLetter], Async[R]], /) -> Task[[DeadLetter], R]: ...
+    @overload
+    def dead_letter(self, fn: Callable[[DeadLetter], R], /) -> Task[[DeadLetter], R]: ...
+    def dead_letter(self, fn: Callable[..., Any], /) -> Any:
+        """Makes a task of the function that is run, as a job of its own, for every job that dies."""
+        if self._handler is not None:
+            raise BadTask(f"the dead-letter handler is {self._handler.name!r} already; an app has one")
+        task = fn if isinstance(fn, Task) else self.task(queue=self.settings.dead_queue)(fn)
+        self._handler = check_handler(task)
+        return task
+
+    def archive(self, hook: Archive) -> Archive:
+        """Has the function (async or not) called with finished jobs before retention removes them."""
+        if not callable(hook):
+            raise BadInput(f"@app.archive takes a function of a list of Archived, got {hook!r:.80}")
+        self._archive = hook
+        return hook
 
     def on(self, kind: type[E]) -> Callable[[Callable[[E], object]], Callable[[E], object]]:
         """Subscribes a function to a kind of event: @app.on(JobEnded)."""
@@ -316,8 +355,12 @@ class Mainspring:
         *,
         queues: Sequence[str] | Mapping[str, int | None] | None = None,
         concurrency: int | None = None,
+        recycle: bool = False,
     ) -> Worker:
-        """A worker for these queues (default: all); a mapping gives each its own number of slots."""
+        """A worker for these queues (default: all); a mapping gives each its own number of slots.
+
+        With `recycle` it also ends by itself, when its process is worn as the settings recycle_* say.
+        """
         settings = self.settings if concurrency is None else load({"concurrency": concurrency}, {})
         settings = replace(self.settings, concurrency=settings.concurrency)
         real = {name: task for name, task in self.tasks.items() if not task.stub}
@@ -334,22 +377,64 @@ class Mainspring:
         runner = Runner(
             real, self.middleware, self.clock, timeout=settings.default_timeout,
             policy=Policy(settings.retry_max, settings.backoff), result_limit=settings.result_limit,
+            max_crashes=settings.max_crashes,
         )  # fmt: skip
-        return Worker(
+        own = {name: task.options.retention for name, task in self.tasks.items()}
+        worker = Worker(
             opened=self.opened, runner=runner, tasks={name: task.options.concurrency for name, task in real.items()},
-            queues=queues, settings=settings, clock=self.clock, bus=self.events,
+            queues=queues, settings=settings, clock=self.clock, bus=self.events, recycle=recycle, mourned=self._mourned,
+            pruner=Pruner(settings, own, self.clock, self.events, self._archive),
         )  # fmt: skip
+        self._workers.add(worker)
+        return worker
+
+    def _mourned(self, job: Job, outcome: Outcome) -> Outcome:
+        """A dead job's outcome, with jobs for those who want to know."""
+        task = self.tasks.get(job.task)
+        handlers = (task.options.on_failure if task else None, self._handler)
+        return mourned(job, outcome, [handler for handler in handlers if handler is not None])
 
     async def drain(self, *, queues: Sequence[str] | None = None) -> int:
         """Runs jobs here until none is due; returns how many runs that took. For tests and scripts."""
         return await self.worker(queues=queues).drain()
 
+    def testing(self, mode: Mode = "manual", *, raises: bool = True) -> Harness:
+        """For tests: with a fresh memory store and a virtual clock, until the block is left.
+
+        Manual: jobs wait until the test runs them. Inline: `enqueue` runs them, and raises if they fail.
+        """
+        from .testing.harness import Harness
+
+        return Harness(self, mode, raises=raises)
+
     # insight
 
-    async def stats(self) -> Stats:
+    async def stats(self, window: timedelta | None = timedelta(hours=1)) -> Stats:
+        """Jobs by state, and how runs went in the last `window` (None: ever): by task, by queue, in time."""
+        if window is not None and not timedelta(0) < window <= KEPT["hour"]:
+            raise BadInput(f"statistics reach back up to {KEPT['hour'].days} days, or for ever (None); got {window}")
         store, now = await self.opened(), self.clock.now()
+        span = resolution(window)
+        since = EPOCH if window is None else begin(now - window, span)
+        tallies = await store.tallies(span, since=since)
+        step = timedelta(seconds=SECONDS[span])
         counts = await store.counts(now=now)
-        return Stats(queues=list(await store.queues(now=now)), **{str(state): n for state, n in counts.items()})
+        return Stats(
+            queues=list(await store.queues(now=now)), window=window, total=total(tallies),
+            by_task=grouped(tallies, "task"), by_queue=grouped(tallies, "queue"),
+            series=series(tallies, since, now, step) if step else [], errors=top_errors(tallies),
+            **{str(state): n for state, n in counts.items()},
+        )  # fmt: skip
+
+    async def health(self) -> Health:
+        """Whether the workers of this process turn and the store answers; if not, why."""
+        return await check(self.opened, list(self._workers))
+
+    async def prune(self) -> int:
+        """Removes finished jobs that retention does not keep, as workers do by themselves; returns how many."""
+        own = {name: task.options.retention for name, task in self.tasks.items()}
+        pruner = Pruner(self.settings, own, self.clock, self.events, self._archive)
+        return await pruner.prune(await self.opened())
 
     async def migrate(self, target: int | None = None) -> list[int]:
         """Steps the store's schema; returns the versions passed through."""

@@ -71,6 +71,14 @@ def _inspect(value: Any) -> None:
                 _inspect(item)
 
 
+def data(text: str) -> Any:
+    """What the JSON text says; the text itself if it is none."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
 class Arguments:
     """How one function's arguments travel: a JSON object by parameter name."""
 
@@ -133,6 +141,13 @@ class Arguments:
         except Exception as bad:
             raise BadPayload(f"arguments of task {self.task!r} do not fit: {bad}") from None
         return payload
+
+    def check(self, payload: str) -> None:
+        """Refuses a payload that the function would not accept."""
+        try:
+            self.decode(payload)
+        except Exception as bad:
+            raise BadPayload(f"arguments of task {self.task!r} do not fit: {bad}") from None
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments by parameter name."""

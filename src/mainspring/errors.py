@@ -15,6 +15,7 @@ MainspringError
 │   ├── JobExpired              ... never started in time
 │   └── ResultTimeout (TimeoutError)
 ├── JobTimeout (TimeoutError)   a run took longer than its timeout
+├── ItemsFailed                 a run counted more failed items than its task allows
 ├── ShuttingDown                the app is closed or closing
 └── StoreError
     ├── StoreUnavailable        try again: locked, unreachable, restarting
@@ -100,6 +101,10 @@ class ResultTimeout(JobUnfinished, TimeoutError):
 
 class JobTimeout(MainspringError, TimeoutError):
     """A run took longer than its timeout."""
+
+
+class ItemsFailed(MainspringError):
+    """A run counted more failed items than its task's failed_ratio allows."""
 
 
 class ShuttingDown(MainspringError):

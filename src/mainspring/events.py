@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
-from .job import Job, JobId, WorkerId
+from .job import Action, Job, JobId, State, WorkerId
 from .outcome import Outcome
 
 _logger = logging.getLogger("mainspring")
@@ -41,6 +41,18 @@ class JobFailed(JobEnded, frozen=True, kw_only=True):
     """A run that did not do its work; outcome.failure says why, outcome.state whether it is tried again."""
 
 
+class JobRetrying(JobFailed, frozen=True, kw_only=True):
+    """A run that failed and is followed by another: job.attempt says which it was, outcome.run_at when."""
+
+
+class JobDied(JobFailed, frozen=True, kw_only=True):
+    """A run that was the job's last: the job is dead."""
+
+
+class JobStopped(JobFailed, frozen=True, kw_only=True):
+    """A run that ended because the job was cancelled."""
+
+
 class JobLost(Event, frozen=True, kw_only=True):
     """A run's lease was lost: its outcome was refused, or not even offered."""
 
@@ -49,6 +61,28 @@ class JobLost(Event, frozen=True, kw_only=True):
 
 class JobsExpired(Event, frozen=True, kw_only=True):
     ids: tuple[JobId, ...]
+
+
+class JobsChanged(Event, frozen=True, kw_only=True):
+    """Somebody has cancelled, retried, paused, resumed, updated or deleted these jobs through this app."""
+
+    action: Action
+    ids: tuple[JobId, ...]
+
+
+class JobsPruned(Event, frozen=True, kw_only=True):
+    """Finished jobs that retention has removed, with their history."""
+
+    state: State
+    task: str
+    ids: tuple[JobId, ...]
+
+
+class SlotLeaked(Event, frozen=True, kw_only=True):
+    """A run ignores its interruption: its job has been settled, and its slot is lost until it ends."""
+
+    job: Job
+    stack: str
 
 
 class WorkerStarted(Event, frozen=True, kw_only=True):
@@ -74,6 +108,19 @@ class StoreTrouble(Event, frozen=True, kw_only=True):
     error: str
     again: float
 
+
+def ended(at: datetime, job: Job, outcome: Outcome) -> JobEnded:
+    """The most telling event for a run whose outcome stands."""
+    if outcome.failure is None:
+        return JobEnded(at=at, job=job, outcome=outcome)
+    return _KINDS.get(outcome.state, JobFailed)(at=at, job=job, outcome=outcome)
+
+
+_KINDS: dict[State, type[JobFailed]] = {
+    State.PENDING: JobRetrying,
+    State.DEAD: JobDied,
+    State.CANCELLED: JobStopped,
+}
 
 E = TypeVar("E", bound=Event)
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import logging
 
-from .events import Bus, Event, JobEnded, JobFailed, JobLost, JobStarted, StoreTrouble, WorkerStarted, WorkerStopped
+from .events import (
+    Bus,
+    Event,
+    JobEnded,
+    JobFailed,
+    JobLost,
+    JobStarted,
+    SlotLeaked,
+    StoreTrouble,
+    WorkerStarted,
+    WorkerStopped,
+)
 from .job import State
 
 _logger = logging.getLogger("mainspring")
@@ -14,6 +25,7 @@ def keep_journal(bus: Bus, *, debug: bool) -> None:
     """Failures are warnings, dead jobs are errors, the ordinary course of things is debug."""
     bus.subscribe(JobFailed, _ended)
     bus.subscribe(JobLost, _lost)
+    bus.subscribe(SlotLeaked, _leaked)
     bus.subscribe(StoreTrouble, _trouble)
     bus.subscribe(WorkerStarted, lambda event: _logger.debug("worker %s started", event.worker))
     bus.subscribe(WorkerStopped, lambda event: _logger.debug("worker %s stopped", event.worker))
@@ -53,6 +65,12 @@ def _lost(event: JobLost) -> None:
     job = event.job
     text = "lease lost on %s %s, attempt %d: another worker has it or will; this run counts for nothing"
     _logger.warning(text, job.task, job.id, job.attempt, extra=_extra(event))
+
+
+def _leaked(event: SlotLeaked) -> None:
+    job = event.job
+    text = "leaked slot: %s %s ignores its interruption and goes on here:\n%s"
+    _logger.error(text, job.task, job.id, event.stack, extra=_extra(event))
 
 
 def _trouble(event: StoreTrouble) -> None:

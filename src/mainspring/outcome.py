@@ -87,6 +87,10 @@ class Unreadable(Struct, frozen=True):
     failure: Failure
 
 
+class ProcessGone(Exception):
+    """The process in which the task ran has ended under it: its text says how."""
+
+
 class Abroad(Exception):
     """A failure in another process: as text, and whether the task's rules there want a retry."""
 

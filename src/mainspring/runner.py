@@ -6,21 +6,26 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from .clock import Clock
 from .codec import encode_result, is_async
-from .context import Context
+from .context import Context, Desk
+from .errors import ItemsFailed
 from .failpoint import failpoint
-from .job import Failure, Job
+from .job import Failure, Items, Job
 from .middleware import Middleware, Next, onion
 from .middleware.recovery import recovery
 from .middleware.timeout import Timeout
-from .outcome import Done, Ended, Policy, Steer, Unreadable, clean
+from .outcome import Died, Done, Ended, Policy, ProcessGone, Steer, Unreadable, clean
 from .task import Task
 from .threads import Threads
+
+if TYPE_CHECKING:
+    from .processes import Processes
 
 
 class Runner:
@@ -35,13 +40,18 @@ class Runner:
         timeout: float,
         policy: Policy,
         result_limit: int,
+        max_crashes: int = 3,
     ) -> None:
         self._clock = clock
-        self._threads = Threads(clock)
+        self.desk = Desk(clock)
+        self.threads = Threads(clock)
+        self._processes: Processes | None = None
+        self._max_crashes = max_crashes
         self._default_timeout = timeout
         self._result_limit = result_limit
         self._tasks = tasks
-        around: list[Middleware] = [*middleware, Timeout(clock), recovery]
+        soft = {name: task.options.soft_timeout for name, task in tasks.items() if task.options.soft_timeout}
+        around: list[Middleware] = [*middleware, Timeout(clock, soft), recovery]
         self._calls: dict[str, Next] = {}
         self._policies: dict[str, Policy] = {}
         for name, task in tasks.items():
@@ -54,7 +64,7 @@ class Runner:
             timeout = self._tasks[job.task].timeout(self._default_timeout)
         # The deadline is only told, the timeout middleware keeps it: they start within microseconds.
         deadline = None if timeout is None or job.started_at is None else job.started_at + timedelta(seconds=timeout)
-        return Context(job, timeout, deadline)
+        return Context(job, timeout, deadline, self.desk)
 
     async def run(self, ctx: Context) -> Ended:
         """How the run ended; lets nothing through but its own cancellation."""
@@ -69,12 +79,16 @@ class Runner:
             value = await self._calls[job.task](ctx)
         except asyncio.CancelledError:
             raise
+        except ProcessGone as gone:
+            return Died(str(gone), self._max_crashes)
         except BaseException as error:
             return error
         finally:
             failpoint("run.returned")
         if isinstance(value, Steer):
             return value
+        if (items := ctx.counted) is not None and (too_many := self._too_many(job, items)) is not None:
+            return too_many
         return Done() if value is None else Done(*encode_result(value, self._result_limit))
 
     def policy(self, job: Job) -> Policy:
@@ -83,13 +97,23 @@ class Runner:
         if job.max_retries is None and job.backoff is None:
             return policy
         retries = policy.max_retries if job.max_retries is None else job.max_retries
-        return Policy(retries, job.backoff or policy.backoff, policy.retry_on, policy.no_retry_on)
+        return replace(policy, max_retries=retries, backoff=job.backoff or policy.backoff)
+
+    def _too_many(self, job: Job, items: Items) -> ItemsFailed | None:
+        ratio = self._tasks[job.task].options.failed_ratio
+        if items.verdict(ratio) != "failed":
+            return None
+        return ItemsFailed(f"{items.failed} of {items.total} items failed; up to {ratio:.0%} may")
 
     def close(self) -> None:
-        self._threads.close()
+        self.threads.close()
+        if self._processes is not None:
+            self._processes.close()
 
     def _core(self, task: Task[Any, Any]) -> Next:
         fn, context = task.fn, task.arguments.context
+        if task.executor == "process":
+            return partial(self._in_process, task)
         if is_async(fn):
             if context is None:
                 return lambda ctx: fn(*ctx.arguments[0], **ctx.arguments[1])
@@ -98,8 +122,16 @@ class Runner:
 
     async def _in_thread(self, fn: Callable[..., Any], wants_context: bool, ctx: Context) -> Any:
         args, kwargs = ctx.arguments
-        value = await self._threads.call(
-            partial(fn, ctx, *args, **kwargs) if wants_context else partial(fn, *args, **kwargs)
+        value = await self.threads.call(
+            partial(fn, ctx, *args, **kwargs) if wants_context else partial(fn, *args, **kwargs), ctx
         )
         # A sync function may still hand back a coroutine (functools.partial, a decorator without `async`).
         return await value if asyncio.iscoroutine(value) else value
+
+    async def _in_process(self, task: Task[Any, Any], ctx: Context) -> Any:
+        """The same in a process of its own, for what may have to be killed."""
+        from .processes import Processes, run_there
+
+        if self._processes is None:
+            self._processes = Processes(self._clock)
+        return await run_there(self._processes, task, ctx, self._result_limit)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from .clock import Clock
 from .context import Context
+from .errors import JobTimeout
 from .job import Beat, Job, JobId, Lease
 from .outcome import Ended, Released, Stopped
 from .runner import Runner
 
 RunKey = tuple[JobId, Lease]
+# How long a run may go on after it was told to end before its slot is given up.
+PATIENCE = 5.0
 
 
 class Run:
@@ -34,7 +39,7 @@ class Run:
         """Interrupts the run; the first reason counts."""
         if self.why is None and self.task is not None:
             self.why = why
-            self.ctx.cancelled = True
+            self.ctx.stop()
             self.task.cancel()
 
     def lose(self) -> None:
@@ -43,12 +48,24 @@ class Run:
 
 
 class Slots:
-    """A run holds its slot until it has ended, or is given up."""
+    """A run holds its slot until it has ended; one that will not end is settled without it, and leaks the slot."""
 
-    def __init__(self, runner: Runner, size: int, ended: Callable[[Run, Ended], object]) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        size: int,
+        clock: Clock,
+        ended: Callable[[Run, Ended], object],
+        leaked: Callable[[Job, str], object],
+    ) -> None:
         self._runner = runner
+        self._clock = clock
         self._ended = ended
+        self._leaked = leaked
         self._runs: dict[RunKey, Run] = {}
+        self._leaks: set[RunKey] = set()
+        runner.threads.leaked = self._thread_leaked
+        runner.threads.returned = self._thread_returned
         self.size = size
         self.per_task: Counter[str] = Counter()
         self.per_queue: Counter[str] = Counter()
@@ -62,8 +79,18 @@ class Slots:
     def __contains__(self, key: RunKey) -> bool:
         return key in self._runs
 
+    @property
+    def leaks(self) -> int:
+        """Slots that are held by runs that have been given up."""
+        return len(self._leaks)
+
+    @property
+    def free(self) -> int:
+        return self.size - len(self._runs) - len(self._leaks)
+
     def begin(self, job: Job) -> None:
         run = Run(job, self._runner.context(job))
+        run.ctx.watch = partial(self._watch, run)
         self._runs[run.key] = run
         self.per_task[job.task] += 1
         self.per_queue[job.queue] += 1
@@ -77,15 +104,38 @@ class Slots:
             ended = task.result()
             if run.why is not None and isinstance(ended, BaseException):
                 ended = run.why  # whatever it raised on its way out, it was told to stop
-        self.free(run, ended)
+        if run.key in self._runs:
+            self.give_up(run, ended)
+        else:
+            self._leaks.discard(run.key)
 
-    def free(self, run: Run, ended: Ended) -> None:
-        """Gives the slot back; a run that was given up already is not heard a second time."""
+    def give_up(self, run: Run, ended: Ended) -> None:
+        """Settles the run and gives its slot back; one that was settled already is not heard a second time."""
         if self._runs.get(run.key) is run:
             del self._runs[run.key]
             self.per_task[run.job.task] -= 1
             self.per_queue[run.job.queue] -= 1
             self._ended(run, ended)
+
+    def _watch(self, run: Run) -> None:
+        self._clock.call_later(PATIENCE, lambda: self._leak(run))
+
+    def _leak(self, run: Run) -> None:
+        """The run was told to end long ago: a coroutine that swallows its cancellation."""
+        if run.key not in self._runs or run.task is None:
+            return
+        self._leaks.add(run.key)
+        frames = run.task.get_stack()
+        stack = "".join(line for frame in frames for line in traceback.format_stack(frame, limit=1))
+        self.give_up(run, run.why or JobTimeout("ran on after its timeout, and ignored every interruption"))
+        self._leaked(run.job, stack)
+
+    def _thread_leaked(self, ctx: Context, stack: str) -> None:
+        self._leaks.add((ctx.job.id, ctx.lease))
+        self._leaked(ctx.job, stack)
+
+    def _thread_returned(self, ctx: Context) -> None:
+        self._leaks.discard((ctx.job.id, ctx.lease))
 
     def hear(self, beat: Beat, sent: set[RunKey]) -> None:
         """Ends what the store says is cancelled, or is not ours any more, among the runs it was asked about."""

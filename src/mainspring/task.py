@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from .clock import EPOCH
-from .codec import Arguments, Results, encode
+from .codec import Arguments, Results, encode, is_async
+from .config import size
 from .context import Context
-from .errors import BadInput
+from .errors import BadInput, BadTask
 from .ids import new_id
-from .job import MAX_PRIORITY, MIN_PRIORITY, NewJob, OnConflict
+from .job import MAX_PRIORITY, MIN_PRIORITY, Breaker, NewJob, OnConflict, State
 from .key import KeySpec, resolve
 from .middleware import Middleware
 from .outcome import Policy, seconds
+from .retention import Retention, retentions
 from .retry import Backoff
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 Span = float | timedelta
+Executor = Literal["async", "thread", "process"]
 
 _ON_CONFLICT = ("return", "raise", "replace", "debounce")
 
@@ -44,6 +47,14 @@ class Options(Struct, frozen=True, kw_only=True):
     retry_on: tuple[type[BaseException], ...] = (BaseException,)
     no_retry_on: tuple[type[BaseException], ...] = ()
     concurrency: int | None = None
+    executor: Executor | None = None
+    soft_timeout: float | None = None
+    memory_limit: int | None = None
+    cpu_limit: float | None = None
+    failed_ratio: float = 0.5
+    breaker: Breaker | None = None
+    on_failure: Any = None
+    retention: Mapping[State, Retention] = {}
     unique_key: KeySpec | None = None
     idempotency_key: KeySpec | None = None
     on_conflict: OnConflict = "return"
@@ -96,6 +107,7 @@ class Task(Generic[P, R]):
         self.middleware = tuple(middleware)
         self.stub = stub
         """True: known by name and signature only; the code is elsewhere."""
+        self.executor: Executor = _executor(fn, options, name)
         # What travels with the job. The rest stays with the task, so that a deploy can change it.
         self.asked = options if stub else Options()
         self.arguments = Arguments(fn, name, Context)
@@ -161,6 +173,7 @@ class Task(Generic[P, R]):
             options.backoff or default.backoff,
             options.retry_on,
             options.no_retry_on,
+            options.breaker,
         )
 
 
@@ -215,6 +228,28 @@ def checked(given: Mapping[str, Any], task: str) -> dict[str, Any]:
             except (BadInput, TypeError) as bad:
                 raise BadInput(f"option {name} of task {task!r}: {bad}") from None
     return values
+
+
+def _executor(fn: Callable[..., Any], options: Options, name: str) -> Executor:
+    """Where the function runs; refuses what cannot be."""
+    own: Executor = "async" if is_async(fn) else "thread"
+    chosen = options.executor or own
+    if chosen not in ("process", own):
+        what = "a coroutine function" if own == "async" else "a plain function"
+        raise BadTask(f"task {name!r} is {what}: it runs with executor={own!r} or 'process', not {chosen!r}")
+    if chosen != "process" and (options.memory_limit is not None or options.cpu_limit is not None):
+        raise BadTask(f"task {name!r}: memory_limit and cpu_limit need a process of its own: executor='process'")
+    if chosen == "process" and not _reachable(fn):
+        raise BadTask(
+            f"task {name!r} has executor='process', so another process must find its function by name: "
+            "define it at the top of a module"
+        )
+    return chosen
+
+
+def _reachable(fn: Callable[..., Any]) -> bool:
+    name = getattr(fn, "__qualname__", "")
+    return bool(name) and "<" not in name and bool(getattr(fn, "__module__", None))
 
 
 def check_name(name: Any, what: str) -> str:
@@ -281,6 +316,38 @@ def _errors(value: Any) -> tuple[type[BaseException], ...]:
     return kinds
 
 
+def _breaker(value: Any) -> Breaker:
+    if type(value) is int:
+        value = Breaker(value)
+    if not isinstance(value, Breaker) or value.failures < 1 or value.cooldown <= 0:
+        raise BadInput(f"takes Breaker(failures=5, cooldown=60), each more than 0; got {value!r}")
+    return value
+
+
+def _ratio(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise BadInput(f"takes a share from 0 to 1, got {value!r}")
+    return float(value)
+
+
+def _executor_name(value: Any) -> Any:
+    if value not in ("async", "thread", "process"):
+        raise BadInput(f"is one of async, thread, process; got {value!r}")
+    return value
+
+
+def _memory(value: Any) -> int:
+    if not (bytes := size(value, "it")):
+        raise BadInput("must be more than 0; leave it out for no limit")
+    return bytes
+
+
+def _handler(value: Any) -> Any:
+    if not isinstance(value, Task):
+        raise BadInput(f"takes a task of this app, got {value!r:.80}")
+    return value
+
+
 def _tags(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         raise BadInput(f"takes a list of tags, got the single text {value!r}: write [{value!r}]")
@@ -310,6 +377,14 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "retry_on": _errors,
     "no_retry_on": _errors,
     "concurrency": _count(1),
+    "executor": _executor_name,
+    "soft_timeout": _positive,
+    "memory_limit": _memory,
+    "cpu_limit": _positive,
+    "failed_ratio": _ratio,
+    "breaker": _breaker,
+    "on_failure": _handler,
+    "retention": retentions,
     "on_conflict": _on_conflict,
     "debounce_limit": _positive,
     "delay": _span,

@@ -89,14 +89,23 @@ class Threads:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self.leaked: Callable[[Any, str], object] = lambda tag, stack: None
+        """Called with a call's tag and its stack when it ignores its interruption."""
+        self.returned: Callable[[Any], object] = lambda tag: None
+        """Called with the tag of a leaked call that has ended after all."""
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._idle = 0
         self._count = 0
 
-    async def call(self, fn: Callable[[], Any]) -> Any:
-        """The function's value. If cancelled: interrupts it, and gives it PATIENCE to end."""
+    async def call(self, fn: Callable[[], Any], tag: Any = None) -> Any:
+        """The function's value. If cancelled: interrupts it, and gives it PATIENCE to end.
+
+        A tag with an `interrupt` gets one that interrupts the function alone: what it then returns counts.
+        """
         call = _Call(fn)
+        if hasattr(tag, "interrupt"):
+            tag.interrupt = call.interrupt
         with self._lock:
             if self._idle:
                 self._idle -= 1
@@ -109,10 +118,10 @@ class Threads:
                 return await asyncio.shield(call.future)
         except asyncio.CancelledError:
             call.interrupt()
-            await self._ended(call)
+            await self._ended(call, tag)
             raise
 
-    async def _ended(self, call: _Call) -> None:
+    async def _ended(self, call: _Call, tag: Any) -> None:
         done = Alarm(self._clock)
 
         def ended(future: asyncio.Future[Any]) -> None:
@@ -125,7 +134,8 @@ class Threads:
                 await done.wait(PATIENCE)
         finally:
             if not call.future.done():
-                _logger.error("a task's thread ignores its interruption; it goes on here:\n%s", call.stack())
+                self.leaked(tag, call.stack())
+                call.future.add_done_callback(lambda _: self.returned(tag))
 
     def close(self) -> None:
         """Idle threads end; busy ones end after their call."""

@@ -21,23 +21,26 @@ from .errors import BadInput, MainspringError, StoreUnavailable
 from .events import (
     Bus,
     JobEnded,
-    JobFailed,
     JobLost,
     JobsExpired,
     JobStarted,
+    SlotLeaked,
     StoreTrouble,
     WorkerStarted,
     WorkerStopped,
     WorkerStopping,
+    ended,
 )
 from .failpoint import failpoint
-from .job import Beat, Ending, Job, JobId, Lease, State, WorkerInfo
-from .outcome import Crashed, Ended, Outcome, Released, decide
+from .job import Beat, Ending, Job, JobId, Lease, Orders, Report, State, WorkerInfo
+from .outcome import Crashed, Ended, Outcome, Policy, Released, decide
+from .prune import Pruner
 from .pulse import Pulse
 from .retry import Backoff
 from .runner import Runner
 from .slots import Run, RunKey, Slots
 from .store import Store
+from .wear import Wear, resident
 
 T = TypeVar("T")
 _logger = logging.getLogger("mainspring")
@@ -48,6 +51,10 @@ GATHER = 0.005
 BACKLOG = 4
 # What one sweep looks at.
 SWEEP_LIMIT = 200
+# Log lines and progress wait this long for more of them.
+REPORT = 0.5
+# How often retention is looked after.
+PRUNE = 60.0
 # How long runs may take to end after a stop has cancelled them.
 LAST_CALL = 3.0
 # How often a stop tries to store the last outcomes. After that the leases end, and others take the jobs.
@@ -68,8 +75,15 @@ class Worker:
         settings: Settings,
         clock: StoreClock,
         bus: Bus,
+        recycle: bool = False,
+        mourned: Callable[[Job, Outcome], Outcome] = lambda job, outcome: outcome,
+        pruner: Pruner | None = None,
     ) -> None:
-        """`tasks` and `queues` (a mapping) say how many of each may run at once here; None: no limit."""
+        """`tasks` and `queues` (a mapping) say how many of each may run at once here; None: no limit.
+
+        With `recycle` it stops by itself when the process is worn, as the settings recycle_* say, or a slot
+        has leaked. `mourned` adds to an outcome what a job's death brings about.
+        """
         self._opened = opened
         self._runner = runner
         self._tasks = tasks
@@ -77,14 +91,22 @@ class Worker:
         self._settings = settings
         self._clock = clock
         self._bus = bus
-        self._slots = Slots(runner, settings.concurrency, self._on_end)
-        self._wake, self._ended, self._gathered = Alarm(clock), Alarm(clock), Alarm(clock)
+        self._mourned = mourned
+        self._pruner = pruner
+        self._slots = Slots(runner, settings.concurrency, clock, self._on_end, self._on_leak)
+        self._wake, self._ended, self._gathered, self._laid = (Alarm(clock) for _ in range(4))
+        self._orders = Orders()
+        self._unsent: list[Report] = []
+        self._carrying = asyncio.Lock()
+        self._turned: dict[str, float] = {}
         host = socket.gethostname()
         # Never the same twice: a restarted worker must not take what its predecessor left for its own.
         self.id = f"{settings.instance_id or host}-{os.getpid()}-{os.urandom(4).hex()}"
         self._info = WorkerInfo(
             id=self.id, host=host, pid=os.getpid(), queues=None if self._queues is None else tuple(self._queues),
             tasks=tuple(sorted(tasks)), concurrency=settings.concurrency, started_at=clock.now(),
+            limits={name: limit for name, limit in tasks.items() if limit is not None},
+            queue_limits={name: limit for name, limit in (self._queues or {}).items() if limit is not None},
         )  # fmt: skip
         self._pulse = Pulse(
             clock, bus, beat=settings.beat, lease=settings.lease, describe=self._describe, heard=self._heard,
@@ -100,6 +122,10 @@ class Worker:
         self._phase = crc32(self.id.encode()) / 2**32
         self._stopping = False
         self._grace = settings.grace
+        self._wear = Wear(clock, jobs=settings.recycle_jobs, memory=settings.recycle_memory) if recycle else Wear(clock)
+        self._recycles = recycle
+        self.recycled: str | None = None
+        """Why it stops or has stopped by itself, for a fresh process to take its place; None: it did not."""
         self._main: asyncio.Task[None] | None = None
 
     # start and stop
@@ -135,6 +161,13 @@ class Worker:
             await asyncio.wait([self._main])
             self._main.result()
 
+    def recycle(self, reason: str) -> None:
+        """Begins the graceful stop because the process is worn. The first reason counts, and a stop before it."""
+        if not self._stopping:
+            self.recycled = reason
+            _logger.info("worker %s recycles: %s", self.id, reason)
+            self._begin_stop(self._settings.grace)
+
     async def _start(self) -> asyncio.Task[None]:
         """Returns once the worker takes jobs, or has failed to."""
         if self._main is not None:
@@ -158,7 +191,9 @@ class Worker:
             _logger.error("worker %s ended by %s: %s", self.id, type(error).__name__, error, exc_info=stack)
 
     def _on_signal(self) -> None:
-        self._begin_stop(0.0 if self._stopping else self._settings.grace)
+        # Whoever says stop to a worker that is recycling means the process; its running jobs keep their grace.
+        again, self.recycled = self._stopping and self.recycled is None, None
+        self._begin_stop(0.0 if again else self._settings.grace)
 
     def _begin_stop(self, grace: float) -> None:
         if not self._stopping and self._main is not None:
@@ -188,7 +223,9 @@ class Worker:
             loops = [
                 group.create_task(self._pulse.watch()),  # alive      -> store.beat, hears cancels
                 group.create_task(self._finish_loop()),  # outcomes   -> store.finish, in batches
+                group.create_task(self._report_loop()),  # log lines  -> store.report
                 group.create_task(self._tick_loop()),  #   expired    -> store.finish
+                group.create_task(self._prune_loop()),  #  finished   -> gone, as retention says
                 group.create_task(self._listen_loop()),  # store.wait -> claim at once
             ]
             await self._claim_loop()  # slots -> store.claim -> runner.run
@@ -204,7 +241,7 @@ class Worker:
         await self._until_idle(lambda: LAST_CALL)
         for run in self._slots:
             # It ignores its cancellation: the job is released all the same, and the run counts for nothing.
-            self._slots.free(run, Released())
+            self._slots.give_up(run, Released())
         for _ in range(LAST_FLUSHES):
             with suppress(StoreUnavailable):
                 await self._flush()
@@ -220,6 +257,9 @@ class Worker:
 
     async def _claim_loop(self) -> None:
         while not self._stopping:
+            if reason := self._wear.reason():
+                self.recycle(reason)
+                break
             wait = await self._insist("claiming", self._claim)
             if not self._stopping:
                 await self._wake.wait(wait)
@@ -258,9 +298,9 @@ class Worker:
 
     def _free(self) -> int:
         waiting = len(self._outcomes) + len(self._settling)
-        if self._stopping or waiting > BACKLOG * self._slots.size:
+        if self._stopping or self._orders.drained or waiting > BACKLOG * self._slots.size:
             return 0
-        return self._slots.size - len(self._slots)
+        return self._slots.free
 
     def _begin(self, job: Job) -> None:
         self._slots.begin(job)
@@ -268,14 +308,23 @@ class Worker:
             self._bus.emit(JobStarted(at=self._clock.now(), job=job))
 
     def _on_end(self, run: Run, ended: Ended) -> None:
-        now = self._clock.now()
+        now, job = self._clock.now(), run.job
+        self._wear.jobs += 1
         if run.lost:
-            self._bus.emit(JobLost(at=now, job=run.job))
+            self._bus.emit(JobLost(at=now, job=job))
         else:
-            self._outcomes.append((run, decide(run.job, ended, now=now, policy=self._runner.policy(run.job))))
+            outcome = decide(job, ended, now=now, policy=self._runner.policy(job), account=run.ctx.account())
+            if outcome.state is State.DEAD:
+                outcome = self._mourned(job, outcome)
+            self._outcomes.append((run, outcome))
             self._gathered.ring()
         self._ended.ring()
         self._ask_again()
+
+    def _on_leak(self, job: Job, stack: str) -> None:
+        self._bus.emit(SlotLeaked(at=self._clock.now(), job=job, stack=stack))
+        if self._recycles:
+            self.recycle(f"a slot leaked: {job.task} {job.id} ignores its interruption")
 
     def _ask_again(self) -> None:
         """At once if half the slots are free; else soon, so that one claim fills several."""
@@ -309,6 +358,7 @@ class Worker:
                 batch, self._outcomes = self._outcomes, []
                 self._settling = {run.key for run, _ in batch}
                 try:
+                    await self._carry()
                     stands = await self._store.finish([outcome for _, outcome in batch])
                 except BaseException:
                     self._outcomes = batch + self._outcomes
@@ -320,29 +370,61 @@ class Worker:
                 self._ask_again()
 
     def _tell(self, batch: list[tuple[Run, Outcome]], stands: set[JobId]) -> None:
-        ended = self._bus.wants(JobEnded)
+        wanted = self._bus.wants(JobEnded)
         for run, outcome in batch:
             if outcome.id not in stands:
                 self._bus.emit(JobLost(at=outcome.finished_at, job=run.job))
-            elif outcome.failure is not None:
-                self._bus.emit(JobFailed(at=outcome.finished_at, job=run.job, outcome=outcome))
-            elif ended:
-                self._bus.emit(JobEnded(at=outcome.finished_at, job=run.job, outcome=outcome))
+            elif wanted or outcome.failure is not None:
+                self._bus.emit(ended(outcome.finished_at, run.job, outcome))
+
+    # report: log lines and progress -> store.report
+
+    async def _report_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._runner.desk.ring = lambda: loop.is_closed() or loop.call_soon_threadsafe(self._laid.ring)
+        while True:
+            if not self._runner.desk:
+                await self._laid.wait(None)
+            await self._clock.sleep(REPORT)
+            await self._insist("reporting", self._carry)
+
+    async def _carry(self) -> None:
+        """What runs have said goes to the store, before their outcomes do: those end what may be said."""
+        if not self._unsent and not self._runner.desk:
+            return
+        async with self._carrying:
+            while reports := self._unsent or self._runner.desk.take():
+                self._unsent = reports
+                await self._store.report(reports)
+                self._unsent = []
 
     # beat: alive -> store.beat, hears cancels
 
     def _describe(self) -> tuple[WorkerInfo, set[RunKey]]:
         runs = {run.key for run in self._slots}
-        return replace(self._info, running=len(runs)), runs
+        about = replace(
+            self._info, running=len(runs), finished=self._wear.jobs, leaked=self._slots.leaks, memory=resident(),
+            concurrency=self._slots.size, drained=self._orders.drained,
+        )  # fmt: skip
+        return about, runs
 
     def _heard(self, beat: Beat, sent: set[RunKey]) -> None:
+        self._turn("beat")
         self._slots.hear(beat, sent)
+        if beat.orders != self._orders:
+            self._obey(beat.orders)
         # Ours in the store, unknown here, and no claim under way: the answer to a claim got lost. Seen
         # twice in a row, so that an outcome on its way is not taken for one.
         known = self._settling | {run.key for run, _ in self._outcomes} | {run.key for run in self._slots}
         strays = set() if self._claiming else set(beat.holds.items()) - known
         self._orphans = strays & self._strays
         self._strays = strays
+
+    def _obey(self, orders: Orders) -> None:
+        _logger.info("worker %s has new orders: %s", self.id, orders)
+        self._orders = orders
+        self._slots.size = orders.concurrency or self._settings.concurrency
+        self._wake.ring()
 
     def _lose_all(self) -> None:
         for run in self._slots:
@@ -352,24 +434,58 @@ class Worker:
 
     async def _tick_loop(self) -> None:
         while True:
-            await self._clock.sleep(await self._insist("sweeping", self._sweep))
+            wait = await self._insist("sweeping", self._sweep)
+            self._turn("tick")
+            await self._clock.sleep(wait)
+
+    async def _prune_loop(self) -> None:
+        pruner = self._pruner
+        while pruner is not None:
+            # Workers that started together need not prune together.
+            await self._clock.sleep(PRUNE * (0.5 + self._phase))
+            await self._insist("pruning", lambda: pruner.prune(self._store))
 
     async def _sweep(self) -> float:
         """Settles the runs of silent workers, and those nobody here knows; returns when to look again."""
         now = self._clock.now()
         lost = await self._store.expired(now=now, limit=SWEEP_LIMIT)
-        outcomes = {job.id: decide(job, Crashed(job.worker or "", self._settings.max_crashes), now=now) for job in lost}
+        outcomes = {job.id: self._crashed(job, now) for job in lost}
         orphans, self._orphans = self._orphans, set()
         released = [_released(id, lease, now) for id, lease in orphans]
         if lost or released:
             stands = await self._store.finish([*outcomes.values(), *released])
             for job in lost:
                 if job.id in stands:
-                    self._bus.emit(JobFailed(at=now, job=job, outcome=outcomes[job.id]))
+                    self._bus.emit(ended(now, job, outcomes[job.id]))
         # Workers that started together need not sweep together.
         return 0.0 if len(lost) == SWEEP_LIMIT else self._settings.sweep * (0.75 + 0.25 * self._phase)
 
+    def _crashed(self, job: Job, now: datetime) -> Outcome:
+        policy = self._runner.policy(job) if job.task in self._tasks else Policy()
+        outcome = decide(job, Crashed(job.worker or "", self._settings.max_crashes), now=now, policy=policy)
+        return self._mourned(job, outcome) if outcome.state is State.DEAD else outcome
+
     # all of them
+
+    def _turn(self, loop: str) -> None:
+        self._turned[loop] = self._clock.monotonic()
+
+    def stuck(self) -> list[str]:
+        """What is wrong with a worker that has started and was not stopped; empty: nothing."""
+        if self._main is None or self._stopping:
+            return []
+        if self._main.done():
+            return [f"worker {self.id} has ended"]
+        now = self._clock.monotonic()
+        bounds = {"beat": self._settings.lease, "tick": 3 * self._settings.sweep + self._settings.lease}
+        found = [
+            f"worker {self.id}: its {loop} loop has not turned for {now - self._turned[loop]:.0f} s"
+            for loop, bound in bounds.items()
+            if loop in self._turned and now - self._turned[loop] > bound
+        ]
+        if self._slots.leaks >= self._slots.size:
+            found.append(f"worker {self.id}: every slot is leaked")
+        return found
 
     async def _insist(self, doing: str, act: Callable[[], Awaitable[T]]) -> T:
         """The one place that repeats store calls: passing trouble is waited out, everything else ends the worker."""

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import msgspec
 
+from ..codec import data
 from ..job import Execution, Failure, Job
 
 
@@ -32,14 +33,6 @@ def job_record(job: Job, now: datetime) -> dict[str, Any]:
 
 def execution_records(executions: Sequence[Execution]) -> list[dict[str, Any]]:
     return [msgspec.to_builtins(run) | {"failure": _failure(run.failure)} for run in executions]
-
-
-def data(text: str) -> Any:
-    """What the JSON text says; the text itself if it is none."""
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text
 
 
 def _failure(failure: Failure | None) -> dict[str, Any] | None:

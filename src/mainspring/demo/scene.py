@@ -7,9 +7,10 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from ..app import Mainspring, Stats
+from ..app import Mainspring
 from ..cli.loading import place
 from ..job import Filter, Job, Queue
+from ..stats import Stats
 from ..worker import Worker
 from .tally import Tally
 

@@ -6,9 +6,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..app import Stats
 from ..cli import render
 from ..cli.text import redacted
+from ..stats import Stats
 from .tally import Tally, TaskTally
 
 KEPT = "sqlite:///demo.db"

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from ..context import Context
+from ..threads import Interrupted
 from . import Next
 
 
@@ -16,7 +17,7 @@ class TaskExit(Exception):
 async def recovery(ctx: Context, call_next: Next) -> Any:
     try:
         return await call_next(ctx)
-    except (Exception, asyncio.CancelledError):
+    except (Exception, asyncio.CancelledError, Interrupted):
         raise
     except BaseException as error:
         raise TaskExit(f"the task raised {type(error).__name__}: {error}") from error

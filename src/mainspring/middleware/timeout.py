@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from ..clock import Clock, Timer
 from ..context import Context
 from ..errors import JobTimeout
+from ..threads import Interrupted
 from . import Next
 
 # A run that swallows its interruption is interrupted again this often.
@@ -16,20 +18,27 @@ AGAIN = 1.0
 
 
 class _Watch:
-    __slots__ = ("at", "ctx", "fired", "task")
+    __slots__ = ("at", "cancelled", "ctx", "fired", "hard", "soft", "task")
 
-    def __init__(self, at: float, task: asyncio.Task[Any], ctx: Context) -> None:
-        self.at = at
+    def __init__(self, hard: float, soft: float | None, task: asyncio.Task[Any], ctx: Context) -> None:
+        self.at = hard if soft is None else min(hard, soft)
+        self.hard = hard
+        self.soft = soft is not None
+        """True while the first, soft interruption is still to come."""
         self.task = task
         self.ctx = ctx
         self.fired = False
+        self.cancelled = False
+        """One of the task's cancellations is ours."""
 
 
 class Timeout:
     """A timer per run would leave millions behind in a fast worker; looking at what runs now does not."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, soft: Mapping[str, float] = {}) -> None:
+        """`soft` has the soft timeout of tasks that have one: what a run answers to it counts."""
         self._clock = clock
+        self._soft = soft
         self._watches: set[_Watch] = set()
         self._earliest = math.inf
         self._timer: Timer | None = None
@@ -38,7 +47,8 @@ class Timeout:
         task = asyncio.current_task()
         if ctx.timeout is None or task is None:
             return await call_next(ctx)
-        watch = _Watch(self._clock.monotonic() + ctx.timeout, task, ctx)
+        began, soft = self._clock.monotonic(), self._soft.get(ctx.job.task)
+        watch = _Watch(began + ctx.timeout, None if soft is None else began + soft, task, ctx)
         self._watches.add(watch)
         if watch.at < self._earliest:
             self._arm(watch.at)
@@ -46,8 +56,12 @@ class Timeout:
             return await call_next(ctx)
         except asyncio.CancelledError:
             # Cancelled by us alone: a timeout. By somebody else as well: theirs counts.
-            if watch.fired and task.uncancel() == 0:
-                raise JobTimeout(f"took longer than its timeout of {ctx.timeout:g} s") from None
+            if watch.cancelled and task.uncancel() == 0:
+                raise _late(watch) from None
+            raise
+        except Interrupted:
+            if watch.fired:
+                raise _late(watch) from None
             raise
         finally:
             self._watches.discard(watch)
@@ -62,11 +76,36 @@ class Timeout:
         now = self._clock.monotonic()
         for watch in self._watches:
             if watch.at <= now + 1e-6:  # a timer may be early by a rounding
-                if watch.fired:
-                    watch.task.uncancel()
-                watch.fired = watch.ctx.cancelled = True
-                watch.at = now + AGAIN
-                watch.task.cancel()
+                if watch.soft and watch.at < watch.hard:
+                    self._ask(watch)
+                else:
+                    self._insist(watch, now)
         self._timer, self._earliest = None, math.inf
         if self._watches:
             self._arm(min(watch.at for watch in self._watches))
+
+    def _ask(self, watch: _Watch) -> None:
+        """The soft interruption: the task may still end in its own way."""
+        watch.at, watch.fired = watch.hard, True
+        watch.ctx.cancelled = True
+        if watch.ctx.interrupt is not None:
+            watch.ctx.interrupt()
+        else:
+            self._cancel(watch)
+
+    def _insist(self, watch: _Watch, now: float) -> None:
+        watch.soft, watch.fired, watch.at = False, True, now + AGAIN
+        watch.ctx.stop()
+        self._cancel(watch)
+
+    def _cancel(self, watch: _Watch) -> None:
+        if watch.cancelled:
+            watch.task.uncancel()
+        watch.cancelled = True
+        watch.task.cancel()
+
+
+def _late(watch: _Watch) -> JobTimeout:
+    if watch.soft:
+        return JobTimeout("took longer than its soft timeout")
+    return JobTimeout(f"took longer than its timeout of {watch.ctx.timeout:g} s")

@@ -81,9 +81,11 @@ def finish(db: sqlite3.Connection, ended: Sequence[Ended]) -> set[JobId]:
             failpoint("finish.mid_batch")
             states[State(db.execute(_SETTLE, row).fetchone()[0])] += 1
             accepted.append(outcome)
-    _follow(db, accepted, states)
     if len(accepted) == len(ended):
+        _follow(db, [outcome for outcome, _ in ended], states)
         return {outcome.id for outcome in accepted}
+    ids = {outcome.id for outcome in accepted}
+    _follow(db, [outcome for outcome, _ in ended if outcome.id in ids], states)
     # Some were late or are told a second time: those that are the recorded ending of their run stand.
     return {outcome.id for outcome, _ in ended if _stands(db, outcome)}
 

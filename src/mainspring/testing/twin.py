@@ -197,7 +197,7 @@ class _Twin(RuleBasedStateMachine):
         self.leases: tuple[dict[str, Lease], ...] = ({}, {})
         self.runs: list[tuple[str, str]] = []
         self.told: list[Outcome] = []
-        self.places: dict[str, dict[str, str]] = {}
+        self.places: dict[str, dict[str, Any]] = {}
 
     def make(self) -> tuple[Store, Store]:
         raise NotImplementedError

@@ -1,0 +1,46 @@
+"""app.dead: dead letters, seen together and sent on their way again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from ..errors import BadInput
+from ..job import Action, Changed, DeadGroup, Filter, JobId, Update
+from .ground import Ground
+from .jobs import PAGE, Jobs, Page
+
+
+class Dead:
+    def __init__(self, ground: Ground, jobs: Jobs) -> None:
+        self._ground = ground
+        self._jobs = jobs
+
+    async def list(self, which: Filter | None = None, *, limit: int = 100, after: str | None = None) -> Page:
+        """Dead jobs, the one that died last first."""
+        return await self._jobs.list(_dead(which or Filter()), limit=limit, after=after, sort="finished")
+
+    async def groups(self, *, limit: int = 100) -> Sequence[DeadGroup]:
+        """Those of one task that failed in the same way together, most first."""
+        if not 0 < limit <= PAGE:
+            raise BadInput(f"limit must be from 1 to {PAGE}, got {limit!r}")
+        return await (await self._ground.opened()).dead(limit=limit)
+
+    async def redrive(
+        self, which: JobId | Filter | DeadGroup, *, arguments: Mapping[str, Any] | UnsetType = UNSET
+    ) -> Changed:
+        """One, those that match, those of a group; Filter() is all. `arguments` go on top of those they have."""
+        if isinstance(which, DeadGroup):
+            which = Filter(tasks=(which.task,), errors=(which.error,))
+        if isinstance(which, Filter):
+            which = _dead(which)
+        return await self._jobs.change_with(Action.RETRY, which, Update(), arguments)
+
+
+def _dead(which: Filter) -> Filter:
+    if which.states not in (None, ("dead",)):
+        raise BadInput(f"dead letters are in state dead; leave states out of the filter, got {which.states!r}")
+    return replace(which, states=("dead",))

@@ -1,0 +1,24 @@
+"""What every part of control stands on: the store, the clock, and who is told."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from ..clock import Clock
+from ..config import Settings
+from ..events import Bus
+from ..store import Store
+from ..task import Task
+
+Opened = Callable[[], Awaitable[Store]]
+
+
+class Ground(Struct, frozen=True):
+    opened: Opened
+    clock: Clock
+    events: Bus
+    tasks: Mapping[str, Task[Any, Any]]
+    settings: Settings

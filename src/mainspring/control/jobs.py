@@ -1,0 +1,310 @@
+"""app.jobs: every job, one at a time or by filter."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from ..codec import encode_call
+from ..errors import BadInput, InvalidTransition, JobExists
+from ..events import JobsChanged
+from ..handle import missing
+from ..job import (
+    ALLOWED,
+    SHOWN,
+    SORTS,
+    Action,
+    Changed,
+    Cursor,
+    Filter,
+    Job,
+    JobId,
+    LogLine,
+    Sort,
+    State,
+    Update,
+)
+from ..outcome import clean
+from ..task import checked
+from ..why import Facts, Reason, reasons
+from .ground import Ground
+
+PAGE = 1000
+LINES = 1000
+# What why() looks at of all that runs.
+RUNNING = 5000
+_AT_REST = {"completed", "dead", "cancelled"}
+# A job may be seen as expired before a claim has ended it.
+_FINAL = _AT_REST | {"expired"}
+
+
+class Page(list[Job]):
+    """Some jobs; `next` is the `after` that goes on from here, None if there are no more."""
+
+    next: str | None = None
+
+
+class Jobs:
+    """Each action takes one id, and then raises if it cannot be done; or a Filter, and tells what it did."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+
+    async def get(self, id: JobId) -> Job:
+        id = checked_id(id)
+        found = await (await self._ground.opened()).jobs(Filter(ids=(id,)), now=self._ground.clock.now(), limit=1)
+        if not found:
+            raise missing(id)
+        return found[0]
+
+    async def list(
+        self,
+        which: Filter | None = None,
+        *,
+        limit: int = 100,
+        after: str | None = None,
+        newest: bool = True,
+        sort: Sort | None = None,
+    ) -> Page:
+        """Matching jobs, newest first; give the page's `next` as `after` for the next one.
+
+        `sort` is "created" (by id), "due" (pending jobs by run_at) or "finished" (final ones by finished_at);
+        left out it is "finished" if only completed, dead or cancelled jobs are asked for, else "created".
+        """
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit <= PAGE:
+            raise BadInput(f"limit must be from 1 to {PAGE}, got {limit!r}; page on with after=")
+        which = checked_filter(which or Filter())
+        if sort is None:
+            sort = "finished" if which.states and set(which.states) <= _AT_REST else "created"
+        if sort not in SORTS:
+            raise BadInput(f"unknown sort {sort!r} (known: {', '.join(SORTS)})")
+        store, end = await self._ground.opened(), None if after is None else _cursor(after, sort)
+        now = self._ground.clock.now()
+        found = await store.jobs(which, now=now, limit=limit, after=end, newest=newest, sort=sort)
+        page = Page(found)
+        page.next = _token(found[-1], sort) if len(found) == limit else None
+        return page
+
+    async def why(self, id: JobId) -> Sequence[Reason]:
+        """Every reason why the job is not running, or where it runs; never empty."""
+        job, store, now = await self.get(id), await self._ground.opened(), self._ground.clock.now()
+        circuits = {circuit.task: circuit for circuit in await store.circuits()}
+        facts = Facts(
+            now=now,
+            paused={queue.name for queue in await store.queues(now=now) if queue.paused},
+            workers=await store.workers(now=now),
+            running=await store.jobs(Filter(states=("running",)), now=now, limit=RUNNING),
+            circuit=circuits.get(job.task),
+            holder=await self._holder(job),
+        )
+        return reasons(job, facts)
+
+    async def _holder(self, job: Job) -> Job | None:
+        """Another job that has this final one's key, so that it cannot be retried."""
+        key = job.unique_key or job.idempotency_key
+        if key is None or not job.state.final or job.state is State.COMPLETED:
+            return None
+        store, now = await self._ground.opened(), self._ground.clock.now()
+        named = await store.jobs(Filter(key_prefix=key), now=now, limit=PAGE)
+        same = [one for one in named if (one.unique_key, one.idempotency_key) == (job.unique_key, job.idempotency_key)]
+        holds = [one for one in same if not one.state.final or (job.idempotency_key and one.state is State.COMPLETED)]
+        return next((one for one in holds if one.id != job.id), None)
+
+    async def logs(self, id: JobId, *, limit: int = LINES, after: tuple[int, int] = (0, 0)) -> Sequence[LogLine]:
+        """What its runs have logged, first to last; `after` is the (run, n) of the last line seen."""
+        await self.get(id)
+        return await (await self._ground.opened()).logs(id, limit=limit, after=after)
+
+    async def tail(self, id: JobId, *, after: tuple[int, int] = (0, 0)) -> AsyncIterator[LogLine]:
+        """Every line so far, then each new one as it comes, until the job has ended."""
+        store, poll = await self._ground.opened(), self._ground.settings.poll_interval
+        while True:
+            job = await self.get(id)
+            while lines := await store.logs(id, limit=LINES, after=after):
+                for line in lines:
+                    yield line
+                after = (lines[-1].run, lines[-1].n)
+            if job.shown(self._ground.clock.now()) in _FINAL:
+                return
+            await store.wait_final([id], poll)
+
+    # actions
+
+    async def cancel(self, which: JobId | Filter, reason: str = "cancelled by an operator") -> Changed:
+        """Waiting jobs never run; running ones are interrupted at their worker's next beat."""
+        return await self._change(Action.CANCEL, which, reason)
+
+    async def retry(self, which: JobId | Filter) -> Changed:
+        """Dead, cancelled and expired jobs become pending, with all their retries."""
+        return await self._change(Action.RETRY, which)
+
+    async def pause(self, which: JobId | Filter) -> Changed:
+        return await self._change(Action.PAUSE, which)
+
+    async def resume(self, which: JobId | Filter) -> Changed:
+        return await self._change(Action.RESUME, which)
+
+    async def delete(self, which: JobId | Filter) -> Changed:
+        """Gone with their history; running jobs are refused."""
+        return await self._change(Action.DELETE, which)
+
+    async def reschedule(self, which: JobId | Filter, at: datetime | timedelta) -> Changed:
+        """Waiting jobs are due at that instant, or after that span from now."""
+        run_at = self._ground.clock.now() + at if isinstance(at, timedelta) else at
+        return await self.update(which, run_at=run_at)
+
+    async def update(
+        self,
+        which: JobId | Filter,
+        *,
+        arguments: Mapping[str, Any] | UnsetType = UNSET,
+        queue: str | UnsetType = UNSET,
+        priority: int | UnsetType = UNSET,
+        run_at: datetime | UnsetType = UNSET,
+        expires_at: datetime | UnsetType | None = UNSET,
+        timeout: float | timedelta | UnsetType | None = UNSET,
+        max_retries: int | UnsetType = UNSET,
+        tags: Sequence[str] | UnsetType = UNSET,
+        metadata: Mapping[str, Any] | UnsetType = UNSET,
+    ) -> Changed:
+        """Waiting jobs get these values; what is left out stays. `arguments` go on top of those they have."""
+        given = {
+            "queue": queue, "priority": priority, "run_at": run_at, "expires": expires_at, "timeout": timeout,
+            "max_retries": max_retries, "tags": tags, "metadata": metadata,
+        }  # fmt: skip
+        given = {name: value for name, value in given.items() if value is not UNSET}
+        if not given and arguments is UNSET:
+            raise BadInput("update() was given nothing to change")
+        if isinstance(given.get("expires"), int | float | timedelta):
+            raise BadInput(f"expires_at takes a datetime, or None for never; got {expires_at!r}")
+        values = checked(given, "this update")
+        if "expires" in values:
+            values["expires_at"] = values.pop("expires")
+        return await self.change_with(Action.UPDATE, which, Update(**values), arguments)
+
+    async def change_with(
+        self, action: Action, which: JobId | Filter, update: Update, arguments: Mapping[str, Any] | UnsetType
+    ) -> Changed:
+        """An action that edits jobs; with arguments each gets a payload of its own."""
+        if arguments is UNSET:
+            return await self._change(action, which, update=update)
+        if not isinstance(which, Filter):
+            job = await self.get(which)
+            payload = self._edited(job, arguments)
+            return await self._change(action, job.id, update=replace(update, payload=payload))
+        total, after = Changed([], {}), None
+        while page := await self.list(which, limit=PAGE, after=after, newest=False, sort="created"):
+            for job in page:
+                edited = replace(update, payload=self._edited(job, arguments))
+                _add(total, await self._step(action, Filter(ids=(job.id,)), None, "", edited))
+            after = page.next
+            if after is None:
+                break
+        self._tell(action, total)
+        return total
+
+    def _edited(self, job: Job, arguments: Mapping[str, Any]) -> str:
+        """The job's payload with some arguments changed; checked as a new call of its task would be."""
+        old = msgspec.json.decode(job.payload)
+        merged = {**(old if isinstance(old, dict) else {}), **arguments}
+        limit, task = self._ground.settings.payload_limit, self._ground.tasks.get(job.task)
+        payload = encode_call(job.task, merged, limit)
+        if task is not None:
+            task.arguments.check(payload)
+        return payload
+
+    async def _change(
+        self, action: Action, which: JobId | Filter, reason: str = "", update: Update | None = None
+    ) -> Changed:
+        reason = clean(str(reason), 1024)
+        if isinstance(which, Filter):
+            return await self._change_all(action, checked_filter(which), reason, update)
+        which = checked_id(which)
+        changed = await self._step(action, Filter(ids=(which,)), None, reason, update)
+        if which in changed.refused:
+            refusal = changed.refused[which]
+            if refusal.holder is not None:
+                raise JobExists(refusal.key or "", refusal.holder)
+            allowed = ", ".join(sorted(ALLOWED[action]))
+            raise InvalidTransition(which, refusal.state, action, allowed)
+        if not changed.done:
+            raise missing(which)
+        self._tell(action, changed)
+        return changed
+
+    async def _change_all(self, action: Action, which: Filter, reason: str, update: Update | None) -> Changed:
+        """Step by step, in order of id, among those there are now: others may come meanwhile, and are left alone."""
+        now = self._ground.clock.now()
+        which = replace(which, created_before=min(which.created_before or now, now))
+        total, after = Changed([], {}), None
+        while True:
+            changed = await self._step(action, which, after, reason, update)
+            _add(total, changed)
+            after = changed.next
+            if after is None:
+                break
+            await asyncio.sleep(0)
+        self._tell(action, total)
+        return total
+
+    async def _step(
+        self, action: Action, which: Filter, after: JobId | None, reason: str, update: Update | None
+    ) -> Changed:
+        store, now = await self._ground.opened(), self._ground.clock.now()
+        return await store.change(action, which, now=now, limit=PAGE, reason=reason, update=update, after=after)
+
+    def _tell(self, action: Action, changed: Changed) -> None:
+        if changed.done:
+            self._ground.events.emit(JobsChanged(at=self._ground.clock.now(), action=action, ids=tuple(changed.done)))
+
+
+def _add(total: Changed, more: Changed) -> None:
+    total.done.extend(more.done)
+    total.refused.update(more.refused)
+
+
+def checked_filter(which: Filter) -> Filter:
+    for state in which.states or ():
+        if state not in SHOWN:
+            raise BadInput(f"unknown state {state!r} (known: {', '.join(SHOWN)})")
+    for name in ("created_after", "created_before"):
+        at = getattr(which, name)
+        if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
+            raise BadInput(f"{name} takes a datetime with a time zone, got {at!r}")
+    return which
+
+
+def checked_id(id: object) -> JobId:
+    if not isinstance(id, str):
+        raise BadInput(f"a job is named by its id, which is text; got {type(id).__name__} (a handle has it as .id)")
+    if not id.isprintable():
+        raise missing(id)  # and no store need be asked
+    return id
+
+
+def _token(job: Job, sort: Sort) -> str:
+    """Where a page ends, for people to hand back: a plain id where that is enough."""
+    if sort == "created":
+        return job.id
+    at = job.run_at if sort == "due" else job.finished_at
+    return urlsafe_b64encode(msgspec.json.encode((sort, at, job.id))).decode().rstrip("=")
+
+
+def _cursor(token: str, sort: Sort) -> Cursor:
+    if sort == "created":
+        return Cursor(token)
+    try:
+        data = urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        of, at, id = msgspec.json.decode(data, type=tuple[str, datetime, str])
+    except (ValueError, msgspec.DecodeError):
+        raise BadInput(f"after={token!r:.80} does not come from a page sorted by {sort!r}; give its `next`") from None
+    if of != sort:
+        raise BadInput(f"after= comes from a page sorted by {of!r}, this one is sorted by {sort!r}")
+    return Cursor(id, at)

@@ -1,0 +1,24 @@
+"""app.queues: what waits where, and whether it may go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..job import Queue
+from ..task import check_name
+from .ground import Ground
+
+
+class Queues:
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+
+    async def list(self) -> Sequence[Queue]:
+        return await (await self._ground.opened()).queues(now=self._ground.clock.now())
+
+    async def pause(self, name: str) -> None:
+        """Nothing new is claimed from it; running jobs go on, enqueueing goes on."""
+        await (await self._ground.opened()).pause_queue(check_name(name, "queue name"), True)
+
+    async def resume(self, name: str) -> None:
+        await (await self._ground.opened()).pause_queue(check_name(name, "queue name"), False)

@@ -1,0 +1,64 @@
+"""app.workers: who is alive, and orders for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..errors import BadInput
+from ..job import Filter, Job, LiveWorker, WorkerId
+from .ground import Ground
+
+MOST = 100_000
+
+
+class Workers:
+    """Orders are heard at the worker's next beat, and end with it."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+
+    async def list(self) -> Sequence[LiveWorker]:
+        """Those that have beaten lately; one that dies is gone when its lease is over."""
+        return await (await self._ground.opened()).workers(now=self._ground.clock.now())
+
+    async def get(self, id: WorkerId) -> LiveWorker:
+        """By its id, or the beginning of it if that is enough."""
+        live = await self.list()
+        found = [worker for worker in live if worker.info.id == id] or [
+            worker for worker in live if worker.info.id.startswith(id)
+        ]
+        if len(found) != 1:
+            what = "more than one live worker" if found else "no live worker"
+            known = ", ".join(worker.info.id for worker in live) or "none"
+            raise BadInput(f"{what} is called {id!r} (alive: {known})")
+        return found[0]
+
+    async def running(self, id: WorkerId, *, limit: int = 1000) -> Sequence[Job]:
+        """What it runs now."""
+        worker = await self.get(id)
+        store = await self._ground.opened()
+        return await store.jobs(Filter(workers=(worker.info.id,)), now=self._ground.clock.now(), limit=limit)
+
+    async def resize(self, id: WorkerId | None, concurrency: int | None) -> Sequence[WorkerId]:
+        """So many slots from now on (None: as it was started); running jobs are left alone. None: all workers."""
+        given = concurrency
+        if given is not None and (isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MOST):
+            raise BadInput(f"concurrency is a whole number from 1 to {MOST:,}, or None for what it was; got {given!r}")
+        return await self._order(id, concurrency=given)
+
+    async def drain(self, id: WorkerId | None) -> Sequence[WorkerId]:
+        """It takes no more jobs; what runs goes on, and it stays alive until it is resumed or stopped."""
+        return await self._order(id, drained=True)
+
+    async def resume(self, id: WorkerId | None) -> Sequence[WorkerId]:
+        return await self._order(id, drained=False)
+
+    async def _order(self, id: WorkerId | None, **orders: Any) -> Sequence[WorkerId]:
+        store, now = await self._ground.opened(), self._ground.clock.now()
+        ordered = []
+        for worker in await self.list() if id is None else [await self.get(id)]:
+            ordered += await store.order([worker.info.id], replace(worker.orders, **orders), now=now)
+        return ordered

@@ -1,0 +1,73 @@
+"""Dead letters: what a handler is told about a job that is out of retries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .codec import data
+from .errors import BadPayload
+from .job import Failure, Job, JobId, NewJob, State
+from .outcome import Outcome
+from .task import Task
+
+# On the handler's own job: whose death it is about. Such a job's own death is not told to anybody.
+MARK = "dead_letter_of"
+
+
+class DeadLetter(Struct, frozen=True, kw_only=True):
+    """A job that died, as its handler gets it."""
+
+    job_id: JobId
+    task: str
+    queue: str
+    arguments: Any
+    """By name; as text if the payload could not even be read."""
+    failure: Failure
+    attempts: int
+    crashes: int
+    created_at: datetime
+    died_at: datetime
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = {}
+
+
+def letter(job: Job, outcome: Outcome) -> DeadLetter:
+    return DeadLetter(
+        job_id=job.id, task=job.task, queue=job.queue, arguments=data(job.payload),
+        failure=outcome.failure or Failure("Dead", "no reason given"), attempts=job.attempt,
+        crashes=job.crashes + outcome.crash, created_at=job.created_at, died_at=outcome.finished_at, tags=job.tags,
+        metadata=job.metadata,
+    )  # fmt: skip
+
+
+def mourned(job: Job, outcome: Outcome, handlers: Sequence[Task[Any, Any]]) -> Outcome:
+    """The outcome with a job for each handler, if it means the job's death."""
+    if outcome.state is not State.DEAD or not handlers or MARK in job.metadata:
+        return outcome
+    told = letter(job, outcome)
+    return replace(outcome, then=tuple(_notice(handler, told) for handler in handlers))
+
+
+def _notice(handler: Task[Any, Any], told: DeadLetter) -> NewJob:
+    try:
+        notice = handler.job(told)
+    except BadPayload:  # too long with all it carries: the job itself has the rest
+        short = Failure(told.failure.type, told.failure.message[:1000])
+        left_out = "(left out: too long for a letter; see the job)"
+        notice = handler.job(replace(told, arguments=left_out, metadata={}, failure=short))
+    return replace(notice, metadata={**notice.metadata, MARK: told.job_id})
+
+
+def check_handler(task: Task[Any, Any]) -> Task[Any, Any]:
+    """Refuses a handler that a letter does not fit, before anything has died."""
+    empty = DeadLetter(
+        job_id="", task="", queue="", arguments={}, failure=Failure("", ""), attempts=0, crashes=0,
+        created_at=datetime.min, died_at=datetime.min,
+    )  # fmt: skip
+    task.arguments.encode((empty,), {}, 1 << 20)
+    return task

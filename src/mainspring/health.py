@@ -1,0 +1,47 @@
+"""Whether an app is alive and ready, and if not, why."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+from msgspec import Struct
+
+from .errors import MainspringError
+from .store import Store
+from .worker import Worker
+
+# Real seconds that the store may take to answer.
+PATIENCE = 5.0
+
+
+class Health(Struct, frozen=True):
+    """`live`: every loop here has turned recently. `ready`: the store answers as well."""
+
+    live: bool
+    ready: bool
+    reasons: list[str]
+    """Empty if all is well."""
+
+
+async def check(opened: Callable[[], Awaitable[Store]], workers: Iterable[Worker]) -> Health:
+    stuck = [reason for worker in workers for reason in worker.stuck()]
+    trouble = await _trouble(opened)
+    return Health(not stuck, not stuck and not trouble, stuck + trouble)
+
+
+async def _trouble(opened: Callable[[], Awaitable[Store]]) -> list[str]:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            store = await opened()
+            await store.time()
+            found, newest = await store.schema()
+    except TimeoutError:
+        return [f"the store has not answered within {PATIENCE:g} s"]
+    except MainspringError as error:
+        return [f"the store does not answer: {error}"]
+    return (
+        []
+        if found == newest
+        else [f"the store has schema {found}, this release works with {newest}: mainspring migrate"]
+    )

@@ -1,0 +1,87 @@
+"""Forgets finished jobs as retention says, in small steps beside the work."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from .clock import Clock
+from .codec import is_async
+from .config import Settings
+from .events import Bus, JobsPruned
+from .job import Action, Execution, Filter, Job, LogLine, State
+from .retention import Retention, kept
+from .store import Store
+
+_logger = logging.getLogger("mainspring")
+# Jobs a step, and the pause after it that leaves the store to others.
+STEP, PAUSE = 200, 0.05
+LINES = 10_000
+
+
+class Archived(Struct, frozen=True):
+    """A job on its way out, with everything that goes with it."""
+
+    job: Job
+    executions: list[Execution]
+    lines: list[LogLine]
+
+
+Archive = Callable[[Sequence[Archived]], Awaitable[object] | object]
+
+
+class Pruner:
+    """`archive` gets each job before it goes; if it raises, the jobs stay and are offered again next time."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        own: Mapping[str, Mapping[State, Retention]],
+        clock: Clock,
+        bus: Bus,
+        archive: Archive | None = None,
+    ) -> None:
+        self._settings = settings
+        self._own = own
+        self._clock = clock
+        self._bus = bus
+        self._archive = archive
+
+    async def prune(self, store: Store) -> int:
+        """Everything that retention does not keep; returns how many jobs went."""
+        gone = 0
+        for state, task in await store.groups():
+            rule = kept(state, self._own.get(task, {}), self._settings)
+            if rule.age is not None:
+                gone += await self._group(store, state, task, rule.keep, self._clock.now() - rule.age)
+        return gone
+
+    async def _group(self, store: Store, state: State, task: str, keep: int, before: datetime) -> int:
+        gone = 0
+        while old := await store.surplus(state, task, keep=keep, before=before, limit=STEP):
+            if not await self._archived(store, old):
+                return gone
+            # Only those that are still what they were: somebody may have retried one meanwhile.
+            which = Filter(ids=tuple(job.id for job in old), states=(state.value,))
+            changed = await store.change(Action.DELETE, which, now=self._clock.now(), limit=STEP)
+            gone += len(changed.done)
+            self._bus.emit(JobsPruned(at=self._clock.now(), state=state, task=task, ids=tuple(changed.done)))
+            await self._clock.sleep(PAUSE)
+        return gone
+
+    async def _archived(self, store: Store, old: Sequence[Job]) -> bool:
+        if self._archive is None:
+            return True
+        leaving = [Archived(job, await store.executions(job.id), await store.logs(job.id, limit=LINES)) for job in old]
+        try:
+            value: Any = self._archive(leaving)
+            if is_async(self._archive):
+                await value
+        except Exception:
+            _logger.exception("the archive hook raised; %d finished jobs stay until it does not", len(old))
+            return False
+        return True

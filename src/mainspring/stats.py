@@ -1,0 +1,133 @@
+"""Statistics: what counts and tallies say. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from .job import WENT_WRONG, Ending, Queue
+from .tally import Span, Sums, Tally, last_at, percentile
+
+
+class Figures(Struct, frozen=True, kw_only=True):
+    """Runs that ended within the window. Durations are seconds; None where nothing ran."""
+
+    runs: int = 0
+    completed: int = 0
+    failed: int = 0
+    """Failed, timed out, discarded and crashed."""
+    cancelled: int = 0
+    success_rate: float | None = None
+    """Of those that completed or failed."""
+    average: float | None = None
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    last_at: datetime | None = None
+
+
+class Point(Struct, frozen=True):
+    """One step of the throughput series."""
+
+    at: datetime
+    completed: int
+    failed: int
+
+
+class TopError(Struct, frozen=True):
+    """A kind of failure, how often it was met, and in which tasks."""
+
+    error: str
+    count: int
+    tasks: tuple[str, ...]
+
+
+class Stats(Struct, frozen=True, kw_only=True):
+    """How many jobs are in each state now, and how runs have gone within a window."""
+
+    pending: int = 0
+    scheduled: int = 0
+    retrying: int = 0
+    running: int = 0
+    waiting: int = 0
+    paused: int = 0
+    completed: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    expired: int = 0
+    queues: list[Queue] = []
+    window: timedelta | None = timedelta(hours=1)
+    """None: ever."""
+    total: Figures = Figures()
+    by_task: Mapping[str, Figures] = {}
+    by_queue: Mapping[str, Figures] = {}
+    series: list[Point] = []
+    errors: list[TopError] = []
+
+
+# Spans up to this are counted by the minute, longer ones by the hour.
+_BY_MINUTE = timedelta(hours=24)
+TOP = 10
+
+
+def resolution(window: timedelta | None) -> Span:
+    if window is None:
+        return "ever"
+    return "minute" if window <= _BY_MINUTE else "hour"
+
+
+def figures(sums: Sums) -> Figures:
+    endings = sums.endings
+    runs = sum(endings.values())
+    if not runs:
+        return Figures()
+    good, bad = endings.get(Ending.COMPLETED, 0), sum(endings.get(kind, 0) for kind in WENT_WRONG)
+    return Figures(
+        runs=runs, completed=good, failed=bad, cancelled=endings.get(Ending.CANCELLED, 0),
+        success_rate=good / (good + bad) if good + bad else None, average=sums.took / runs / 1e6,
+        p50=percentile(sums.spread, 0.50), p95=percentile(sums.spread, 0.95), p99=percentile(sums.spread, 0.99),
+        last_at=last_at(sums),
+    )  # fmt: skip
+
+
+def grouped(tallies: Iterable[Tally], name: str) -> dict[str, Figures]:
+    """Figures by "task" or "queue"."""
+    sums: dict[str, Sums] = {}
+    for tally in tallies:
+        sums.setdefault(getattr(tally, name), Sums()).add(tally.sums)
+    return {key: figures(sums[key]) for key in sorted(sums)}
+
+
+def total(tallies: Iterable[Tally]) -> Figures:
+    sums = Sums()
+    for tally in tallies:
+        sums.add(tally.sums)
+    return figures(sums)
+
+
+def series(tallies: Sequence[Tally], since: datetime, until: datetime, step: timedelta) -> list[Point]:
+    """One point a step, those without a run too."""
+    counts: dict[datetime, list[int]] = {}
+    at = since
+    while at <= until:
+        counts[at] = [0, 0]
+        at += step
+    for tally in tallies:
+        if tally.at in counts:
+            endings = tally.sums.endings
+            counts[tally.at][0] += endings.get(Ending.COMPLETED, 0)
+            counts[tally.at][1] += sum(endings.get(kind, 0) for kind in WENT_WRONG)
+    return [Point(at, good, bad) for at, (good, bad) in counts.items()]
+
+
+def top_errors(tallies: Iterable[Tally], limit: int = TOP) -> list[TopError]:
+    counts: dict[str, int] = {}
+    tasks: dict[str, set[str]] = {}
+    for tally in tallies:
+        for kind, count in tally.sums.errors.items():
+            counts[kind] = counts.get(kind, 0) + count
+            tasks.setdefault(kind, set()).add(tally.task)
+    first = sorted(counts, key=lambda kind: (-counts[kind], kind))[:limit]
+    return [TopError(kind, counts[kind], tuple(sorted(tasks[kind]))) for kind in first]

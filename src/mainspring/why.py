@@ -1,0 +1,153 @@
+"""Why a job is not running: every reason, and when it may change. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Literal
+
+from msgspec import Struct
+
+from .job import Circuit, Job, JobId, LiveWorker, State
+
+Code = Literal[
+    "running", "stopping", "final", "paused", "waiting", "expired", "not_due", "queue_paused", "no_worker",
+    "unknown_task", "queue_not_served", "workers_full", "limit_reached", "draining", "breaker_open", "suspect",
+    "key_held", "next",
+]  # fmt: skip
+
+
+class Reason(Struct, frozen=True, kw_only=True):
+    """One thing that keeps a job from running."""
+
+    code: Code
+    text: str
+    until: datetime | None = None
+    """When it may change by itself; None: nobody can say, or somebody must act."""
+    holders: tuple[JobId, ...] = ()
+    """The jobs that are in the way, if some are."""
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What has to be known to say why."""
+
+    now: datetime
+    paused: Collection[str]
+    workers: Sequence[LiveWorker]
+    running: Sequence[Job]
+    """Everything that runs now, in a bounded number."""
+    circuit: Circuit | None = None
+    holder: Job | None = None
+    """Who holds the job's key, if it is final and another job does."""
+
+
+def reasons(job: Job, facts: Facts) -> list[Reason]:
+    """Never empty: a job that nothing keeps is the next to be taken."""
+    if job.state is State.RUNNING:
+        return _running(job)
+    if job.state is State.PENDING:
+        return _pending(job, facts) or [
+            Reason(code="next", text="nothing keeps it: a worker takes it at its next claim")
+        ]
+    if job.state is State.PAUSED:
+        return [Reason(code="paused", text="the job is paused; resume it to let it run")]
+    if job.state is State.WAITING:
+        return [Reason(code="waiting", text="it waits for other steps of its flow")]
+    return _final(job, facts)
+
+
+def _running(job: Job) -> list[Reason]:
+    text = f"it is running on {job.worker} since {_at(job.started_at)}, attempt {job.attempt}"
+    found = [Reason(code="running", text=text)]
+    if job.cancel_reason is not None:
+        said = f" ({job.cancel_reason})" if job.cancel_reason else ""
+        found.append(Reason(code="stopping", text=f"it was asked to cancel{said}; its worker hears of it at its beat"))
+    return found
+
+
+def _final(job: Job, facts: Facts) -> list[Reason]:
+    said = ""
+    if job.cancel_reason:
+        said = f": {job.cancel_reason}"
+    elif job.failure is not None:
+        said = f": {job.failure.type}: {job.failure.message}"
+    found = [Reason(code="final", text=f"it is {job.state} since {_at(job.finished_at)}{said}")]
+    if facts.holder is not None:
+        key = job.unique_key or job.idempotency_key
+        text = f"it cannot be retried while key {key!r} is held by job {facts.holder.id} ({facts.holder.state})"
+        found.append(Reason(code="key_held", text=text, holders=(facts.holder.id,)))
+    return found
+
+
+def _pending(job: Job, facts: Facts) -> list[Reason]:
+    if job.expires_at is not None and job.expires_at <= facts.now:
+        return [Reason(code="expired", text=f"it was not started before {_at(job.expires_at)}, and never will be")]
+    found: list[Reason] = []
+    if job.run_at > facts.now:
+        what = "its next attempt is due" if job.attempt else "it is due"
+        found.append(Reason(code="not_due", text=f"{what} at {_at(job.run_at)}", until=job.run_at))
+    if job.queue in facts.paused:
+        found.append(Reason(code="queue_paused", text=f"queue {job.queue!r} is paused; resume it to go on"))
+    found += _breaker(job, facts)
+    return found + _workers(job, facts)
+
+
+def _breaker(job: Job, facts: Facts) -> list[Reason]:
+    circuit = facts.circuit
+    if circuit is None or circuit.open_until is None:
+        return []
+    failed = f"task {job.task!r} failed {circuit.failures} times in a row, so its breaker is open"
+    if circuit.probe is not None:
+        text = f"{failed}; job {circuit.probe} is trying whether it works again"
+        return [Reason(code="breaker_open", text=text, holders=(circuit.probe,))]
+    if circuit.open_until > facts.now:
+        return [Reason(code="breaker_open", text=f"{failed} until {_at(circuit.open_until)}", until=circuit.open_until)]
+    return []
+
+
+def _workers(job: Job, facts: Facts) -> list[Reason]:
+    if not facts.workers:
+        return [Reason(code="no_worker", text="no worker is alive: start one with `mainspring worker`")]
+    know = [worker for worker in facts.workers if job.task in worker.info.tasks]
+    if not know:
+        text = f"none of the {len(facts.workers)} live workers knows task {job.task!r}: deploy one that does"
+        return [Reason(code="unknown_task", text=text)]
+    serve = [worker for worker in know if worker.info.queues is None or job.queue in worker.info.queues]
+    if not serve:
+        text = f"no live worker that knows task {job.task!r} serves queue {job.queue!r}"
+        return [Reason(code="queue_not_served", text=text)]
+    open = [worker for worker in serve if not (worker.orders.drained or worker.info.drained)]
+    if not open:
+        return [Reason(code="draining", text="every worker that could take it is drained; resume one")]
+    blocked = [reason for worker in open if (reason := _blocked(job, worker, facts)) is not None]
+    # One worker with room is enough.
+    return blocked if len(blocked) == len(open) else []
+
+
+def _blocked(job: Job, worker: LiveWorker, facts: Facts) -> Reason | None:
+    """Why this worker, which could take the job, does not."""
+    info = worker.info
+    mine = [run for run in facts.running if run.worker == info.id]
+    room = worker.orders.concurrency or info.concurrency
+    if len(mine) + info.leaked >= room:
+        leaked = f", {info.leaked} of them leaked" if info.leaked else ""
+        return _full("workers_full", f"all {room} slots of worker {info.id} are taken{leaked}", mine)
+    for what, limit, held in (
+        (f"task {job.task!r}", info.limits.get(job.task), [run for run in mine if run.task == job.task]),
+        (f"queue {job.queue!r}", info.queue_limits.get(job.queue), [run for run in mine if run.queue == job.queue]),
+    ):
+        if limit is not None and len(held) >= limit:
+            return _full("limit_reached", f"worker {info.id} runs {len(held)} of {what}, its limit", held)
+    if job.crashes >= 2 and (others := [run for run in mine if run.crashes >= 2]):
+        return _full(
+            "suspect", f"it has crashed {job.crashes} times, and worker {info.id} runs such jobs singly", others
+        )
+    return None
+
+
+def _full(code: Code, text: str, held: Sequence[Job]) -> Reason:
+    return Reason(code=code, text=text, holders=tuple(run.id for run in held[:10]))
+
+
+def _at(at: datetime | None) -> str:
+    return "?" if at is None else f"{at:%Y-%m-%d %H:%M:%S}Z"
