@@ -35,7 +35,7 @@ class Context:
         self.arguments: tuple[list[Any], dict[str, Any]] = ([], {})
         self.interrupt: Callable[[], object] | None = None
         """Interrupts the task itself, where cancelling the run would not let it answer."""
-        self.watch: Callable[[], object] | None = None
+        self.watch: Callable[[Context], object] | None = None
         """Called once, when the run is told to stop."""
         self.usage: Usage | None = None
         self._said: Said | Desk = desk
@@ -90,7 +90,7 @@ class Context:
         self.cancelled = True
         watch, self.watch = self.watch, None
         if watch is not None:
-            watch()
+            watch(self)
 
     def account(self) -> Account | None:
         """What is kept with the execution; None: nothing was said."""

@@ -90,7 +90,7 @@ class Slots:
 
     def begin(self, job: Job) -> None:
         run = Run(job, self._runner.context(job))
-        run.ctx.watch = partial(self._watch, run)
+        run.ctx.watch = self._watch
         self._runs[run.key] = run
         self.per_task[job.task] += 1
         self.per_queue[job.queue] += 1
@@ -117,8 +117,10 @@ class Slots:
             self.per_queue[run.job.queue] -= 1
             self._ended(run, ended)
 
-    def _watch(self, run: Run) -> None:
-        self._clock.call_later(PATIENCE, lambda: self._leak(run))
+    def _watch(self, ctx: Context) -> None:
+        run = self._runs.get((ctx.job.id, ctx.lease))
+        if run is not None:
+            self._clock.call_later(PATIENCE, lambda: self._leak(run))
 
     def _leak(self, run: Run) -> None:
         """The run was told to end long ago: a coroutine that swallows its cancellation."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, TypeVar
 
 from msgspec import Struct
 
 from .clock import EPOCH, instant, micros
-from .job import Ending
+from .job import Ending, Failure
 from .outcome import Outcome
 
 K = TypeVar("K")
@@ -43,15 +43,20 @@ class Sums(Struct, omit_defaults=True):
         self.took += other.took
         self.last = max(self.last, other.last)
 
-    def count(self, outcome: Outcome) -> None:
-        span = outcome.finished_at - (outcome.started_at or outcome.finished_at)
-        took = max(0, (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds)
-        size = bucket(took)
-        self.endings[outcome.ending] = self.endings.get(outcome.ending, 0) + 1
-        self.spread[size] = self.spread.get(size, 0) + 1
-        self.took += took
-        if outcome.failure is not None:
-            self._met(outcome.failure.kind, 1)
+    def count(self, ending: str, spans: Sequence[timedelta]) -> None:
+        """Runs that ended alike and took so long."""
+        self.endings[ending] = self.endings.get(ending, 0) + len(spans)
+        spread = self.spread
+        for span in spans:
+            us = span.seconds * 1_000_000 + span.microseconds
+            if span.days:
+                us = max(0, us + span.days * 86_400_000_000)
+            size = bucket(us)
+            spread[size] = spread.get(size, 0) + 1
+            self.took += us
+
+    def meet(self, failure: Failure) -> None:
+        self._met(failure.kind, 1)
 
     def _met(self, kind: str, count: int) -> None:
         known = kind in self.errors or len(self.errors) < KINDS
@@ -68,21 +73,45 @@ class Tally(Struct, frozen=True):
 
 
 def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], Sums]:
-    """Sums by minute, queue and task."""
+    """Sums by minute, queue and task. Every run of a busy worker passes here: what went well is only collected."""
     found: dict[tuple[datetime, str, str], Sums] = {}
+    well: dict[tuple[str, str], list[timedelta]] = {}
+    ends: dict[tuple[str, str], datetime] = {}
     minute, after = EPOCH, EPOCH
     for outcome in outcomes:
         at = outcome.finished_at
         if not minute <= at < after:
+            _gather(found, well, minute, ends)
             minute = begin(at, "minute")
             after = minute + timedelta(minutes=1)
-        if outcome.task and outcome.ending not in NOT_COUNTED:
-            sums = found.get((minute, outcome.queue, outcome.task))
-            if sums is None:
-                sums = found[minute, outcome.queue, outcome.task] = Sums()
-            sums.count(outcome)
+        key = (outcome.queue, outcome.task)
+        if outcome.ending is Ending.COMPLETED and outcome.failure is None and outcome.task:
+            if key in well:
+                well[key].append(at - (outcome.started_at or at))
+            else:
+                well[key] = [at - (outcome.started_at or at)]
+            ends[key] = at
+        elif outcome.task and outcome.ending not in NOT_COUNTED:
+            sums = found.setdefault((minute, *key), Sums())
+            sums.count(outcome.ending, [at - (outcome.started_at or at)])
             sums.last = max(sums.last, micros(at))
+            if outcome.failure is not None:
+                sums.meet(outcome.failure)
+    _gather(found, well, minute, ends)
     return found
+
+
+def _gather(
+    found: dict[tuple[datetime, str, str], Sums],
+    well: dict[tuple[str, str], list[timedelta]],
+    minute: datetime,
+    ends: dict[tuple[str, str], datetime],
+) -> None:
+    for key, spans in well.items():
+        sums = found.setdefault((minute, *key), Sums())
+        sums.count(Ending.COMPLETED, spans)
+        sums.last = max(sums.last, micros(ends[key]))
+    well.clear()
 
 
 def begin(at: datetime, span: Span) -> datetime:

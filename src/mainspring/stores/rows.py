@@ -22,6 +22,9 @@ NEW_COLUMNS = (
 )
 Row = Sequence[Any]
 
+# Said in every statement that is to use the index on what is held, by a worker or by hand.
+HELD = "state IN ('running', 'paused', 'waiting')"
+
 _encode = msgspec.json.Encoder().encode
 _STATES: dict[str, State] = {state.value: state for state in State}
 
@@ -157,7 +160,7 @@ def where(which: Filter, now: int) -> tuple[str, dict[str, Any]]:
         parts.append(f"id IN (SELECT job_id FROM mainspring_tags WHERE tag = :tag{n})")
         values[f"tag{n}"] = tag
     if which.workers is not None:
-        parts.append("state = 'running'")
+        parts.append(f"{HELD} AND state = 'running'")
         among("worker", "workers", which.workers)
     if which.errors is not None:
         parts.append("error IS NOT NULL")

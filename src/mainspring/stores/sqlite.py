@@ -51,7 +51,7 @@ from . import sqlite_change, sqlite_claim, sqlite_enqueue, sqlite_file, sqlite_f
 from .bell import Bell
 from .inotify import WriteWatch
 from .lane import Lane, Watcher, translated
-from .rows import COLUMNS, Row, execution_of, job_of
+from .rows import COLUMNS, HELD, Row, execution_of, job_of
 from .turnstile import Turnstile
 
 T = TypeVar("T")
@@ -227,7 +227,7 @@ class SqliteStore:
         return await self._write(lambda db: sqlite_claim.beat(db, worker, micros(until), micros(now)))
 
     async def expired(self, *, now: datetime, limit: int) -> list[Job]:
-        sql = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE state = 'running' AND worker NOT IN
+        sql = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE {HELD} AND state = 'running' AND worker NOT IN
             (SELECT id FROM mainspring_workers WHERE until > :now) ORDER BY id LIMIT :limit"""
         rows = await self._rows(sql, {"now": micros(now), "limit": limit})
         return [job_of(row) for row in rows]

@@ -79,15 +79,28 @@ ALTER TABLE mainspring_jobs ADD COLUMN progress TEXT;   -- JSON: run, at, done, 
 ALTER TABLE mainspring_executions ADD COLUMN account TEXT;  -- JSON: items, usage, metadata
 ALTER TABLE mainspring_workers ADD COLUMN orders TEXT;  -- JSON: concurrency, drained
 
+-- Each partial index is weighed at every change of a row, so there are as few as will do.
+-- Counting what waits, and what of it has run before, needs nothing but the index.
+DROP INDEX mainspring_jobs_ready;
+CREATE INDEX mainspring_jobs_ready ON mainspring_jobs (queue, task, rank, run_at, id, attempt)
+    WHERE state = 'pending' AND crashes < 2;
+DROP INDEX mainspring_jobs_running;
+CREATE INDEX mainspring_jobs_held ON mainspring_jobs (state, worker) WHERE state IN ('running', 'paused', 'waiting');
 -- Lists and pruning look here; finished_at keeps unfinished jobs out, so that a job is entered once.
 CREATE INDEX mainspring_jobs_finished ON mainspring_jobs (state, queue, task, finished_at)
     WHERE finished_at IS NOT NULL;
-CREATE INDEX mainspring_jobs_aside ON mainspring_jobs (state, id)
-    WHERE state IN ('dead', 'cancelled', 'expired', 'paused', 'waiting');
-CREATE INDEX mainspring_jobs_errors ON mainspring_jobs (state, task, error, finished_at) WHERE error IS NOT NULL;
-CREATE INDEX mainspring_jobs_retrying ON mainspring_jobs (queue, crashes, run_at) WHERE state = 'pending' AND attempt > 0;
 CREATE INDEX mainspring_jobs_unique_keys ON mainspring_jobs (unique_key) WHERE unique_key IS NOT NULL;
 CREATE INDEX mainspring_jobs_idempotency_keys ON mainspring_jobs (idempotency_key) WHERE idempotency_key IS NOT NULL;
+
+-- Dead jobs by what killed them.
+CREATE TABLE mainspring_dead (
+    task        TEXT    NOT NULL,
+    error       TEXT    NOT NULL,
+    finished_at INTEGER NOT NULL,
+    job_id      TEXT    NOT NULL,
+    PRIMARY KEY (task, error, finished_at, job_id)
+) STRICT, WITHOUT ROWID;
+INSERT INTO mainspring_dead SELECT task, coalesce(error, ''), finished_at, id FROM mainspring_jobs WHERE state = 'dead';
 
 CREATE TABLE mainspring_tags (
     tag    TEXT NOT NULL,
@@ -136,10 +149,13 @@ DROP TABLE mainspring_tallies;
 DROP TABLE mainspring_counts;
 DROP TABLE mainspring_logs;
 DROP TABLE mainspring_tags;
+DROP TABLE mainspring_dead;
 DROP INDEX mainspring_jobs_finished;
-DROP INDEX mainspring_jobs_aside;
-DROP INDEX mainspring_jobs_errors;
-DROP INDEX mainspring_jobs_retrying;
+DROP INDEX mainspring_jobs_held;
+CREATE INDEX mainspring_jobs_running ON mainspring_jobs (worker) WHERE state = 'running';
+DROP INDEX mainspring_jobs_ready;
+CREATE INDEX mainspring_jobs_ready ON mainspring_jobs (queue, task, rank, run_at, id)
+    WHERE state = 'pending' AND crashes < 2;
 DROP INDEX mainspring_jobs_unique_keys;
 DROP INDEX mainspring_jobs_idempotency_keys;
 ALTER TABLE mainspring_workers DROP COLUMN orders;

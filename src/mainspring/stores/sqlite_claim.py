@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ..job import Beat, JobId, Orders, State, WorkerId, WorkerInfo
-from .rows import COLUMNS, Row
+from .rows import COLUMNS, HELD, Row
 from .sqlite_enqueue import count
 
 # A claim ends at most this many expired jobs, so that a flood of them cannot hold the write lock.
@@ -49,9 +49,9 @@ _TAKE_ONE = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, wor
         ORDER BY run_at, id LIMIT :limit)
     AND (expires_at IS NULL OR expires_at > :now)"""
 # Jobs that have killed their workers wait apart, and a worker takes one at a time.
-_SUSPECTS = """SELECT queue, task, rank, run_at, n, id, crashes FROM mainspring_jobs
+_SUSPECTS = f"""SELECT queue, task, rank, run_at, n, id, crashes FROM mainspring_jobs
     WHERE state = 'pending' AND crashes >= 2
-    AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE state = 'running' AND worker = ? AND crashes >= 2)
+    AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE {HELD} AND state = 'running' AND worker = ? AND crashes >= 2)
     ORDER BY rank, run_at, id"""
 _TAKE_FIRST = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
         attempt = attempt + 1, runs = runs + 1
@@ -69,7 +69,7 @@ _TAKE_MANY = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, wo
 # All rows of the claim as one JSON text: a row at a time would hand the interpreter lock over and back for
 # each, and wait for the event loop every time.
 _TAKEN = f"""SELECT json_group_array(json_array({COLUMNS})) FROM mainspring_jobs
-    WHERE state = 'running' AND worker = :worker AND lease = :lease"""
+    WHERE {HELD} AND state = 'running' AND worker = :worker AND lease = :lease"""
 
 
 _OPEN = "SELECT task, open_until, probe FROM mainspring_circuits WHERE open_until IS NOT NULL ORDER BY task"
@@ -185,7 +185,7 @@ def _take(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> 
 
 _BEAT = """INSERT INTO mainspring_workers (id, until, info) VALUES (?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET until = excluded.until, info = excluded.info RETURNING orders"""
-_HELD = "SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE state = 'running' AND worker = ?"
+_HOLDS = f"SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE {HELD} AND state = 'running' AND worker = ?"
 
 
 def beat(db: sqlite3.Connection, worker: WorkerInfo, until: int, now: int) -> Beat:
@@ -193,7 +193,7 @@ def beat(db: sqlite3.Connection, worker: WorkerInfo, until: int, now: int) -> Be
         row = db.execute(_BEAT, (worker.id, until, _encode(worker).decode())).fetchone()
     else:
         row = db.execute("DELETE FROM mainspring_workers WHERE id = ? RETURNING orders", (worker.id,)).fetchone()
-    held = db.execute(_HELD, (worker.id,)).fetchall()
+    held = db.execute(_HOLDS, (worker.id,)).fetchall()
     cancels = {id: reason for id, _, reason in held if reason is not None}
     return Beat({id: lease for id, lease, _ in held}, cancels, orders_of(row and row[0]))
 

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from ..clock import micros
 from ..job import Enqueued, Job, JobId, NewJob, State
 from .rows import COLUMNS, NEW_COLUMNS, job_of, new_row, row_of
 from .rules import meet
@@ -93,12 +94,14 @@ _COUNT = """INSERT INTO mainspring_counts VALUES (?, ?)
 
 def save(db: sqlite3.Connection, old: Job, job: Job) -> None:
     """Writes the whole job, and what is kept beside it."""
-    db.execute(_SAVE, (*row_of(job), job.failure and job.failure.kind, job.id))
+    db.execute(_SAVE, (*row_of(job), kind_of(job), job.id))
     if job.tags != old.tags:
         _untag(db, old)
         _tag(db, [job])
     if job.state is not old.state:
         count(db, {old.state: -1, job.state: 1})
+        if old.state is State.DEAD:
+            _raise(db, old)
 
 
 def count(db: sqlite3.Connection, moves: Mapping[State, int]) -> None:
@@ -111,5 +114,19 @@ def drop(db: sqlite3.Connection, job: Job) -> None:
     for table in ("executions", "logs"):
         db.execute(f"DELETE FROM mainspring_{table} WHERE job_id = ?", (job.id,))
     _untag(db, job)
+    if job.state is State.DEAD:
+        _raise(db, job)
     db.execute("DELETE FROM mainspring_jobs WHERE id = ?", (job.id,))
     count(db, {job.state: -1})
+
+
+def kind_of(job: Job) -> str | None:
+    return None if job.failure is None else job.failure.kind
+
+
+def _raise(db: sqlite3.Connection, job: Job) -> None:
+    """It is no longer among the dead."""
+    sql = "DELETE FROM mainspring_dead WHERE task = ? AND error = ? AND finished_at = ? AND job_id = ?"
+    at = 0 if job.finished_at is None else micros(job.finished_at)
+    if not db.execute(sql, (job.task, kind_of(job) or "", at, job.id)).rowcount:
+        db.execute("DELETE FROM mainspring_dead WHERE job_id = ?", (job.id,))  # its error was named by an older release

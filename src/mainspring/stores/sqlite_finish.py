@@ -56,7 +56,7 @@ _SETTLE = f"""WITH {_ENDED}
             ELSE ended.failure END,
         error = CASE WHEN ended.failure IS NULL AND ended.state <> 'completed' THEN job.error
             ELSE ended.error END
-    FROM ended WHERE {_FENCE} RETURNING state"""
+    FROM ended WHERE {_FENCE} RETURNING task, state"""
 _STANDS = """SELECT 1 FROM mainspring_executions WHERE job_id = :id AND lease = :lease AND ending = :ending AND
         finished_at = :at
     UNION ALL SELECT 1 FROM mainspring_jobs WHERE id = :id AND lease = :lease AND ending = :ending AND
@@ -79,7 +79,10 @@ def finish(db: sqlite3.Connection, ended: Sequence[Ended]) -> set[JobId]:
     for outcome, row in ended:
         if len(row) != 4 and db.execute(_RECORD, row).rowcount:
             failpoint("finish.mid_batch")
-            states[State(db.execute(_SETTLE, row).fetchone()[0])] += 1
+            task, state = db.execute(_SETTLE, row).fetchone()
+            states[State(state)] += 1
+            if state == "dead":
+                db.execute("INSERT INTO mainspring_dead VALUES (?, ?, ?, ?)", (task, row[11] or "", row[4], row[0]))
             accepted.append(outcome)
     if len(accepted) == len(ended):
         _follow(db, [outcome for outcome, _ in ended], states)

@@ -13,13 +13,12 @@ import msgspec
 from ..clock import instant, micros
 from ..job import Cursor, DeadGroup, Filter, JobId, LogLine, Queue, Shown, Sort, State
 from ..tally import Span, Tally
-from .rows import COLUMNS, Row, stored, where
+from .rows import COLUMNS, HELD, Row, stored, where
 from .sqlite_claim import GROUPS, PAUSED
 from .sqlite_finish import sums_of
 
 # Up to so many jobs that indexes name are looked at one by one; a choice of more is met often on a walk by id.
 FEW = 2000
-ASIDE = "state IN ('dead', 'cancelled', 'expired', 'paused', 'waiting')"
 
 _json = msgspec.json.encode
 
@@ -85,13 +84,11 @@ def _few(db: sqlite3.Connection, which: Filter) -> list[int] | None:
 def _groups(db: sqlite3.Connection, which: Filter) -> Iterator[Group]:
     """Conditions, each answered by an index, that together hold for every job that may match."""
     states = stored(which)
-    if "running" in states:
-        yield "state = 'running' AND worker IS NOT NULL", {}
+    for state in ("running", "paused", "waiting"):
+        if state in states:
+            yield f"{HELD} AND state = :held", {"held": state}
     if which.workers is not None:
         return
-    for state in ("paused", "waiting"):
-        if state in states:
-            yield f"{ASIDE} AND state = :aside", {"aside": state}
     if "pending" in states:
         yield from _waiting(db, which)
     yield from _ended(db, which)
@@ -152,35 +149,27 @@ def _by_id(db: sqlite3.Connection, ids: Sequence[JobId]) -> list[Row]:
 
 # counts
 
-_READY = """SELECT queue, count(*), sum(run_at > :now) FROM mainspring_jobs INDEXED BY mainspring_jobs_ready
-    WHERE state = 'pending' AND crashes < 2 GROUP BY queue"""
-_RETRYING = """SELECT queue, count(*), sum(crashes < 2), sum(crashes < 2 AND run_at > :now)
-    FROM mainspring_jobs INDEXED BY mainspring_jobs_retrying WHERE state = 'pending' AND attempt > 0 GROUP BY queue"""
-_EXPIRED = """SELECT queue, attempt > 0, run_at > :now, count(*) FROM mainspring_jobs
+_READY = """SELECT queue, attempt > 0, run_at > :now, count(*)
+    FROM mainspring_jobs INDEXED BY mainspring_jobs_ready WHERE state = 'pending' AND crashes < 2 GROUP BY 1, 2, 3"""
+_SUSPECT = """SELECT queue, 1, 0, count(*) FROM mainspring_jobs INDEXED BY mainspring_jobs_suspects
+    WHERE state = 'pending' AND crashes >= 2 GROUP BY 1"""
+_EXPIRED = """SELECT queue, attempt > 0, run_at > :now, -count(*) FROM mainspring_jobs
     INDEXED BY mainspring_jobs_expiring
     WHERE state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now GROUP BY 1, 2, 3"""
-_RUNNING = """SELECT queue, count(*) FROM mainspring_jobs INDEXED BY mainspring_jobs_running
-    WHERE state = 'running' GROUP BY queue"""
-_SET_ASIDE = f"""SELECT queue, state, count(*) FROM mainspring_jobs INDEXED BY mainspring_jobs_aside
-    WHERE {ASIDE} AND state IN ('paused', 'waiting') GROUP BY 1, 2"""
+_HELD = f"""SELECT queue, state, count(*) FROM mainspring_jobs INDEXED BY mainspring_jobs_held
+    WHERE {HELD} GROUP BY 1, 2"""
 
 
 def unfinished(db: sqlite3.Connection, now: int) -> dict[str, Counter[Shown]]:
-    """Unfinished jobs by queue and shown state, from indexes alone."""
+    """Unfinished jobs by queue and shown state."""
     found: dict[str, Counter[Shown]] = defaultdict(Counter)
-    values = {"now": now}
-    for queue, count, later in db.execute(_READY, values):
-        found[queue].update(pending=count - later, scheduled=later)
-    # Those that have run before are retrying, whenever they are due.
-    for queue, count, ready, later in db.execute(_RETRYING, values):
-        found[queue].update(retrying=count, pending=later - ready, scheduled=-later)
-    for queue, tried, later, count in db.execute(_EXPIRED, values):
-        shown: Shown = "retrying" if tried else "scheduled" if later else "pending"
-        found[queue].update({shown: -count, "expired": count})
-    for queue, count in db.execute(_RUNNING):
-        found[queue].update(running=count)
-    for queue, state, count in db.execute(_SET_ASIDE):
-        found[queue].update({state: count})
+    for sql in (_READY, _SUSPECT, _EXPIRED):
+        for queue, tried, later, count in db.execute(sql, {"now": now}):
+            found[queue]["retrying" if tried else "scheduled" if later else "pending"] += count
+            if count < 0:
+                found[queue]["expired"] -= count
+    for queue, state, count in db.execute(_HELD):
+        found[queue][state] += count
     return found
 
 
@@ -211,21 +200,17 @@ def tallies(db: sqlite3.Connection, span: Span, since: int) -> list[Tally]:
     return [Tally(instant(at), queue, task, sums_of(sums)) for at, queue, task, sums in rows]
 
 
-_DEAD = """SELECT task, error, count(*) AS size, max(finished_at) AS last FROM mainspring_jobs
-    INDEXED BY mainspring_jobs_errors WHERE error IS NOT NULL AND state = 'dead'
+_DEAD = """SELECT task, error, count(*) AS size, max(finished_at) AS last FROM mainspring_dead
     GROUP BY task, error ORDER BY size DESC, task, error LIMIT ?"""
-_NEWEST = """SELECT max(id) FROM mainspring_jobs INDEXED BY mainspring_jobs_errors
-    WHERE error IS NOT NULL AND state = 'dead' AND task = ? AND error = ? AND finished_at = ?"""
+_NEWEST = "SELECT max(job_id) FROM mainspring_dead WHERE task = ? AND error = ? AND finished_at = ?"
 
 
 def dead(db: sqlite3.Connection, limit: int) -> list[DeadGroup]:
-    return [
-        DeadGroup(
-            task=task, error=error, count=count, newest=db.execute(_NEWEST, (task, error, last)).fetchone()[0],
-            last_at=instant(last),
-        )
-        for task, error, count, last in db.execute(_DEAD, (limit,)).fetchall()
-    ]  # fmt: skip
+    found = []
+    for task, error, count, last in db.execute(_DEAD, (limit,)).fetchall():
+        newest = db.execute(_NEWEST, (task, error, last)).fetchone()[0]
+        found.append(DeadGroup(task=task, error=error, count=count, newest=newest, last_at=instant(last)))
+    return found
 
 
 _LINES = """SELECT run, n, at, level, text FROM mainspring_logs
