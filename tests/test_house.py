@@ -33,7 +33,7 @@ def tree_of(path: Path) -> ast.Module:
 # Each may import from those before it, and from its own package. A new module needs its place here.
 LAYERS: list[set[str]] = [
     {"errors", "clock", "ids", "failpoint"},
-    {"retry", "threads"},
+    {"retry", "threads", "wear"},
     {"job", "config"},
     {"codec", "context", "outcome", "sync"},
     {"key", "events", "store", "middleware", "handle"},

@@ -316,8 +316,12 @@ class Mainspring:
         *,
         queues: Sequence[str] | Mapping[str, int | None] | None = None,
         concurrency: int | None = None,
+        recycle: bool = False,
     ) -> Worker:
-        """A worker for these queues (default: all); a mapping gives each its own number of slots."""
+        """A worker for these queues (default: all); a mapping gives each its own number of slots.
+
+        With `recycle` it also ends by itself, when its process is worn as the settings recycle_* say.
+        """
         settings = self.settings if concurrency is None else load({"concurrency": concurrency}, {})
         settings = replace(self.settings, concurrency=settings.concurrency)
         real = {name: task for name, task in self.tasks.items() if not task.stub}
@@ -337,7 +341,7 @@ class Mainspring:
         )  # fmt: skip
         return Worker(
             opened=self.opened, runner=runner, tasks={name: task.options.concurrency for name, task in real.items()},
-            queues=queues, settings=settings, clock=self.clock, bus=self.events,
+            queues=queues, settings=settings, clock=self.clock, bus=self.events, recycle=recycle,
         )  # fmt: skip
 
     async def drain(self, *, queues: Sequence[str] | None = None) -> int:

@@ -20,6 +20,11 @@ Durability = Literal["full", "relaxed"]
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", re.ASCII)
+_MB = 1 << 20
+_SIZE_UNITS = {"": 1, "K": 1 << 10, "M": _MB, "G": 1 << 30}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?\s*", re.ASCII | re.IGNORECASE)
+# More processes than this on one machine is a slip of the finger.
+_MOST_WORKERS = 1000
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -38,6 +43,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     sweep: float = 5.0
     max_crashes: int = 3
     grace: float = 30.0
+    workers: int = 1
+    recycle_jobs: int = 0
+    recycle_memory: int = 0
     payload_limit: int = 1 << 20
     result_limit: int = 1 << 20
     durability: Durability = "full"
@@ -52,7 +60,9 @@ class Settings(Struct, frozen=True, kw_only=True):
 _SPANS = {
     "poll_interval", "default_timeout", "retry_initial_delay", "retry_max_delay", "beat", "lease", "sweep", "grace",
 }  # fmt: skip
-_AT_LEAST = {"concurrency": 1, "retry_max": 0, "max_crashes": 1, "payload_limit": 1, "result_limit": 1}
+_AT_LEAST = {
+    "concurrency": 1, "retry_max": 0, "max_crashes": 1, "recycle_jobs": 0, "payload_limit": 1, "result_limit": 1,
+}  # fmt: skip
 _CHOICES = {"durability": get_args(Durability), "log_level": ("debug", "info", "warning", "error")}
 
 
@@ -77,6 +87,10 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> S
 def _read(name: str, value: Any, source: str) -> Any:
     if name in _SPANS:
         return span(value, source)
+    if name == "workers":
+        return workers(value, source)
+    if name == "recycle_memory":
+        return size(value, source)
     default = _DEFAULTS[name]
     if isinstance(default, int):
         return _integer(name, value, source)
@@ -126,6 +140,31 @@ def span(value: Span, source: str) -> float:
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < 10**9:
         raise BadSetting(f"{source} must be a span of more than 0 seconds, got {value!r}")
     return float(number)
+
+
+def size(value: int | str, source: str) -> int:
+    """Bytes from 536870912 or "512MB" (of 1024 KB of 1024 bytes); 0, or at least one MB."""
+    number: Any = value
+    if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
+        number = int(float(match[1]) * _SIZE_UNITS[match[2].upper()])
+    whole = isinstance(number, int) and not isinstance(number, bool)
+    if not whole or not (number == 0 or _MB <= number < 1 << 60):
+        raise BadSetting(
+            f"{source} must be a size such as '512MB' or '2GB', at least 1MB, or 0 for never; got {value!r}"
+        )
+    return int(number)
+
+
+def workers(value: int | str, source: str) -> int:
+    """A number of processes; "auto" is one for each processor this process may use."""
+    if isinstance(value, str) and value.strip().lower() == "auto":
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    number: Any = value
+    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
+        number = int(value)
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MOST_WORKERS:
+        raise BadSetting(f"{source} must be a whole number from 1 to {_MOST_WORKERS}, or 'auto'; got {value!r}")
+    return number
 
 
 def _check(s: Settings) -> None:

@@ -38,6 +38,7 @@ from .retry import Backoff
 from .runner import Runner
 from .slots import Run, RunKey, Slots
 from .store import Store
+from .wear import Wear
 
 T = TypeVar("T")
 _logger = logging.getLogger("mainspring")
@@ -68,8 +69,12 @@ class Worker:
         settings: Settings,
         clock: StoreClock,
         bus: Bus,
+        recycle: bool = False,
     ) -> None:
-        """`tasks` and `queues` (a mapping) say how many of each may run at once here; None: no limit."""
+        """`tasks` and `queues` (a mapping) say how many of each may run at once here; None: no limit.
+
+        With `recycle` it stops by itself when the process is worn, as the settings recycle_* say.
+        """
         self._opened = opened
         self._runner = runner
         self._tasks = tasks
@@ -100,6 +105,9 @@ class Worker:
         self._phase = crc32(self.id.encode()) / 2**32
         self._stopping = False
         self._grace = settings.grace
+        self._wear = Wear(clock, jobs=settings.recycle_jobs, memory=settings.recycle_memory) if recycle else Wear(clock)
+        self.recycled: str | None = None
+        """Why it stops or has stopped by itself, for a fresh process to take its place; None: it did not."""
         self._main: asyncio.Task[None] | None = None
 
     # start and stop
@@ -135,6 +143,13 @@ class Worker:
             await asyncio.wait([self._main])
             self._main.result()
 
+    def recycle(self, reason: str) -> None:
+        """Begins the graceful stop because the process is worn. The first reason counts, and a stop before it."""
+        if not self._stopping:
+            self.recycled = reason
+            _logger.info("worker %s recycles: %s", self.id, reason)
+            self._begin_stop(self._settings.grace)
+
     async def _start(self) -> asyncio.Task[None]:
         """Returns once the worker takes jobs, or has failed to."""
         if self._main is not None:
@@ -158,7 +173,9 @@ class Worker:
             _logger.error("worker %s ended by %s: %s", self.id, type(error).__name__, error, exc_info=stack)
 
     def _on_signal(self) -> None:
-        self._begin_stop(0.0 if self._stopping else self._settings.grace)
+        # Whoever says stop to a worker that is recycling means the process; its running jobs keep their grace.
+        again, self.recycled = self._stopping and self.recycled is None, None
+        self._begin_stop(0.0 if again else self._settings.grace)
 
     def _begin_stop(self, grace: float) -> None:
         if not self._stopping and self._main is not None:
@@ -220,6 +237,9 @@ class Worker:
 
     async def _claim_loop(self) -> None:
         while not self._stopping:
+            if reason := self._wear.reason():
+                self.recycle(reason)
+                break
             wait = await self._insist("claiming", self._claim)
             if not self._stopping:
                 await self._wake.wait(wait)
@@ -268,6 +288,7 @@ class Worker:
             self._bus.emit(JobStarted(at=self._clock.now(), job=job))
 
     def _on_end(self, run: Run, ended: Ended) -> None:
+        self._wear.jobs += 1
         now = self._clock.now()
         if run.lost:
             self._bus.emit(JobLost(at=now, job=run.job))
