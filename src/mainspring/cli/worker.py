@@ -121,12 +121,12 @@ def _obey(app: Mainspring, worker: Worker, line: Lifeline) -> None:
     """A supervised worker also stops when its supervisor is gone, and tells it how it is doing.
 
     SIGTERM is taken as said once, however often it comes: whoever signals a whole group of processes reaches
-    this one directly and through its supervisor. In haste the supervisor sends SIGINT.
+    this one directly and through its supervisor, which sends SIGINT for the second stage. Either may be heard first.
     """
     loop, stops = asyncio.get_running_loop(), set[asyncio.Task[None]]()
 
-    def stop() -> None:
-        stops.add(task := asyncio.create_task(worker.stop()))
+    def stop(grace: float | None = None) -> None:
+        stops.add(task := asyncio.create_task(worker.stop(grace=grace)))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def gone() -> None:
@@ -135,6 +135,7 @@ def _obey(app: Mainspring, worker: Worker, line: Lifeline) -> None:
 
     def started(event: WorkerStarted) -> None:
         loop.add_signal_handler(signal.SIGTERM, stop)
+        loop.add_signal_handler(signal.SIGINT, stop, 0.0)
         line.watch(gone)
         line.say(Word(up=True))
 
