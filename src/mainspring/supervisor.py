@@ -69,7 +69,7 @@ class Supervisor:
         self._clock = clock
         self._children: dict[int, Child] = {}
         self._keepers: set[asyncio.Task[None]] = set()
-        self._reload = Alarm(clock)
+        self._reloading = Alarm(clock)
         self._stops = 0
         self._ready = self._worked = False
         self._hopeless: dict[int, int] = {}
@@ -99,7 +99,7 @@ class Supervisor:
             signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGTTIN: self.more, signal.SIGTTOU: self.fewer,
         }  # fmt: skip
         if can_reload():
-            acts[signal.SIGHUP] = self._reload.ring
+            acts[signal.SIGHUP] = self.reload
         for number, act in acts.items():
             loop.add_signal_handler(number, act)
         try:
@@ -149,9 +149,13 @@ class Supervisor:
         _logger.info("%s is one too many", child)
         self._dismiss(child)
 
+    def reload(self) -> None:
+        """Every process is replaced, one after the other; told so meanwhile, once more."""
+        self._reloading.ring()
+
     async def _reload_loop(self) -> None:
         while True:
-            await self._reload.wait(None)
+            await self._reloading.wait(None)
             _logger.info("replacing %d processes, one after the other", len(self._children))
             for child in sorted(self._children.values(), key=lambda child: child.number):
                 if child.wanted and not await self._replace(child):

@@ -186,3 +186,30 @@ async def test_a_signal_while_a_process_is_made_ends_it(ear: Ear) -> None:
     asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGTERM)
     await one.run()
     assert not ear.heard("starts in")
+
+
+async def test_a_reload_while_a_process_is_made_replaces_it(ear: Ear) -> None:
+    one = supervisor("up(); signal.pause()")
+    ear.on("take jobs", 1, one.stop)
+    loop = asyncio.get_running_loop()
+    loop.call_soon(loop.call_soon, one.reload)  # after its start has begun, before it has returned
+    await one.run()
+    assert len(ear.heard("started")) == 2
+    assert not ear.heard("did not come up")
+
+
+async def test_a_reload_does_not_wait_for_a_process_that_waits_to_be_started(ear: Ear) -> None:
+    one = Supervisor(supervisor("up(); os._exit(3)")._program, 1, grace=30, clock=SystemClock())
+    ear.on("starts in", 1, one.reload)
+    ear.on("started", 2, one.stop)
+    await one.run()
+    assert len(ear.heard("started")) == 2
+
+
+async def test_a_reload_that_is_asked_for_during_a_reload_is_another_one(ear: Ear) -> None:
+    one = supervisor("up(); signal.pause()")
+    ear.on("take jobs", 1, one.reload)
+    ear.on("the next one starts", 1, one.reload)
+    ear.on("started", 3, one.stop)
+    await one.run()
+    assert len(ear.heard("replacing 1 processes")) == 2
