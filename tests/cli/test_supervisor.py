@@ -118,20 +118,14 @@ def test_several_processes_share_the_jobs_and_run_each_once(team, shop, inside):
     )
 
 
-def test_each_process_says_its_number_in_its_name_and_its_log(team, enqueued, gate):
-    two = team(2, "--log-level", "debug")
+def test_each_process_says_its_number_in_its_name_and_its_log(process, shop):
+    two = process("worker", shop, "--log-level", "debug", MAINSPRING_WORKERS="2")
+    two.logged("all 2 processes take jobs")
     code, out, errors = stopped(two)
     assert code == 0
     names = re.findall(r"^worker \S+-(\d)-(\d+)-[0-9a-f]{8} on sqlite:///jobs.db: queues all, 4 tasks, ", out, re.M)
     assert sorted(names) == [(str(number), str(pid)) for number, pid in enumerate(pids(two), 1)]
     assert set(re.findall(r"DEBUG   \[(\d)\] mainspring: worker", errors)) == {"1", "2"}
-
-
-def test_the_setting_says_how_many_processes_where_the_option_does_not(process, shop):
-    two = process("worker", shop, MAINSPRING_WORKERS="2")
-    two.line("supervisor")
-    two.logged("all 2 processes take jobs")
-    assert stopped(two)[0] == 0
 
 
 def test_what_a_job_starts_knows_nothing_of_the_supervisor(team, enqueued):
@@ -217,14 +211,14 @@ def test_a_second_signal_releases_running_jobs_at_once(team, enqueued, gate, cli
     assert (job["shown"], job["attempt"]) == ("pending", 0)
 
 
-def test_a_signal_to_the_whole_group_does_not_count_twice(team, enqueued, gate):
+def test_a_signal_to_the_whole_group_does_not_count_twice(team, enqueued, gate, cli, shop):
     two = team(2)
     enqueued("held", f"gate={gate}")
     worker = pid_of(two.line("held in"))
-    os.kill(worker, signal.SIGTERM)
     two.signal(signal.SIGTERM)
-    two.logged("stopping 2 processes")
+    two.logged("ended: exit code 0")  # the idle one, so the other one has been told too
     os.kill(worker, signal.SIGTERM)
+    assert [jobs(cli, shop)[0]["state"] for _ in range(5)] == ["running"] * 5
     gate.touch()
     assert "1 completed, 0 to run again" in two.end()[1].splitlines()[-1]
 

@@ -7,7 +7,6 @@ import logging
 import os
 import re
 import select
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -28,10 +27,11 @@ up = lambda: os.write(int(line), b'{"up":true}\\n')
 
 
 class Hasty(SystemClock):
-    """Ten minutes are a moment; each process seems to have lived for `age` seconds."""
+    """Time that passes `speed` times as fast; each process seems to have lived for `age` seconds."""
 
-    def __init__(self, age: float = 0.0) -> None:
+    def __init__(self, age: float = 0.0, speed: float = 1000.0) -> None:
         self._age = age
+        self._speed = speed
         self._time = 0.0
 
     def monotonic(self) -> float:
@@ -39,7 +39,7 @@ class Hasty(SystemClock):
         return self._time
 
     def call_later(self, seconds: float, act: Callable[[], object]) -> Timer:
-        return super().call_later(seconds / 1000, act)
+        return super().call_later(seconds / self._speed, act)
 
 
 class Ear(logging.Handler):
@@ -72,9 +72,9 @@ def ear(caplog: pytest.LogCaptureFixture) -> Iterator[Ear]:
         logger.removeHandler(ear)
 
 
-def supervisor(code: str, count: int = 1, age: float = 0.0) -> Supervisor:
+def supervisor(code: str, count: int = 1, age: float = 0.0, speed: float = 1000.0) -> Supervisor:
     program = Program([sys.executable, "-I", "-S", "-c", UP + code], os.getcwd(), dict(os.environ))
-    return Supervisor(program, count, grace=30, clock=Hasty(age))
+    return Supervisor(program, count, grace=30, clock=Hasty(age, speed))
 
 
 def waits(ear: Ear) -> list[float]:
@@ -146,7 +146,7 @@ DEAF = "[signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, si
 
 
 async def test_a_third_signal_kills(ear: Ear) -> None:
-    one = Supervisor(supervisor(f"{DEAF} signal.pause()")._program, 1, grace=30, clock=SystemClock())
+    one = supervisor(f"{DEAF} signal.pause()", speed=0.001)
     ear.on("take jobs", 1, lambda: [one.stop() for _ in range(3)])
     await one.run()
     assert ear.heard("does not end: killing it")
@@ -181,11 +181,19 @@ async def test_a_kill_takes_along_what_the_process_has_started(ear: Ear, tmp_pat
     os.close(reader)
 
 
-async def test_a_signal_while_a_process_is_made_ends_it(ear: Ear) -> None:
-    one = supervisor("up(); signal.pause()")
-    asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGTERM)
+async def test_a_stop_while_a_process_is_made_ends_it(ear: Ear) -> None:
+    one, loop = supervisor("up(); signal.pause()"), asyncio.get_running_loop()
+    loop.call_soon(loop.call_soon, one.stop)
     await one.run()
+    assert ear.heard("started")
     assert not ear.heard("starts in")
+
+
+async def test_a_stop_does_not_wait_for_a_process_that_waits_to_be_started(ear: Ear) -> None:
+    one = supervisor("up(); os._exit(3)", speed=0.001)
+    ear.on("starts in", 1, one.stop)
+    await one.run()
+    assert len(ear.heard("started")) == 1
 
 
 async def test_a_reload_while_a_process_is_made_replaces_it(ear: Ear) -> None:
@@ -199,7 +207,7 @@ async def test_a_reload_while_a_process_is_made_replaces_it(ear: Ear) -> None:
 
 
 async def test_a_reload_does_not_wait_for_a_process_that_waits_to_be_started(ear: Ear) -> None:
-    one = Supervisor(supervisor("up(); os._exit(3)")._program, 1, grace=30, clock=SystemClock())
+    one = supervisor("up(); os._exit(3)", speed=0.001)
     ear.on("starts in", 1, one.reload)
     ear.on("started", 2, one.stop)
     await one.run()
