@@ -32,9 +32,9 @@ def tree_of(path: Path) -> ast.Module:
 
 # Each may import from those before it, and from its own package. A new module needs its place here.
 LAYERS: list[set[str]] = [
-    {"errors", "clock", "ids", "failpoint"},
-    {"retry", "threads", "wear"},
-    {"job", "config"},
+    {"errors", "clock", "ids", "failpoint", "program"},
+    {"retry", "threads", "wear", "systemd", "lifeline"},
+    {"job", "config", "supervisor"},
     {"codec", "context", "outcome", "sync", "retention", "why"},
     {"tally"},
     {"key", "events", "stats", "store", "middleware", "handle"},

@@ -148,9 +148,10 @@ class Process:
         self._lines: queue.Queue[str | None] = queue.Queue()
         self.seen: list[str] = []
         self._errors: list[str] = []
+        self._unread: queue.Queue[str] = queue.Queue()
         self._readers = [
             threading.Thread(target=self._read_stdout, daemon=True),
-            threading.Thread(target=self._read, args=(self.popen.stderr, self._errors.append), daemon=True),
+            threading.Thread(target=self._read, args=(self.popen.stderr, self._keep_error), daemon=True),
         ]
         for reader in self._readers:
             reader.start()
@@ -158,6 +159,10 @@ class Process:
     def _read_stdout(self) -> None:
         self._read(self.popen.stdout, self._lines.put)
         self._lines.put(None)
+
+    def _keep_error(self, line: str) -> None:
+        self._errors.append(line)
+        self._unread.put(line)
 
     @staticmethod
     def _read(stream: Any, keep: Callable[[str], object]) -> None:
@@ -173,6 +178,12 @@ class Process:
             self.seen.append(line)
             if containing in line:
                 return line
+
+    def logged(self, containing: str) -> str:
+        """Waits for the next line of stderr that contains this text."""
+        while containing not in (line := self._unread.get(timeout=PATIENCE)):
+            pass
+        return line
 
     def signal(self, number: int) -> None:
         self.popen.send_signal(number)

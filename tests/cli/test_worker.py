@@ -73,6 +73,45 @@ def test_logging_set_up_by_the_app_is_left_alone(process, here, shop, enqueued):
     assert "ERROR" not in errors
 
 
+def test_a_worn_process_begins_anew_in_its_place(process, shop, enqueued):
+    worker = process("worker", shop, "--queues", "mail", MAINSPRING_RECYCLE_JOBS="1")
+    starts = [worker.line(" on sqlite")]
+    for _ in range(2):
+        enqueued("add", "a=1")
+        worker.line("stopped: 1 completed, 0 to run again")
+        starts.append(worker.line(" on sqlite"))
+    assert len(set(starts)) == 3
+    assert {int(start.split("-")[-2]) for start in starts} == {worker.popen.pid}
+    assert all("queues mail" in start for start in starts)
+    worker.signal(signal.SIGTERM)
+    code, _, errors = worker.end()
+    assert code == 0
+    assert errors.count("recycles: ran 1 job\n") == 2
+
+
+def test_a_hangup_makes_it_begin_anew(process, shop):
+    worker = process("worker", shop)
+    first = worker.line(" on sqlite")
+    worker.signal(signal.SIGHUP)
+    second = worker.line(" on sqlite")
+    assert first != second
+    assert f"-{worker.popen.pid}-" in second
+    worker.signal(signal.SIGTERM)
+    assert worker.end()[0] == 0
+
+
+def test_it_begins_anew_where_and_as_it_was_started(process, here, shop):
+    here.joinpath("moved.py").write_text(
+        "import os\nprint('FROM', os.environ.get('WHERE', 'here'), flush=True)\nos.environ['WHERE'] = 'elsewhere'\n"
+        "from shop import app\nos.makedirs('elsewhere', exist_ok=True)\nos.chdir('elsewhere')\n"
+    )
+    worker = process("worker", "moved:app")
+    for _ in range(2):
+        assert worker.line("FROM") == "FROM here"
+        worker.line(" on sqlite")
+        worker.signal(signal.SIGHUP)
+
+
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [

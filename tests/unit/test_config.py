@@ -1,6 +1,7 @@
 """Settings: arguments, then MAINSPRING_* variables, then defaults; what is bad is refused by name."""
 
 import math
+import os
 from datetime import timedelta
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from msgspec.structs import fields
 
 from mainspring import Backoff, BadSetting, Mainspring
-from mainspring.config import Settings, load, span
+from mainspring.config import Settings, load, size, span
 
 ALL = [field.name for field in fields(Settings)]
 
@@ -27,6 +28,9 @@ GIVEN: dict[str, tuple[str, Any, Any]] = {
     "sweep": ("9", 9.0, 8.0),
     "max_crashes": ("1", 1, 2),
     "grace": ("1m", 60.0, 5.0),
+    "workers": ("4", 4, 2),
+    "recycle_jobs": ("1000", 1000, 5),
+    "recycle_memory": ("512MB", 512 << 20, 1 << 30),
     "payload_limit": ("1000", 1000, 2000),
     "result_limit": ("1000", 1000, 2000),
     "durability": ("relaxed", "relaxed", "full"),
@@ -68,6 +72,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
     assert (settings.concurrency, settings.poll_interval, settings.default_timeout) == (100, 1, 300)
     assert (settings.retry_max, settings.backoff) == (3, Backoff(initial=1, multiplier=2, max=3600))
     assert (settings.beat, settings.lease, settings.max_crashes, settings.grace) == (5, 20, 3, 30)
+    assert (settings.workers, settings.recycle_jobs, settings.recycle_memory) == (1, 0, 0)
     assert (settings.payload_limit, settings.result_limit) == (1 << 20, 1 << 20)
     assert (settings.durability, settings.log_level) == ("full", "info")
 
@@ -105,8 +110,33 @@ def test_a_span_may_be_written_in_many_ways(value: Any, seconds: float) -> None:
     assert span(value, "it") == seconds
 
 
+@pytest.mark.parametrize(
+    ("value", "bytes"),
+    [
+        (0, 0),
+        ("0", 0),
+        (1 << 20, 1 << 20),
+        ("1048576", 1 << 20),
+        ("512MB", 512 << 20),
+        ("512 mb", 512 << 20),
+        ("512M", 512 << 20),
+        ("512MiB", 512 << 20),
+        ("1.5GB", 3 << 29),
+        (" 2048KB ", 2 << 20),
+    ],
+)
+def test_a_size_may_be_written_in_many_ways(value: Any, bytes: int) -> None:
+    assert size(value, "it") == bytes
+
+
+def test_auto_is_one_process_for_each_processor_this_one_may_use() -> None:
+    assert load({"workers": "auto"}, {}).workers == len(os.sched_getaffinity(0))
+
+
 NO_SPAN = "must be a span such as 30, '30s', '5m' or '1h', got"
 TOO_SHORT = "must be a span of more than 0 seconds, got"
+NO_SIZE = "must be a size such as '512MB' or '2GB', at least 1MB, or 0 for never; got"
+NO_COUNT = "must be a whole number from 1 to 1000, or 'auto'; got"
 LEVELS = "debug, info, warning, error"
 
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -128,6 +158,19 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"concurrency": True}, "concurrency must be a whole number of at least 1, got True"),
     ({"retry_max": -1}, "retry_max must be a whole number of at least 0, got -1"),
     ({"max_crashes": 0}, "max_crashes must be a whole number of at least 1, got 0"),
+    ({"recycle_jobs": -1}, "recycle_jobs must be a whole number of at least 0, got -1"),
+    ({"recycle_memory": 512}, f"recycle_memory {NO_SIZE} 512"),
+    ({"recycle_memory": "much"}, f"recycle_memory {NO_SIZE} 'much'"),
+    ({"recycle_memory": "-1MB"}, f"recycle_memory {NO_SIZE} '-1MB'"),
+    ({"recycle_memory": 2.5e6}, f"recycle_memory {NO_SIZE} 2500000.0"),
+    ({"recycle_memory": True}, f"recycle_memory {NO_SIZE} True"),
+    ({"workers": 0}, f"workers {NO_COUNT} 0"),
+    ({"workers": "0"}, f"workers {NO_COUNT} '0'"),
+    ({"workers": -2}, f"workers {NO_COUNT} -2"),
+    ({"workers": 1001}, f"workers {NO_COUNT} 1001"),
+    ({"workers": 1.5}, f"workers {NO_COUNT} 1.5"),
+    ({"workers": True}, f"workers {NO_COUNT} True"),
+    ({"workers": "²"}, f"workers {NO_COUNT} '²'"),
     ({"payload_limit": "1MB"}, "payload_limit must be a whole number of at least 1, got '1MB'"),
     ({"result_limit": 0}, "result_limit must be a whole number of at least 1, got 0"),
     ({"retry_multiplier": "double"}, "retry_multiplier must be a number, got 'double'"),

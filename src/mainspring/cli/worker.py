@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import signal
+import socket
 from collections import Counter
+from collections.abc import Mapping
 
 import click
+from msgspec.structs import replace
 
+from .. import config
 from ..app import Mainspring
-from ..events import JobEnded, WorkerStarted
-from ..job import State
+from ..errors import BadSetting
+from ..events import JobEnded, WorkerStarted, WorkerStopping
+from ..lifeline import RECYCLED, Lifeline, Word
+from ..program import Program, can_reload
+from ..supervisor import Supervisor
+from ..systemd import notify, watchdog
 from ..worker import Worker
+from .failure import note
 from .loading import load, place
 from .loop import run
 from .text import safe
 
 LEVELS = ("debug", "info", "warning", "error")
+_logger = logging.getLogger("mainspring")
 
 
 class Safe(logging.Formatter):
@@ -24,14 +36,27 @@ class Safe(logging.Formatter):
         return safe(super().format(record))
 
 
+def _processes(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    try:
+        return None if value is None else config.workers(value, "--workers")
+    except BadSetting as bad:
+        raise click.UsageError(str(bad), ctx) from None
+
+
 @click.command()
 @click.argument("app", required=False)
 @click.option("--app", "named", metavar="MODULE:ATTR", help="The same as APP.")
 @click.option("--queues", metavar="LIST", help="Only these: mail,low. With slots for each: mail=5,low.")
 @click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Slots: how many jobs run at once.")
+@click.option("--workers", metavar="N", callback=_processes, help="Processes with so many slots each; or auto.")
 @click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), help="Default: the app's.")
 def worker(
-    app: str | None, named: str | None, queues: str | None, concurrency: int | None, log_level: str | None
+    app: str | None,
+    named: str | None,
+    queues: str | None,
+    concurrency: int | None,
+    workers: int | None,
+    log_level: str | None,
 ) -> None:
     """Run jobs until SIGTERM or Ctrl-C, then let them finish.
 
@@ -45,28 +70,93 @@ def worker(
     if not chosen and not variable:
         raise click.UsageError("which app? Give module:attribute, e.g. shop:app, or set $MAINSPRING_APP")
     wanted = _queues(queues)
+    program, line = Program.this(), Lifeline.grasp()
     # The app looks at this level while it is built: too late to set it afterwards.
     logging.getLogger("mainspring").setLevel((log_level or "info").upper())
     found = load(chosen) if chosen else load(variable, " (from $MAINSPRING_APP)")
-    _log_to_stderr((log_level or found.settings.log_level).upper())
-    run(_work(found, found.worker(queues=wanted, concurrency=concurrency), queues or "all", concurrency))
+    _log_to_stderr((log_level or found.settings.log_level).upper(), line)
+    if line is not None:
+        name = f"{found.settings.instance_id or socket.gethostname()}-{line.number}"
+        found.settings = replace(found.settings, instance_id=name)
+    one = found.worker(queues=wanted, concurrency=concurrency, recycle=True)
+    slots = concurrency or found.settings.concurrency
+    count = 1 if line is not None else workers or found.settings.workers
+    if count > 1:
+        _supervise(Supervisor(program, count, grace=found.settings.grace, clock=found.clock), place(found), slots)
+        return
+    run(_work(found, one, f"queues {queues or 'all'}", slots, line))
+    if one.recycled is None:
+        return
+    if line is not None:
+        raise click.exceptions.Exit(RECYCLED)
+    _logger.info("pid %d starts anew: %s", os.getpid(), one.recycled)
+    program.restart()
 
 
-async def _work(app: Mainspring, worker: Worker, queues: str, concurrency: int | None) -> None:
-    ended: Counter[State] = Counter()
-    app.events.subscribe(JobEnded, lambda event: ended.update([event.outcome.state]))
+async def _work(app: Mainspring, worker: Worker, queues: str, slots: int, line: Lifeline | None) -> None:
+    ended: Counter[str] = Counter()
+    app.events.subscribe(JobEnded, lambda event: ended.update([event.outcome.state.value]))
     tasks = sum(not task.stub for task in app.tasks.values())
-    about = (
-        f"worker {worker.id} on {place(app)}: queues {queues}, {tasks} task{'s' * (tasks != 1)}, "
-        f"{concurrency or app.settings.concurrency} slots"
-    )
+    about = f"worker {worker.id} on {place(app)}: {queues}, {tasks} task{'s' * (tasks != 1)}, {slots} slots"
     app.events.subscribe(WorkerStarted, lambda event: click.echo(about))
+    if line is None:
+        app.events.subscribe(WorkerStarted, lambda event: notify("READY=1"))
+        app.events.subscribe(WorkerStopping, lambda event: None if worker.recycled else notify("STOPPING=1"))
+    else:
+        _obey(app, worker, line)
+    if can_reload():
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: worker.recycle("SIGHUP"))
     async with app:
-        await worker.run()
-    click.echo(
-        f"worker {worker.id} stopped: {ended[State.COMPLETED]} completed, {ended[State.PENDING]} to run again, "
-        f"{ended[State.DEAD]} dead, {ended[State.CANCELLED]} cancelled"
-    )
+        guard = asyncio.create_task(watchdog(app.clock))
+        try:
+            await worker.run()
+        finally:
+            guard.cancel()
+    click.echo(f"worker {worker.id} stopped: {_tally(ended)}")
+    if line is not None:
+        line.say(Word(ended=dict(ended)))
+
+
+def _obey(app: Mainspring, worker: Worker, line: Lifeline) -> None:
+    """A supervised worker also stops when its supervisor is gone, and tells it how it is doing.
+
+    SIGTERM is taken as said once, however often it comes: whoever signals a whole group of processes reaches
+    this one directly and through its supervisor, which sends SIGINT for the second stage. Either may be heard first.
+    """
+    loop, stops = asyncio.get_running_loop(), set[asyncio.Task[None]]()
+
+    def stop(grace: float | None = None) -> None:
+        stops.add(task := asyncio.create_task(worker.stop(grace=grace)))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def gone() -> None:
+        _logger.warning("the supervisor is gone: stopping")
+        stop()
+
+    def started(event: WorkerStarted) -> None:
+        loop.add_signal_handler(signal.SIGTERM, stop)
+        loop.add_signal_handler(signal.SIGINT, stop, 0.0)
+        line.watch(gone)
+        line.say(Word(up=True))
+
+    app.events.subscribe(WorkerStarted, started)
+    app.events.subscribe(WorkerStopping, lambda event: line.say(Word(recycling=worker.recycled or "")))
+
+
+def _supervise(supervisor: Supervisor, where: str, slots: int) -> None:
+    if os.name == "nt":
+        raise click.UsageError("--workers above 1 needs a system with signals: start one command for each process")
+    click.echo(f"supervisor {os.getpid()} on {where}: {supervisor.count} processes, {slots} slots each")
+    asyncio.run(supervisor.run())
+    if supervisor.failed:
+        note("error", "no process got to work, for the reason above: not trying again", "red")
+        raise click.exceptions.Exit(supervisor.failed)
+    click.echo(f"supervisor {os.getpid()} stopped: {_tally(supervisor.ended)}, in {supervisor.started} processes")
+
+
+def _tally(ended: Mapping[str, int]) -> str:
+    words = {"completed": "completed", "pending": "to run again", "dead": "dead", "cancelled": "cancelled"}
+    return ", ".join(f"{ended.get(state, 0)} {word}" for state, word in words.items())
 
 
 def _queues(text: str | None) -> dict[str, int | None] | None:
@@ -81,9 +171,10 @@ def _queues(text: str | None) -> dict[str, int | None] | None:
     return wanted
 
 
-def _log_to_stderr(level: str) -> None:
-    """Logs go where the app's module has sent them, or else to stderr."""
+def _log_to_stderr(level: str, line: Lifeline | None) -> None:
+    """Logs go where the app's module has sent them, or else to stderr; there a supervised process gives its number."""
     logging.getLogger("mainspring").setLevel(level)
     handler = logging.StreamHandler()
-    handler.setFormatter(Safe("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    mark = "" if line is None else f" [{line.number}]"
+    handler.setFormatter(Safe(f"%(asctime)s %(levelname)-7s{mark} %(name)s: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler])

@@ -1,0 +1,111 @@
+"""What systemd hears from a worker, over a real datagram socket."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+PATIENCE = 30.0
+
+
+class Systemd:
+    """The other end of $NOTIFY_SOCKET."""
+
+    def __init__(self, address: str) -> None:
+        self.name = address
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(address.replace("@", "\0", 1) if address.startswith("@") else address)
+        self._socket.settimeout(PATIENCE)
+
+    def hear(self) -> str:
+        return self._socket.recv(4096).decode()
+
+    def rest(self) -> list[str]:
+        """What has come since, without waiting."""
+        self._socket.setblocking(False)
+        heard = []
+        while True:
+            try:
+                heard.append(self.hear())
+            except BlockingIOError:
+                return heard
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def systemd(here: Path) -> Iterator[Callable[[str], Systemd]]:
+    opened: list[Systemd] = []
+
+    def listen(address: str = str(here / "notify")) -> Systemd:
+        opened.append(Systemd(address))
+        return opened[-1]
+
+    yield listen
+    for one in opened:
+        one.close()
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_a_worker_says_when_it_takes_jobs_and_when_it_stops(process, shop, systemd, here, abstract):
+    listener = systemd(f"@mainspring-{os.getpid()}") if abstract else systemd()
+    worker = process("worker", shop, NOTIFY_SOCKET=listener.name)
+    assert listener.hear() == "READY=1"
+    worker.signal(signal.SIGTERM)
+    assert worker.end()[0] == 0
+    assert listener.rest() == ["STOPPING=1"]
+
+
+def test_a_supervisor_says_once_that_all_its_processes_take_jobs(process, shop, systemd):
+    listener = systemd()
+    team = process("worker", shop, "--workers", "2", NOTIFY_SOCKET=listener.name)
+    assert listener.hear() == "READY=1"
+    starts = [team.line(" on sqlite").partition(" ")[0] for _ in range(3)]
+    assert sorted(starts) == ["supervisor", "worker", "worker"]
+    team.signal(signal.SIGTERM)
+    assert team.end()[0] == 0
+    assert listener.rest() == ["STOPPING=1"]
+
+
+def test_a_worker_that_recycles_does_not_say_that_it_stops(process, shop, systemd, enqueued):
+    listener = systemd()
+    worker = process("worker", shop, NOTIFY_SOCKET=listener.name, MAINSPRING_RECYCLE_JOBS="1")
+    assert listener.hear() == "READY=1"
+    enqueued("add", "a=1")
+    assert listener.hear() == "READY=1"
+    worker.signal(signal.SIGTERM)
+    assert worker.end()[0] == 0
+    assert listener.rest() == ["STOPPING=1"]
+
+
+@pytest.mark.parametrize("count", ["1", "2"])
+def test_the_watchdog_is_fed_while_it_works(process, shop, systemd, count):
+    listener = systemd()
+    worker = process("worker", shop, "--workers", count, NOTIFY_SOCKET=listener.name, WATCHDOG_USEC="100000")
+    heard = [listener.hear() for _ in range(6)]
+    assert heard.count("WATCHDOG=1") >= 5
+    worker.signal(signal.SIGTERM)
+    assert worker.end()[0] == 0
+
+
+def test_a_watchdog_meant_for_another_process_is_left_alone(process, shop, systemd):
+    listener = systemd()
+    worker = process("worker", shop, NOTIFY_SOCKET=listener.name, WATCHDOG_USEC="1000", WATCHDOG_PID="1")
+    assert listener.hear() == "READY=1"
+    worker.signal(signal.SIGTERM)
+    assert worker.end()[0] == 0
+    assert listener.rest() == ["STOPPING=1"]
+
+
+def test_a_socket_nobody_listens_at_keeps_nobody_from_working(process, shop, here):
+    worker = process("worker", shop, NOTIFY_SOCKET=str(here / "nobody"))
+    worker.line(" on sqlite")
+    worker.logged("systemd does not hear READY=1")
+    worker.signal(signal.SIGTERM)
+    assert worker.end()[0] == 0

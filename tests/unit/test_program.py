@@ -1,0 +1,30 @@
+"""Whether a hangup asks for fresh processes, or says that the terminal is gone."""
+
+import os
+import subprocess
+import sys
+
+ASK = "from mainspring.program import can_reload; print(can_reload())"
+IGNORE = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
+
+
+def asked(code: str, stdin: int) -> str:
+    done = subprocess.run([sys.executable, "-c", code], stdin=stdin, capture_output=True, text=True, timeout=60)
+    return done.stdout.strip()
+
+
+def test_without_a_terminal_a_hangup_asks_for_fresh_processes() -> None:
+    assert asked(ASK, subprocess.DEVNULL) == "True"
+
+
+def test_at_a_terminal_a_hangup_keeps_its_own_meaning() -> None:
+    master, slave = os.openpty()
+    try:
+        assert asked(ASK, slave) == "False"
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def test_a_hangup_that_nohup_ignores_stays_ignored() -> None:
+    assert asked(IGNORE + ASK, subprocess.DEVNULL) == "False"

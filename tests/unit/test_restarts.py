@@ -1,0 +1,223 @@
+"""When a supervisor starts a process again, gives up, and kills: real processes, but the waits pass in a moment."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import select
+import sys
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from mainspring.clock import SystemClock, Timer
+from mainspring.program import Program
+from mainspring.supervisor import AGAIN, STEADY, Supervisor
+
+# Says that it takes jobs, as a worker does.
+UP = """
+import os, signal, sys
+number, line = os.environ["MAINSPRING_SUPERVISED"].split(":")
+up = lambda: os.write(int(line), b'{"up":true}\\n')
+"""
+
+
+class Hasty(SystemClock):
+    """Time that passes `speed` times as fast; each process seems to have lived for `age` seconds."""
+
+    def __init__(self, age: float = 0.0, speed: float = 1000.0) -> None:
+        self._age = age
+        self._speed = speed
+        self._time = 0.0
+
+    def monotonic(self) -> float:
+        self._time += self._age
+        return self._time
+
+    def call_later(self, seconds: float, act: Callable[[], object]) -> Timer:
+        return super().call_later(seconds / self._speed, act)
+
+
+class Ear(logging.Handler):
+    """What the supervisor says; acts when a text has been heard so many times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.acts: dict[str, tuple[int, Callable[[], object]]] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+        for text, (times, act) in self.acts.items():
+            if text in self.lines[-1] and len(self.heard(text)) == times:
+                asyncio.get_running_loop().call_soon(act)
+
+    def heard(self, text: str) -> list[str]:
+        return [line for line in self.lines if text in line]
+
+    def on(self, text: str, times: int, act: Callable[[], object]) -> None:
+        self.acts[text] = (times, act)
+
+
+@pytest.fixture
+def ear(caplog: pytest.LogCaptureFixture) -> Iterator[Ear]:
+    logger, ear = logging.getLogger("mainspring"), Ear()
+    with caplog.at_level(logging.INFO, "mainspring"):
+        logger.addHandler(ear)
+        yield ear
+        logger.removeHandler(ear)
+
+
+def supervisor(code: str, count: int = 1, age: float = 0.0, speed: float = 1000.0) -> Supervisor:
+    program = Program([sys.executable, "-I", "-S", "-c", UP + code], os.getcwd(), dict(os.environ))
+    return Supervisor(program, count, grace=30, clock=Hasty(age, speed))
+
+
+def waits(ear: Ear) -> list[float]:
+    return [float(wait) for line in ear.lines for wait in re.findall(r"starts in (\S+) s", line)]
+
+
+async def test_a_process_that_dies_again_and_again_is_started_later_each_time(ear: Ear) -> None:
+    one = supervisor("os._exit(3)")
+    ear.on("starts in", 9, one.stop)
+    await one.run()
+    found = waits(ear)
+    assert all(later > 1.4 * sooner for sooner, later in pairwise(found[:7]))
+    assert found[-1] <= AGAIN.max
+    assert re.fullmatch(r"process 1 \(pid \d+\) ended: exit code 3; the next one starts in 0\.\d+ s", ear.lines[1])
+
+
+async def test_a_process_that_lived_for_a_while_is_forgiven(ear: Ear) -> None:
+    one = supervisor("os._exit(3)", age=STEADY)
+    ear.on("starts in", 4, one.stop)
+    await one.run()
+    assert max(waits(ear)) <= AGAIN.initial
+
+
+async def test_the_signal_that_killed_a_process_is_named(ear: Ear) -> None:
+    one = supervisor("os.kill(os.getpid(), signal.SIGSEGV)")
+    ear.on("starts in", 1, one.stop)
+    await one.run()
+    assert ear.heard("ended: killed by SIGSEGV; the next one")
+
+
+async def test_only_a_process_that_worked_can_give_way_without_a_wait(ear: Ear) -> None:
+    one = supervisor("os._exit(75)")
+    ear.on("starts in", 2, one.stop)
+    await one.run()
+    assert len(waits(ear)) == 2
+    assert not ear.heard("recycled")
+
+
+@pytest.mark.parametrize("code", [1, 2])
+async def test_it_gives_up_when_every_process_fails_before_it_worked(ear: Ear, code: int) -> None:
+    both = supervisor(f"os._exit({code})", count=2)
+    await both.run()
+    assert both.failed == code
+
+
+async def test_one_process_that_works_is_enough_to_go_on(ear: Ear) -> None:
+    both = supervisor("number == '1' and os._exit(1); up(); signal.pause()", count=2)
+    ear.on("starts in", 3, both.stop)
+    await both.run()
+    assert both.failed == 0
+    assert len(waits(ear)) >= 3
+
+
+async def test_a_process_that_worked_once_is_started_again_whatever_it_dies_of(ear: Ear) -> None:
+    one = supervisor("up(); os._exit(1)")
+    ear.on("starts in", 3, one.stop)
+    await one.run()
+    assert one.failed == 0
+
+
+async def test_a_program_that_cannot_be_started_is_tried_again(ear: Ear) -> None:
+    one = Supervisor(Program(["/no/such/program"], os.getcwd(), {}), 1, grace=30, clock=Hasty())
+    ear.on("starts in", 2, one.stop)
+    await one.run()
+    assert ear.heard("process 1 cannot be started: [Errno 2]")
+
+
+DEAF = "[signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGINT)]; up();"
+
+
+async def test_a_third_signal_kills(ear: Ear) -> None:
+    one = supervisor(f"{DEAF} signal.pause()", speed=0.001)
+    ear.on("take jobs", 1, lambda: [one.stop() for _ in range(3)])
+    await one.run()
+    assert ear.heard("does not end: killing it")
+    assert ear.lines[-1].endswith("ended: killed by SIGKILL")
+
+
+@pytest.mark.parametrize("stops", [1, 2])
+async def test_a_process_that_does_not_end_in_time_is_killed(ear: Ear, stops: int) -> None:
+    one = supervisor(f"{DEAF} signal.pause()")
+    ear.on("take jobs", 1, lambda: [one.stop() for _ in range(stops)])
+    await one.run()
+    assert ear.lines[-1].endswith("ended: killed by SIGKILL")
+
+
+async def test_a_process_that_says_it_recycles_and_does_not_end_is_killed(ear: Ear) -> None:
+    one = supervisor('up(); os.write(int(line), b\'{"recycling":"stuck"}\\n\'); signal.pause()')
+    ear.on("ended: killed by SIGKILL", 1, one.stop)
+    await one.run()
+    assert ear.heard("does not end: killing it")
+
+
+async def test_a_kill_takes_along_what_the_process_has_started(ear: Ear, tmp_path: Path) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    held = f"os.dup2(os.open({str(path)!r}, os.O_WRONLY), 1); os.fork() or os.execlp('sleep', 'sleep', '60');"
+    one = supervisor(f"{held} {DEAF} signal.pause()")
+    ear.on("take jobs", 1, one.stop)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    await one.run()
+    ready, _, _ = select.select([reader], [], [], 10)
+    assert ready, "somebody still holds the pipe"
+    os.close(reader)
+
+
+async def test_a_stop_while_a_process_is_made_ends_it(ear: Ear) -> None:
+    one, loop = supervisor("up(); signal.pause()"), asyncio.get_running_loop()
+    loop.call_soon(loop.call_soon, one.stop)
+    await one.run()
+    assert ear.heard("started")
+    assert not ear.heard("starts in")
+
+
+async def test_a_stop_does_not_wait_for_a_process_that_waits_to_be_started(ear: Ear) -> None:
+    one = supervisor("up(); os._exit(3)", speed=0.001)
+    ear.on("starts in", 1, one.stop)
+    await one.run()
+    assert len(ear.heard("started")) == 1
+
+
+async def test_a_reload_while_a_process_is_made_replaces_it(ear: Ear) -> None:
+    one = supervisor("up(); signal.pause()")
+    ear.on("take jobs", 1, one.stop)
+    loop = asyncio.get_running_loop()
+    loop.call_soon(loop.call_soon, one.reload)  # after its start has begun, before it has returned
+    await one.run()
+    assert len(ear.heard("started")) == 2
+    assert not ear.heard("did not come up")
+
+
+async def test_a_reload_does_not_wait_for_a_process_that_waits_to_be_started(ear: Ear) -> None:
+    one = supervisor("up(); os._exit(3)", speed=0.001)
+    ear.on("starts in", 1, one.reload)
+    ear.on("started", 2, one.stop)
+    await one.run()
+    assert len(ear.heard("started")) == 2
+
+
+async def test_a_reload_that_is_asked_for_during_a_reload_is_another_one(ear: Ear) -> None:
+    one = supervisor("up(); signal.pause()")
+    ear.on("take jobs", 1, one.reload)
+    ear.on("the next one starts", 1, one.reload)
+    ear.on("started", 3, one.stop)
+    await one.run()
+    assert len(ear.heard("replacing 1 processes")) == 2
