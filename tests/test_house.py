@@ -36,7 +36,7 @@ LAYERS: list[set[str]] = [
     {"retry", "threads"},
     {"job", "config"},
     {"codec", "context", "outcome", "sync"},
-    {"key", "events", "store", "middleware", "handle"},
+    {"key", "events", "store", "middleware", "handle", "wire"},
     {"journal", "task", "stores"},
     {"control", "runner"},
     {"slots"},
