@@ -1,0 +1,309 @@
+"""What runs in a child process: reads an order, calls the function, reports how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import importlib
+import importlib.util
+import logging
+import math
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from . import processes
+from .codec import Arguments, encode_result
+from .context import Context
+from .errors import BadInput, BadTask, JobTimeout
+from .interrupts import Interrupts
+from .job import Failure
+from .middleware.recovery import TaskExit
+from .outcome import MESSAGE_LIMIT, Cancel, Discard, Retry, Snooze, Steer, clean, failure_of
+from .quota import CpuLimitExceeded, Meter, limited, spent
+from .task import Options, Task
+from .threads import Interrupted
+from .wire import Began, Items, Kind, LogLine, Order, Progress, Raised, Report, Returned, Steered, frame, orders, size
+
+LINE_LIMIT = 8_192
+# What runs may leave behind in memory, over what the first run of each function left. Imports, caches and models
+# come with first runs, and are what children are kept warm for; what later runs add is a leak.
+LEAK = 256 * 2**20
+# Seconds for exit handlers and threads of the user's modules, once the worker has hung up.
+LEAVE = 0.4
+# A run that was cut short by one of these may have left anything half done.
+_CUT = ("timeout", "memory", "cpu")
+
+
+class Line:
+    """The connection to the worker. Any thread may speak."""
+
+    def __init__(self, connection: socket.socket, interrupts: Interrupts) -> None:
+        self._socket = connection
+        self._reader = connection.makefile("rb")
+        self._interrupts = interrupts
+        self._lock = threading.Lock()
+
+    def send(self, message: Struct) -> None:
+        data = frame(message)
+        if threading.current_thread() is not threading.main_thread():
+            self._write(data)
+        else:
+            with self._interrupts:  # half a message would garble all that follow
+                self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        with self._lock:
+            self._socket.sendall(data)
+
+    def orders(self) -> Iterator[Order]:
+        """Until the worker hangs up."""
+        while len(head := self._reader.read(4)) == 4:
+            yield orders.decode(self._reader.read(int.from_bytes(head, "big")))
+
+
+class _Teller(logging.Handler):
+    """Log records become messages."""
+
+    def __init__(self, line: Line) -> None:
+        super().__init__()
+        self._line = line
+
+    def createLock(self) -> None:
+        self.lock = None  # the line has its own, which no interruption can leave locked
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._line.send(LogLine(record.levelno, clean(self.format(record), LINE_LIMIT)))
+        except Exception:
+            self.handleError(record)
+
+
+class _Sent(Coroutine[Any, Any, None]):
+    """May be awaited and need not be: it is done."""
+
+    def __await__(self) -> Any:
+        return iter(())
+
+    def send(self, value: Any) -> Any:
+        raise StopIteration
+
+    def throw(self, *error: Any) -> Any:
+        raise error[0]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class ChildContext(Context):
+    """The same names as in the worker; what is said goes there."""
+
+    __slots__ = ("_line", "_logger")
+
+    def __init__(self, order: Order, line: Line, logger: logging.Logger) -> None:
+        super().__init__(order.job, order.timeout, order.deadline)
+        self._line = line
+        self._logger = logger
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        if self._log is None:
+            extra = {"job_id": self.job.id, "task": self.job.task, "attempt": self.job.attempt}
+            self._log = logging.LoggerAdapter(self._logger, extra)
+        return self._log
+
+    def progress(self, done: float, total: float | None = None, note: str = "") -> Coroutine[Any, Any, None]:
+        """Told at once, so a synchronous function need not await it."""
+        if not math.isfinite(done) or not math.isfinite(total or 0):
+            raise BadInput(f"progress takes finite numbers, got {done!r} of {total!r}")
+        message = Progress(float(done), None if total is None else float(total), clean(note, MESSAGE_LIMIT))
+        self._line.send(message)
+        return _Sent()
+
+    def items(self, success: int = 0, failed: int = 0, skipped: int = 0) -> None:
+        self._line.send(Items(int(success), int(failed), int(skipped)))
+
+
+class Found(Struct, frozen=True):
+    """A function, and what its task says about it."""
+
+    fn: Callable[..., Any]
+    arguments: Arguments
+    options: Options
+
+
+def find(order: Order) -> Found:
+    """Raises BadTask, with the way out, for what a child cannot reach."""
+    name = order.job.task
+    try:
+        found: Any = _module(order)
+    except BaseException as error:
+        raise BadTask(
+            f"task {name!r}: its module {order.module!r} cannot be imported in a child process: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    try:
+        for part in order.qualname.split("."):
+            found = getattr(found, part)
+    except AttributeError:
+        raise BadTask(
+            f"task {name!r}: a child process finds no {order.qualname!r} in module {order.module!r}; "
+            "executor='process' needs a module-level function"
+        ) from None
+    if isinstance(found, Task):
+        return Found(found.fn, found.arguments, found.options)
+    return Found(found, Arguments(found, name, Context), Options())
+
+
+def _module(order: Order) -> ModuleType:
+    if order.module != "__main__":
+        return importlib.import_module(order.module)
+    name = "__mp_main__"  # what the standard library, too, calls a script that is imported by its own child
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, order.main or "")
+        if spec is None or spec.loader is None or not Path(order.main or "").is_file():
+            raise BadTask("it is no script in a file; put the task into a module")
+        sys.modules[name] = sys.modules["__main__"] = module = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
+
+
+class Child:
+    """Runs one order after the other. Modules stay imported and functions found."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._interrupts = Interrupts()
+        self._line = Line(connection, self._interrupts)
+        self._found: dict[tuple[str, str], Found] = {}
+        self._held = 0
+        self._ctx: ChildContext | None = None
+        self._cpu_left: Callable[[], float] = float
+        # Not in logging's own tree: no configuration of the user's modules mutes it.
+        self._logger = logging.Logger("mainspring.task", logging.DEBUG)
+        self._logger.addHandler(_Teller(self._line))
+
+    def serve(self) -> None:
+        """Until the worker hangs up."""
+        signal.signal(signal.SIGUSR1, self._out_of_time)
+        signal.signal(signal.SIGPROF, self._out_of_cpu)
+        for order in self._line.orders():
+            self._line.send(Began(spent()))
+            report = self._perform(order)
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(Exception):
+                    stream.flush()  # a kill would lose what is left in it
+            self._line.send(report)
+
+    def _out_of_time(self, *_: object) -> None:
+        if self._ctx is not None:
+            self._ctx.cancelled = True
+        self._interrupts.strike(Interrupted("out of time"))
+
+    def _out_of_cpu(self, *_: object) -> None:
+        if (left := self._cpu_left()) > 0:
+            signal.setitimer(signal.ITIMER_PROF, left)
+        else:
+            self._interrupts.strike(CpuLimitExceeded("out of CPU time"))
+
+    def _perform(self, order: Order) -> Report:
+        first = (order.module, order.qualname) not in self._found
+        meter = Meter()
+        ending = self._ending(order)
+        usage, held = meter.read()
+        if isinstance(ending, Raised) and ending.kind == "memory":
+            ending = replace(ending, failure=_too_big(order, usage.memory, ending.failure))
+        if first:
+            self._held = max(self._held, held)
+        cut = isinstance(ending, Raised) and ending.kind in _CUT
+        return Report(replace(ending, usage=usage), retire=cut or held > self._held + LEAK)
+
+    def _ending(self, order: Order) -> Returned | Steered | Raised:
+        place = (order.module, order.qualname)
+        try:
+            found = self._found.get(place) or self._found.setdefault(place, find(order))
+        except Exception as error:
+            return Raised(failure_of(error), retryable=True)
+        try:
+            args, kwargs = found.arguments.decode(order.job.payload)
+        except Exception as error:
+            text = f"the payload does not fit task {order.job.task!r}: {error}"
+            return Raised(Failure("BadPayload", clean(text, MESSAGE_LIMIT)), retryable=False, kind="unreadable")
+        if found.arguments.context is not None:
+            self._ctx = ChildContext(order, self._line, self._logger)
+            args.insert(0, self._ctx)
+        try:
+            with limited(order.memory_limit, order.cpu_limit) as self._cpu_left:
+                value = self._interrupts.call(lambda: found.fn(*args, **kwargs))
+            if isinstance(value, Steer):
+                raise value
+            return Returned(*encode_result(value, order.result_limit))
+        except (Retry, Snooze, Discard, Cancel) as steer:
+            return Steered(steer)
+        except BaseException as error:
+            return self._raised(error, order, found.options)
+        finally:
+            self._ctx = None
+
+    def _raised(self, error: BaseException, order: Order, options: Options) -> Raised:
+        kind, judged = self._judge(error, order)
+        failure = replace(failure_of(judged, stack=False), stack=failure_of(error).stack)
+        retryable = isinstance(judged, options.retry_on) and not isinstance(judged, options.no_retry_on)
+        return Raised(failure, retryable, kind)
+
+    def _judge(self, error: BaseException, order: Order) -> tuple[Kind, BaseException]:
+        """What an error is, and what the task's retry rules are asked about."""
+        cause = self._interrupts.cause
+        if cause is not None and (error is cause or isinstance(error, asyncio.CancelledError)):
+            if isinstance(cause, CpuLimitExceeded):
+                return "cpu", CpuLimitExceeded(f"used more than its cpu_limit of {order.cpu_limit:g} s")
+            return "timeout", JobTimeout(f"took longer than its soft_timeout of {order.soft_timeout:g} s")
+        if isinstance(error, MemoryError) and order.memory_limit is not None:
+            return "memory", error
+        if isinstance(error, Exception | asyncio.CancelledError):
+            return "error", error
+        return "error", TaskExit(f"the task raised {type(error).__name__}: {error}")
+
+
+def _too_big(order: Order, peak: int, failure: Failure) -> Failure:
+    limit = size(order.memory_limit or 0)
+    text = f"needed more than its memory_limit of {limit} (peak of the whole process: {size(peak)})"
+    return Failure("MemoryLimitExceeded", text, failure.stack)
+
+
+def main(connection: int, lifeline: int) -> None:
+    """Serves the worker at the other end of the connection, and does not outlive it."""
+    for fd in (connection, lifeline):
+        os.set_inheritable(fd, False)
+    _die_with_the_worker(lifeline)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # They may come to all processes of a service at once: the worker decides. A handler that does nothing is
+        # not inherited by programs the function starts; being ignored would be.
+        signal.signal(number, lambda *_: None)
+    with suppress(OSError):  # if memory runs out, the system should end a child rather than the worker
+        Path("/proc/self/oom_score_adj").write_text("500")
+    processes.in_child = True
+    Child(socket.socket(fileno=connection)).serve()
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, LEAVE)
+
+
+def _die_with_the_worker(lifeline: int) -> None:
+    """When the worker's end of the pipe closes, the system kills this process and its helpers, whatever they do."""
+    if hasattr(fcntl, "F_SETSIG"):
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)

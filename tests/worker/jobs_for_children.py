@@ -1,0 +1,363 @@
+"""Functions that the tests run in child processes, harmless and otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import ctypes
+import logging.config
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from mainspring import Cancel, Context, Discard, JobTimeout, Mainspring, Retry, Snooze
+from mainspring.outcome import Steer
+from mainspring.threads import Interrupted
+
+app = Mainspring("memory://")
+imported_by = os.getpid()
+kept: list[Any] = []
+
+# values
+
+
+def add(a: int, b: int = 1) -> int:
+    return a + b
+
+
+def nothing() -> None:
+    pass
+
+
+async def add_later(a: int, b: int = 1) -> int:
+    await asyncio.sleep(0)
+    return a + b
+
+
+def coroutine_of(a: int) -> Any:
+    return add_later(a)
+
+
+@app.task
+def weekday(day: date) -> str:
+    return f"{day:%A}"
+
+
+class Box:
+    @staticmethod
+    def name() -> str:
+        return "box"
+
+
+def unserialisable() -> object:
+    return object()
+
+
+def long_text(size: int) -> str:
+    return "x" * size
+
+
+def pid() -> int:
+    return os.getpid()
+
+
+def whole_job(ctx: Context) -> dict[str, Any]:
+    return {
+        "job": ctx.job,
+        "attempt": ctx.attempt,
+        "lease": ctx.lease,
+        "metadata": ctx.metadata,
+        "timeout": ctx.timeout,
+        "deadline": ctx.deadline,
+        "cancelled": ctx.cancelled,
+    }
+
+
+async def loops() -> int:
+    return id(asyncio.get_running_loop())
+
+
+def surroundings() -> dict[str, Any]:
+    return {
+        "fds": sorted(int(fd) for fd in os.listdir("/proc/self/fd")),
+        "path": sys.path,
+        "argv": sys.argv,
+        "group": os.getpgrp(),
+        "stdin": os.fstat(0).st_rdev == os.stat(os.devnull).st_rdev,
+        "mainspring": sys.modules["mainspring"].__file__,
+    }
+
+
+# telling
+
+
+def tell(ctx: Context) -> None:
+    ctx.log.debug("a %s", "detail")
+    ctx.log.warning("x" * 100_000)
+    ctx.progress(1, 4, "rows")
+    ctx.items(success=3, skipped=1)
+    try:
+        int("no")
+    except ValueError:
+        ctx.log.exception("failed")
+
+
+async def tell_later(ctx: Context) -> None:
+    await ctx.progress(2)
+    await asyncio.gather(ctx.progress(3, 3), ctx.progress(4))
+    ctx.items(failed=1)
+
+
+def tell_nonsense(ctx: Context) -> None:
+    ctx.progress(float("nan"))
+
+
+def tell_with_a_config_of_its_own(ctx: Context) -> None:
+    logging.config.dictConfig({"version": 1, "disable_existing_loggers": True})
+    ctx.log.info("still here")
+
+
+def tell_from_threads(ctx: Context) -> None:
+    threads = [threading.Thread(target=lambda n=n: [ctx.log.info(f"{n}" * 1000) for _ in range(50)]) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+# failing
+
+
+def fail(text: str = "no") -> None:
+    raise ValueError(text)
+
+
+@app.task(retry_on=(ConnectionError,))
+def picky(lost: bool) -> None:
+    raise ConnectionResetError if lost else ValueError
+
+
+@app.task(no_retry_on=(ValueError, JobTimeout))
+def careful(ctx: Context, wait: bool) -> None:
+    if not wait:
+        raise UnicodeError("a ValueError, too")
+    ctx.log.info("waiting")
+    spin()
+
+
+def recurse() -> None:
+    recurse()
+
+
+def leave() -> None:
+    sys.exit(3)
+
+
+class Broken(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def broken() -> None:
+    raise Broken
+
+
+async def cancel_itself() -> None:
+    raise asyncio.CancelledError
+
+
+def no_memory() -> None:
+    raise MemoryError
+
+
+STEERS: dict[str, Steer] = {
+    "retry": Retry(5, "busy"),
+    "retry by backoff": Retry(),
+    "snooze": Snooze(60, "later"),
+    "discard": Discard("useless"),
+    "cancel": Cancel("unwanted"),
+    "own": Steer("of no known kind"),
+}
+
+
+def steer(kind: str, by_return: bool) -> Steer:
+    if by_return:
+        return STEERS[kind]
+    raise STEERS[kind]
+
+
+# crashing
+
+
+def crash(how: str) -> None:
+    match how:
+        case "segfault":
+            ctypes.string_at(0)
+        case "exit 3":
+            os._exit(3)
+        case "exit 0":
+            os._exit(0)
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "abort":
+            os.abort()
+        case "real-time signal":
+            os.kill(os.getpid(), 50)
+
+
+def last_words(ctx: Context) -> None:
+    ctx.log.info("goodbye")
+    os._exit(1)
+
+
+def many_last_words(ctx: Context) -> None:
+    ctx.log.info(str(os.getpid()))
+    for _ in range(100):
+        ctx.log.info("goodbye")
+    os._exit(1)
+
+
+def close_everything() -> None:
+    os.closerange(3, 256)
+    threading.Event().wait(60)
+
+
+def garble() -> None:
+    for fd in range(3, 64):
+        try:
+            if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                os.write(fd, b"Hello, world")
+        except OSError:
+            continue
+    threading.Event().wait(60)
+
+
+def leave_a_fork_behind(ctx: Context) -> None:
+    """It holds what its parent held, and is not in its group."""
+    if pid := os.fork():
+        ctx.log.info(str(pid))
+        os._exit(4)
+    os.setsid()
+    signal.pause()
+
+
+# limits
+
+
+def allocate(mib: int) -> int:
+    return len(b"x" * (mib << 20))
+
+
+def keep(mib: int) -> int:
+    kept.append(b"x" * (mib << 20))
+    return os.getpid()
+
+
+def burn(seconds: float) -> None:
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+async def burn_later(seconds: float) -> None:
+    burn(seconds)
+
+
+async def burn_in_a_thread(seconds: float) -> None:
+    await asyncio.to_thread(burn, seconds)
+
+
+def burn_in_c() -> None:
+    sum(range(10**12))
+
+
+def burn_in_a_helper(seconds: float) -> None:
+    subprocess.run([sys.executable, "-c", f"import time\nwhile time.process_time() < {seconds}: pass"], check=True)
+
+
+# running until they are stopped
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+def wait(ctx: Context) -> None:
+    ctx.log.info(str(os.getpid()))
+    threading.Event().wait()
+
+
+def wait_in_c(ctx: Context) -> None:
+    ctx.log.info(str(os.getpid()))
+    burn_in_c()
+
+
+def wait_with_a_helper(ctx: Context) -> None:
+    helper = subprocess.Popen(["sleep", "60"])
+    ctx.log.info(str(helper.pid))
+    helper.wait()
+
+
+def crash_with_a_helper(ctx: Context) -> None:
+    helper = subprocess.Popen(["sleep", "60"])
+    ctx.log.info(str(helper.pid))
+    os._exit(1)
+
+
+def until_told(ctx: Context) -> str:
+    ctx.log.info("waiting")
+    try:
+        spin()
+    except Interrupted:
+        return f"cancelled: {ctx.cancelled}"
+    return "never"
+
+
+def stopped(ctx: Context) -> None:
+    ctx.log.info("waiting")
+    spin()
+
+
+async def await_for_ever(ctx: Context) -> None:
+    ctx.log.info("waiting")
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        ctx.log.info("cleaning up")
+        raise
+
+
+async def spin_for_ever(ctx: Context) -> None:
+    ctx.log.info("waiting")
+    spin()
+
+
+def chatter(ctx: Context) -> None:
+    """Each line takes 48 kB on its way, more than the system takes in one piece."""
+    ctx.log.info(str(os.getpid()))
+    while True:
+        ctx.log.info("\x01" * 8000)
+
+
+def signalled() -> str:
+    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGTERM)
+    deaf = subprocess.run(["sh", "-c", "kill -TERM $$; echo deaf"], capture_output=True, text=True, check=False)
+    return f"alive, its program ended with {deaf.returncode}"
+
+
+def note_the_exit(path: str) -> None:
+    atexit.register(Path(path).write_text, "left")
+
+
+def hang_at_exit() -> int:
+    atexit.register(threading.Event().wait)
+    return os.getpid()

@@ -1,0 +1,469 @@
+"""The pool of child processes: warm, replaced when spoilt, killed when told, and never left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jobs_for_children as jobs
+import pytest
+from children import Ears, children, ends, order
+
+from mainspring import BadTask, SystemClock
+from mainspring.processes import LOOK, Processes, place_of
+from mainspring.testing import VirtualClock
+from mainspring.wire import Died, LogLine, Order, Raised, Returned
+
+
+@pytest.fixture
+def pool(clock: VirtualClock) -> Iterator[Processes]:
+    """Whatever a test does, no child and no file stays behind."""
+    before, files = children(), open_files()
+    pool = Processes(clock)
+    yield pool
+    pool.close()
+    assert children() == before
+    assert open_files() == files
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def call(pool: Processes, fn: Any, /, **arguments: Any) -> Any:
+    """The function's value."""
+    return value(await pool.call(order(fn, arguments), print))
+
+
+def value(ended: Any) -> Any:
+    assert isinstance(ended, Returned), ended
+    return json.loads(ended.result or "null")
+
+
+async def begun(pool: Processes, given: Order) -> tuple[asyncio.Task[Any], Any]:
+    """A call, and the text of the first thing it says."""
+    ears = Ears()
+    task = asyncio.create_task(pool.call(given, ears))
+    return task, (await ears.first()).text
+
+
+# warm
+
+
+async def test_a_child_runs_one_job_after_the_other(pool: Processes) -> None:
+    assert len({await call(pool, jobs.pid) for _ in range(20)}) == 1
+
+
+async def test_calls_at_the_same_time_never_share_a_child(pool: Processes) -> None:
+    for _ in range(5):
+        assert len(set(await asyncio.gather(*(call(pool, jobs.pid) for _ in range(4))))) == 4
+    assert len(children()) >= 4
+
+
+async def test_a_child_is_replaced_after_so_many_runs(pool: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.processes.RUNS", 3)
+    first, second, third, fourth = [await call(pool, jobs.pid) for _ in range(4)]
+    assert first == second == third != fourth
+
+
+async def test_a_child_that_leaks_is_replaced(pool: Processes) -> None:
+    first = await call(pool, jobs.keep, mib=1)
+    assert await call(pool, jobs.keep, mib=260) == first
+    assert await call(pool, jobs.pid) != first
+
+
+async def test_what_a_functions_first_run_keeps_is_no_leak(pool: Processes) -> None:
+    first = await call(pool, jobs.pid)
+    assert await call(pool, jobs.keep, mib=260) == first
+    assert await call(pool, jobs.pid) == first
+
+
+async def test_children_not_needed_for_a_minute_end(pool: Processes, clock: VirtualClock) -> None:
+    pids = await asyncio.gather(*(call(pool, jobs.pid) for _ in range(3)))
+    await clock.elapse(seconds=LOOK)
+    assert set(pids) <= children()
+    last = await call(pool, jobs.pid)
+    await clock.elapse(seconds=LOOK)
+    assert all(ends(pid) for pid in pids if pid != last)
+    assert await call(pool, jobs.pid) == last
+    await clock.elapse(seconds=2 * LOOK)
+    assert ends(last)
+
+
+async def test_a_child_that_dies_between_runs_is_replaced_in_silence(pool: Processes) -> None:
+    first = await call(pool, jobs.pid)
+    os.kill(first, signal.SIGKILL)
+    assert await call(pool, jobs.pid) != first
+
+
+async def test_a_child_found_dead_is_reaped(pool: Processes) -> None:
+    first = await call(pool, jobs.pid)
+    os.kill(first, signal.SIGKILL)
+    assert ends(first)
+    while first in children():
+        await asyncio.sleep(0)
+    assert await call(pool, jobs.pid) != first
+
+
+async def test_children_that_do_not_start_are_told_of(pool: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    ended = await pool.call(order(jobs.pid), print)
+    assert isinstance(ended, Raised)
+    assert ended.retryable
+    assert "no child process could be started (exited with status 1)" in ended.failure.message
+
+
+async def test_a_program_that_is_not_there_is_told_of(pool: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/no/python")
+    ended = await pool.call(order(jobs.pid), print)
+    assert isinstance(ended, Raised)
+    assert "No such file or directory: '/no/python'" in ended.failure.message
+
+
+async def test_a_listener_that_fails_harms_nobody(pool: Processes, caplog: pytest.LogCaptureFixture) -> None:
+    def deaf(_message: object) -> None:
+        raise RuntimeError("deaf")
+
+    assert isinstance(await pool.call(order(jobs.tell), deaf), Returned)
+    assert "a listener failed on LogLine" in caplog.text
+
+
+# poison
+
+
+async def test_ten_innocents_beside_each_poison_are_unharmed(pool: Processes) -> None:
+    poisons = [
+        order(jobs.crash, {"how": "segfault"}),
+        order(jobs.crash, {"how": "exit 3"}),
+        order(jobs.crash, {"how": "kill"}),
+        order(jobs.allocate, {"mib": 200}, memory_limit=20 * 2**20),
+        order(jobs.burn, {"seconds": 1.0}, cpu_limit=0.1),
+    ]
+    for poison in poisons:
+        bad = asyncio.create_task(pool.call(poison, print))
+        good = [call(pool, jobs.add, a=n) for n in range(10)]
+        assert await asyncio.gather(*good) == list(range(1, 11))
+        assert isinstance(await bad, Died | Raised)
+
+
+async def test_helpers_do_not_outlive_a_crash(pool: Processes) -> None:
+    task, helper = await begun(pool, order(jobs.crash_with_a_helper))
+    assert await task == Died("exited with status 1", task.result().usage)
+    assert ends(int(helper))
+
+
+async def test_all_that_was_said_before_a_crash_is_heard(pool: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.process._CHUNK", 64)
+    ears = Ears()
+    task = asyncio.create_task(pool.call(order(jobs.many_last_words), ears))
+    assert ends(int((await ears.first()).text))
+    assert isinstance(await task, Died)
+    assert ears.heard[1:] == [LogLine(20, "goodbye")] * 100
+
+
+async def test_a_fork_that_holds_the_connection_does_not_hide_a_death(pool: Processes) -> None:
+    task, fork = await begun(pool, order(jobs.leave_a_fork_behind))
+    try:
+        assert (await asyncio.wait_for(task, 5)).reason == "exited with status 4"
+    finally:
+        os.kill(int(fork), signal.SIGKILL)
+
+
+async def test_a_status_that_somebody_else_took_is_told_of(pool: Processes) -> None:
+    task, pid = await begun(pool, order(jobs.wait))
+    os.kill(int(pid), signal.SIGKILL)
+    os.waitpid(int(pid), 0)
+    assert (await task).reason == "ended, and somebody else took its status"
+
+
+async def test_a_slow_death_is_no_hanging_up(pool: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.process._readable", lambda *_: False)
+    for how, reason in (("segfault", "killed by SIGSEGV"), ("exit 3", "exited with status 3")):
+        assert (await pool.call(order(jobs.crash, {"how": how}), print)).reason == reason
+
+
+async def test_without_pidfds_a_death_is_noticed_too(pool: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_pid: int) -> int:
+        raise OSError
+
+    monkeypatch.setattr("os.pidfd_open", none)
+    assert await call(pool, jobs.add, a=1) == 2
+    assert (await pool.call(order(jobs.crash, {"how": "segfault"}), print)).reason == "killed by SIGSEGV"
+    assert (await pool.call(order(jobs.crash, {"how": "exit 3"}), print)).reason == "exited with status 3"
+    assert await call(pool, jobs.add, a=1) == 2
+
+
+# cancel
+
+
+@pytest.mark.parametrize("fn", [jobs.wait, jobs.wait_in_c], ids=lambda fn: fn.__name__)
+async def test_a_cancelled_call_kills_and_reaps_its_child(pool: Processes, fn: Any) -> None:
+    task, pid = await begun(pool, order(fn))
+    task.cancel()
+    async with asyncio.timeout(2):
+        await asyncio.wait([task])
+    assert task.cancelled()
+    assert int(pid) not in children()
+
+
+async def test_a_cancelled_call_kills_the_helpers_too(pool: Processes) -> None:
+    task, helper = await begun(pool, order(jobs.wait_with_a_helper))
+    task.cancel()
+    await asyncio.wait([task])
+    assert ends(int(helper), 2)
+
+
+async def test_a_call_cancelled_while_its_child_starts_kills_and_reaps_it(pool: Processes) -> None:
+    before = children()
+    task = asyncio.create_task(pool.call(order(jobs.pid), print))
+    await asyncio.sleep(0)
+    assert len(children() - before) == 1
+    task.cancel()
+    async with asyncio.timeout(2):
+        await asyncio.wait([task])
+    assert task.cancelled()
+    assert children() == before
+
+
+async def test_a_cancelled_call_leaves_the_others_alone(pool: Processes) -> None:
+    task, _ = await begun(pool, order(jobs.wait))
+    other, pid = await begun(pool, order(jobs.wait))
+    task.cancel()
+    await asyncio.wait([task])
+    assert int(pid) in children()
+    other.cancel()
+    await asyncio.wait([other])
+
+
+# soft timeouts
+
+
+async def soft(pool: Processes, clock: VirtualClock, fn: Any, /, **arguments: Any) -> Any:
+    task, _ = await begun(pool, order(fn, arguments, soft_timeout=10.0))
+    await clock.elapse(seconds=9.9)
+    assert not task.done()
+    await clock.elapse(seconds=0.1)
+    return await asyncio.wait_for(task, 10)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The virtual clock need not wait long for children that are held on purpose."""
+    monkeypatch.setattr("mainspring.testing.clock.PATIENCE", 0.02)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("fn", [jobs.stopped, jobs.await_for_ever, jobs.spin_for_ever], ids=lambda fn: fn.__name__)
+async def test_a_function_is_interrupted_at_its_soft_timeout(pool: Processes, clock: VirtualClock, fn: Any) -> None:
+    ended = await soft(pool, clock, fn)
+    assert isinstance(ended, Raised)
+    assert (ended.kind, ended.retryable, ended.failure.type) == ("timeout", True, "JobTimeout")
+    assert ended.failure.message == "took longer than its soft_timeout of 10 s"
+    assert f"in {fn.__name__}\n" in ended.failure.stack
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_value_returned_after_the_interruption_counts(pool: Processes, clock: VirtualClock) -> None:
+    assert value(await soft(pool, clock, jobs.until_told)) == "cancelled: True"
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_task_may_say_not_to_retry_its_timeouts(pool: Processes, clock: VirtualClock) -> None:
+    assert (await soft(pool, clock, jobs.careful, wait=True)).retryable is False
+
+
+async def test_an_interruption_never_cuts_a_message_in_two(pool: Processes, clock: VirtualClock) -> None:
+    ears = Ears()
+    task = asyncio.create_task(pool.call(order(jobs.chatter, soft_timeout=1.0), ears))
+    pid = int((await ears.first()).text)
+    assert not ends(pid, 0.3)  # nobody reads: it is stuck in the middle of a line
+    clock.advance(seconds=1)
+    assert not ends(pid, 0.1)
+    assert (await asyncio.wait_for(task, 10)).kind == "timeout"
+    assert set(ears.heard[1:]) == {LogLine(20, "\x01" * 8000)}
+
+
+async def test_an_interruption_that_comes_too_late_hits_nobody(pool: Processes, clock: VirtualClock) -> None:
+    child = await call(pool, jobs.pid)
+    for _ in range(20):
+        os.kill(child, signal.SIGUSR1)
+        assert await call(pool, jobs.add, a=1) == 2
+    assert await call(pool, jobs.pid) == child
+
+
+# surroundings
+
+
+async def test_a_child_inherits_only_the_files_it_needs(pool: Processes) -> None:
+    mine = os.open(os.devnull, os.O_RDONLY)
+    os.set_inheritable(mine, True)
+    try:
+        told = await call(pool, jobs.surroundings)
+    finally:
+        os.close(mine)
+    assert len(told["fds"]) == 3 + 2 + 1  # standard ones, connection and lifeline, and the listing itself
+    assert told["stdin"]
+
+
+async def test_a_child_has_our_path_and_arguments(pool: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["prog", "-x", ""])
+    monkeypatch.syspath_prepend("/somewhere/else")
+    told = await call(pool, jobs.surroundings)
+    assert told["path"] == sys.path
+    assert told["argv"] == ["prog", "-x", ""]
+
+
+async def test_a_child_has_a_process_group_of_its_own(pool: Processes) -> None:
+    assert (await call(pool, jobs.surroundings))["group"] == await call(pool, jobs.pid)
+
+
+async def test_a_child_leaves_sigint_and_sigterm_to_the_worker(pool: Processes) -> None:
+    assert await call(pool, jobs.signalled) == f"alive, its program ended with {-signal.SIGTERM}"
+
+
+# the end
+
+
+async def test_closing_ends_the_idle_children_and_runs_their_exit_handlers(clock: VirtualClock, tmp_path: Path) -> None:
+    pool = Processes(clock)
+    await call(pool, jobs.note_the_exit, path=str(tmp_path / "note"))
+    pid = await call(pool, jobs.pid)
+    pool.close()
+    assert pid not in children()
+    assert (tmp_path / "note").read_text() == "left"
+
+
+async def test_a_child_that_hangs_at_its_exit_is_killed(pool: Processes) -> None:
+    pid = await call(pool, jobs.hang_at_exit)
+    pool.close()
+    assert pid not in children()
+
+
+async def test_a_child_that_hangs_at_its_exit_does_not_stay(pool: Processes, clock: VirtualClock) -> None:
+    pid = await call(pool, jobs.hang_at_exit)
+    await clock.elapse(seconds=2 * LOOK)
+    assert ends(pid)
+
+
+async def test_closing_lets_a_busy_child_end_its_run(pool: Processes) -> None:
+    task = asyncio.create_task(pool.call(order(jobs.pid), print))
+    await asyncio.sleep(0)
+    pool.close()
+    pid = value(await task)
+    assert ends(pid)
+    while pid in children():
+        await asyncio.sleep(0)
+
+
+PARENT = """
+import asyncio, sys
+import jobs_for_children as jobs
+from children import order
+from mainspring import SystemClock
+from mainspring.processes import Processes
+
+async def main():
+    pool = Processes(SystemClock())
+    await pool.call(order(getattr(jobs, sys.argv[1])), lambda message: print(message.text, flush=True))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("fn", [jobs.wait, jobs.wait_in_c, jobs.wait_with_a_helper], ids=lambda fn: fn.__name__)
+def test_no_child_outlives_a_worker_that_is_killed(fn: Any) -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT, fn.__name__], stdout=subprocess.PIPE, env=here()) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        parent.kill()
+    assert ends(pid)
+
+
+def here() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+# scripts
+
+SCRIPT = """
+import asyncio
+from mainspring import SystemClock, Mainspring
+from mainspring.processes import Processes, place_of
+from mainspring.wire import Order
+from children import job_of
+
+app = Mainspring("memory://")
+
+@app.task
+def double(n: int) -> int:
+    print("doubling", n)
+    return helper(n)
+
+def helper(n):
+    return 2 * n
+
+async def main():
+    module, qualname, main = place_of(double.fn)
+    pool = Processes(SystemClock())
+    order = Order(module=module, qualname=qualname, main=main, job=job_of('{"n": 21}'), result_limit=100)
+    print(await pool.call(order, print), flush=True)
+    pool.close()
+
+"""
+GUARDED = SCRIPT + "if __name__ == '__main__':\n    asyncio.run(main())\n"
+OPEN = SCRIPT + "asyncio.run(main())\n"
+
+
+def play(*command: str, cwd: Path) -> str:
+    return subprocess.run(
+        [sys.executable, *command], cwd=cwd, env=here(), capture_output=True, text=True, timeout=30, check=True
+    ).stdout
+
+
+def test_a_task_in_a_script_runs(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(GUARDED)
+    said = play("script.py", cwd=tmp_path)
+    assert "Returned(result='42'" in said
+    assert "doubling 21\n" in said
+
+
+def test_a_task_in_a_module_run_as_a_script_runs(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").touch()
+    (tmp_path / "package" / "script.py").write_text(
+        GUARDED.replace("import asyncio", "import asyncio\nfrom . import __name__ as _", 1)
+    )
+    assert "Returned(result='42'" in play("-m", "package.script", cwd=tmp_path)
+
+
+def test_a_script_without_a_guard_is_told_to_have_one(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(OPEN)
+    said = play("script.py", cwd=tmp_path)
+    assert "Raised(" in said
+    assert "start it under `if __name__ == '__main__':`" in said
+
+
+def test_a_task_that_was_typed_in_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        play("-c", GUARDED, cwd=tmp_path)
+    assert "BadTask: executor='process' needs a function in a file, and 'double' was typed in" in failed.value.stderr
+
+
+@pytest.mark.parametrize("fn", [lambda: None, functools.partial(jobs.pid)], ids=["lambda", "partial"])
+def test_a_function_that_no_child_could_find_is_refused(fn: Any) -> None:
+    with pytest.raises(BadTask, match="executor='process' needs a module-level function, got"):
+        place_of(fn)
+
+
+async def test_the_machines_own_clock_will_do_too() -> None:
+    pool = Processes(SystemClock())
+    assert await call(pool, jobs.add, a=1) == 2
+    pool.close()
