@@ -13,18 +13,20 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from . import processes
-from .codec import Arguments, encode_result
-from .context import Context
+from .clock import SystemClock
+from .codec import Arguments, encode, encode_result
+from .context import NOTHING, Context, Desk
 from .errors import BadInput, BadTask, JobTimeout
 from .interrupts import Interrupts
 from .job import Failure
@@ -33,7 +35,22 @@ from .outcome import MESSAGE_LIMIT, Cancel, Discard, Retry, Snooze, Steer, clean
 from .quota import CpuLimitExceeded, Meter, limited, spent
 from .task import Options, Task
 from .threads import Interrupted
-from .wire import Began, Items, Kind, LogLine, Order, Progress, Raised, Report, Returned, Steered, frame, orders, size
+from .wire import (
+    Began,
+    Items,
+    Kind,
+    LogLine,
+    Note,
+    Order,
+    Progress,
+    Raised,
+    Report,
+    Returned,
+    Steered,
+    frame,
+    orders,
+    size,
+)
 
 LINE_LIMIT = 8_192
 # What runs may leave behind in memory, over what the first run of each function left. Imports, caches and models
@@ -89,49 +106,33 @@ class _Teller(logging.Handler):
             self.handleError(record)
 
 
-class _Sent(Coroutine[Any, Any, None]):
-    """May be awaited and need not be: it is done."""
-
-    def __await__(self) -> Any:
-        return iter(())
-
-    def send(self, value: Any) -> Any:
-        raise StopIteration
-
-    def throw(self, *error: Any) -> Any:
-        raise error[0]
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 class ChildContext(Context):
     """The same names as in the worker; what is said goes there."""
 
-    __slots__ = ("_line", "_logger")
+    __slots__ = ("_adapter", "_line")
 
     def __init__(self, order: Order, line: Line, logger: logging.Logger) -> None:
-        super().__init__(order.job, order.timeout, order.deadline)
+        super().__init__(order.job, order.timeout, order.deadline, Desk(SystemClock()))
         self._line = line
-        self._logger = logger
+        extra = {"job_id": order.job.id, "task": order.job.task, "attempt": order.job.attempt}
+        self._adapter = logging.LoggerAdapter(logger, extra)
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        if self._log is None:
-            extra = {"job_id": self.job.id, "task": self.job.task, "attempt": self.job.attempt}
-            self._log = logging.LoggerAdapter(self._logger, extra)
-        return self._log
+        return self._adapter
 
-    def progress(self, done: float, total: float | None = None, note: str = "") -> Coroutine[Any, Any, None]:
-        """Told at once, so a synchronous function need not await it."""
+    def progress(self, done: float, total: float | None = None, note: str = "") -> Awaitable[None]:
+        """Told at once; the worker decides what to make of it."""
         if not math.isfinite(done) or not math.isfinite(total or 0):
             raise BadInput(f"progress takes finite numbers, got {done!r} of {total!r}")
-        message = Progress(float(done), None if total is None else float(total), clean(note, MESSAGE_LIMIT))
-        self._line.send(message)
-        return _Sent()
+        self._line.send(Progress(float(done), None if total is None else float(total), clean(note, MESSAGE_LIMIT)))
+        return NOTHING
 
-    def items(self, success: int = 0, failed: int = 0, skipped: int = 0) -> None:
+    def items(self, *, success: int = 0, failed: int = 0, skipped: int = 0) -> None:
         self._line.send(Items(int(success), int(failed), int(skipped)))
+
+    def note(self, **metadata: Any) -> None:
+        self._line.send(Note(msgspec.json.decode(encode(metadata))))
 
 
 class Found(Struct, frozen=True):

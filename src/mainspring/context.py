@@ -8,7 +8,10 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapp
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from .clock import Clock
+from .codec import encode
 from .job import Account, Items, Job, Lease, LogLine, Progress, Report, Usage
 
 _logger = logging.getLogger("mainspring.task")
@@ -63,15 +66,15 @@ class Context:
         Works at once; awaiting it is allowed and does nothing more.
         """
         self.said.progress(done, total, note)
-        return _NOTHING
+        return NOTHING
 
     def items(self, *, success: int = 0, failed: int = 0, skipped: int = 0) -> None:
         """Counts items worked through: if more than the task's failed_ratio failed, so has the run."""
         self.said.items(success, failed, skipped)
 
     def note(self, **metadata: Any) -> None:
-        """Keeps these values with the run's execution."""
-        self.said.metadata.update(metadata)
+        """Keeps these values, of types that JSON has, with the run's execution."""
+        self.said.metadata.update(msgspec.json.decode(encode(metadata)))
 
     # for the engine
 
@@ -215,4 +218,4 @@ class _Nothing:
         yield
 
 
-_NOTHING = _Nothing()
+NOTHING = _Nothing()

@@ -148,7 +148,7 @@ class Usage(Struct, frozen=True):
     cpu: float
     """Seconds, of user and system together."""
     memory: int
-    """Bytes, at the peak."""
+    """Bytes, at the peak of the whole process. If it died: at most this, since what its worker held counts in."""
 
 
 class Account(Struct, frozen=True, omit_defaults=True):

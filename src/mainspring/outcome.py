@@ -185,10 +185,10 @@ def decide(
         case Died(reason=reason, max_crashes=limit):
             crashes = job.crashes + 1
             if crashes >= limit:
-                poison = Failure("PoisonPill", f"its process was {reason}; crash {crashes} of {limit} allowed")
+                poison = Failure("PoisonPill", f"its process ended: {reason}; crash {crashes} of {limit} allowed")
                 return outcome(State.DEAD, Ending.CRASHED, poison, crash=True)
             again = now + timedelta(seconds=wait_after(job, crashes, policy))
-            return outcome(State.PENDING, Ending.CRASHED, Failure("ProcessDied", f"its process was {reason}"),
+            return outcome(State.PENDING, Ending.CRASHED, Failure("ProcessDied", f"its process ended: {reason}"),
                            run_at=again, crash=True)  # fmt: skip
         case _:
             late = isinstance(ended, JobTimeout) or (isinstance(ended, Abroad) and ended.timeout)

@@ -11,9 +11,9 @@ from typing import Any
 
 from .clock import Clock, Timer
 from .errors import BadTask, MainspringError
-from .job import Failure
+from .job import Failure, Usage
 from .process import Exit, Process
-from .wire import Began, Died, Message, Order, Raised, Report, Returned, Steered, Usage, size
+from .wire import Began, Died, Message, Order, Raised, Report, Returned, Steered, size
 
 _logger = logging.getLogger("mainspring")
 # So many children may die, one after the other, before one of them takes the order.

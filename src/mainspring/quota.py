@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from .job import Usage
 from .threads import Interrupted
-from .wire import Usage
 
 # Where the interruption is not heeded, the system ends the process this many CPU seconds later.
 MERCY = 1

@@ -12,7 +12,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from .clock import Clock
-from .codec import encode_result, is_async
+from .codec import data, encode_result, is_async
 from .context import Context, Desk
 from .errors import ItemsFailed
 from .failpoint import failpoint
@@ -20,12 +20,13 @@ from .job import Failure, Items, Job
 from .middleware import Middleware, Next, onion
 from .middleware.recovery import recovery
 from .middleware.timeout import Timeout
-from .outcome import Died, Done, Ended, Policy, ProcessGone, Steer, Unreadable, clean
+from .outcome import Abroad, Died, Done, Ended, Policy, ProcessGone, Steer, Unreadable, clean
 from .task import Task
 from .threads import Threads
 
 if TYPE_CHECKING:
     from .processes import Processes
+    from .wire import Message
 
 
 class Runner:
@@ -50,7 +51,12 @@ class Runner:
         self._default_timeout = timeout
         self._result_limit = result_limit
         self._tasks = tasks
-        soft = {name: task.options.soft_timeout for name, task in tasks.items() if task.options.soft_timeout}
+        # A process of its own is interrupted from within.
+        soft = {
+            name: task.options.soft_timeout
+            for name, task in tasks.items()
+            if task.options.soft_timeout is not None and task.executor != "process"
+        }
         around: list[Middleware] = [*middleware, Timeout(clock, soft), recovery]
         self._calls: dict[str, Next] = {}
         self._policies: dict[str, Policy] = {}
@@ -89,6 +95,8 @@ class Runner:
             return value
         if (items := ctx.counted) is not None and (too_many := self._too_many(job, items)) is not None:
             return too_many
+        if isinstance(value, Done):
+            return value
         return Done() if value is None else Done(*encode_result(value, self._result_limit))
 
     def policy(self, job: Job) -> Policy:
@@ -113,7 +121,10 @@ class Runner:
     def _core(self, task: Task[Any, Any]) -> Next:
         fn, context = task.fn, task.arguments.context
         if task.executor == "process":
-            return partial(self._in_process, task)
+            from .processes import Processes, place_of
+
+            self._processes = self._processes or Processes(self._clock)
+            return partial(self._in_process, task, place_of(fn))
         if is_async(fn):
             if context is None:
                 return lambda ctx: fn(*ctx.arguments[0], **ctx.arguments[1])
@@ -128,10 +139,44 @@ class Runner:
         # A sync function may still hand back a coroutine (functools.partial, a decorator without `async`).
         return await value if asyncio.iscoroutine(value) else value
 
-    async def _in_process(self, task: Task[Any, Any], ctx: Context) -> Any:
-        """The same in a process of its own, for what may have to be killed."""
-        from .processes import Processes, run_there
+    async def _in_process(self, task: Task[Any, Any], place: tuple[str, str, str | None], ctx: Context) -> Any:
+        """In a process of its own, for what may have to be killed."""
+        from .wire import Died as Gone
+        from .wire import Order, Raised, Steered
 
-        if self._processes is None:
-            self._processes = Processes(self._clock)
-        return await run_there(self._processes, task, ctx, self._result_limit)
+        assert self._processes is not None
+        options = task.options
+        ended = await self._processes.call(
+            Order(
+                module=place[0], qualname=place[1], main=place[2], job=ctx.job, timeout=ctx.timeout,
+                deadline=ctx.deadline, soft_timeout=options.soft_timeout, memory_limit=options.memory_limit,
+                cpu_limit=options.cpu_limit, result_limit=self._result_limit,
+            ),
+            partial(_hear, ctx),
+        )  # fmt: skip
+        ctx.usage = ended.usage
+        match ended:
+            case Gone(reason=reason):
+                raise ProcessGone(reason)
+            case Raised(failure=failure, retryable=retryable, kind=kind):
+                raise Abroad(failure, retryable=retryable, timeout=kind == "timeout")
+            case Steered(steer=steer):
+                raise steer
+            case _:
+                # Layers see the value; what could not be kept of it was said in the process.
+                return data(ended.result or "null") if ended.note is None else Done(ended.result, ended.note)
+
+
+def _hear(ctx: Context, message: Message) -> None:
+    """What a task says in its process, said here."""
+    from .wire import Items, LogLine, Progress
+
+    match message:
+        case LogLine(level=level, text=text):
+            ctx.log.log(level, "%s", text)
+        case Progress(done=done, total=total, note=note):
+            ctx.progress(done, total, note)
+        case Items(success=success, failed=failed, skipped=skipped):
+            ctx.items(success=success, failed=failed, skipped=skipped)
+        case _:
+            ctx.note(**message.metadata)

@@ -9,20 +9,11 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from .job import Failure, Job
+from .job import Failure, Job, Usage
 from .outcome import Cancel, Discard, Retry, Snooze, Steer, failure_of
 
 # Longer than any order or report: whoever announces more does not speak our language.
 LIMIT = 2**28
-
-
-class Usage(Struct, frozen=True):
-    """What one run took."""
-
-    cpu: float
-    """Seconds, of the helpers it waited for too."""
-    memory: int
-    """Peak bytes of the whole process. If it died: at most this, since what the worker held at its start counts in."""
 
 
 class Order(Struct, frozen=True, kw_only=True):
@@ -71,7 +62,11 @@ class Items(Struct, frozen=True, tag=True):
     skipped: int = 0
 
 
-Message = LogLine | Progress | Items
+class Note(Struct, frozen=True, tag=True):
+    metadata: dict[str, Any]
+
+
+Message = LogLine | Progress | Items | Note
 
 
 # how it ended
@@ -146,7 +141,7 @@ def _dec_hook(_wanted: Any, value: Any) -> Steer:
 
 _encoder = msgspec.json.Encoder(enc_hook=_enc_hook)
 orders = msgspec.json.Decoder(Order, dec_hook=_dec_hook)
-answers = msgspec.json.Decoder(Began | LogLine | Progress | Items | Report, dec_hook=_dec_hook)
+answers = msgspec.json.Decoder(Began | LogLine | Progress | Items | Note | Report, dec_hook=_dec_hook)
 
 
 def frame(value: Struct) -> bytes:
