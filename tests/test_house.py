@@ -48,8 +48,8 @@ LAYERS: list[set[str]] = [
     {"demo"},
 ]
 LEVEL = {noun: level for level, layer in enumerate(LAYERS) for noun in layer}
-# The one way up: the command opens the show when it is asked to, not before.
-UPWARD = {("cli.demo", "demo.stage")}
+# The ways up: the command opens the show, and the app its test harness, when they are asked to and not before.
+UPWARD = {("cli.demo", "demo.stage"), ("app", "testing.harness")}
 
 
 def noun(module: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 from msgspec import UNSET, Struct, UnsetType
@@ -30,6 +30,9 @@ from .stores import open_store
 from .sync import Sync
 from .task import Options, Span, Task, check_name, checked, exclusive, new_job, travelling
 from .worker import Worker
+
+if TYPE_CHECKING:
+    from .testing.harness import Harness, Mode
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -90,18 +93,24 @@ class Mainspring:
             raise BadSetting(f"the store is given as a URL or as a Store; got {store!r:.80}")
         given = {"store": store, **settings} if isinstance(store, str) else settings
         self.settings = load(given)
-        self.clock = StoreClock(clock or SystemClock())
-        self._root: Store = (
-            open_store(self.settings.store, clock=self.clock, durability=self.settings.durability)
+        corrected = StoreClock(clock or SystemClock())
+        self._use(
+            open_store(self.settings.store, clock=corrected, durability=self.settings.durability)
             if store is None or isinstance(store, str)
-            else store
+            else store,
+            corrected,
         )
-        self._handles: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
-        self._closed = False
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.middleware = list(middleware)
         self.events = Bus()
         keep_journal(self.events, debug=self.settings.log_level.lower() == "debug")
+
+    def _use(self, store: Store, clock: StoreClock) -> None:
+        """Everything that hangs on the store and the clock, so that a test can put others in their place."""
+        self._root = store
+        self.clock = clock
+        self._handles: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
+        self._closed = False
         self.jobs = Jobs(self.opened, self.clock)
         self.executions = Executions(self.opened)
         self.queues = Queues(self.opened, self.clock)
@@ -343,6 +352,15 @@ class Mainspring:
     async def drain(self, *, queues: Sequence[str] | None = None) -> int:
         """Runs jobs here until none is due; returns how many runs that took. For tests and scripts."""
         return await self.worker(queues=queues).drain()
+
+    def testing(self, mode: Mode = "manual", *, raises: bool = True) -> Harness:
+        """For tests: with a fresh memory store and a virtual clock, until the block is left.
+
+        Manual: jobs wait until the test runs them. Inline: `enqueue` runs them, and raises if they fail.
+        """
+        from .testing.harness import Harness
+
+        return Harness(self, mode, raises=raises)
 
     # insight
 
