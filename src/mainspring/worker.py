@@ -116,8 +116,10 @@ class Worker:
         try:
             main = await self._start()
             await asyncio.wait([main])
-        finally:
             await self.stop()
+        finally:
+            # Who cancels it does not wait for running jobs; they are released.
+            await self.stop(grace=0.0)
             for number in caught:
                 loop.remove_signal_handler(number)
 

@@ -105,10 +105,14 @@ async def test_what_was_in_the_real_store_is_there_afterwards_and_not_before(sho
 
 async def test_the_app_is_as_it_was_whatever_happens(shop: Shop) -> None:
     before = dict(vars(shop.app))
-    with pytest.raises(RuntimeError, match="a failing test"):
+
+    async def failing() -> None:
         async with shop.app.testing():
             await shop.app.close()
             raise RuntimeError("a failing test")
+
+    with pytest.raises(RuntimeError, match="a failing test"):
+        await failing()
     assert vars(shop.app) == before
     async with shop.app:
         await shop.send.enqueue("ada")
@@ -126,9 +130,8 @@ async def test_each_block_begins_with_nothing(shop: Shop) -> None:
 
 async def test_a_second_harness_inside_the_first_is_refused_and_leaves_it_whole(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
-        with pytest.raises(BadInput, match="under test already"):
-            with shop.app.testing():
-                pass
+        with pytest.raises(BadInput, match="under test already"), shop.app.testing():
+            pass
         await shop.send.enqueue("ada")
         jobs.assert_enqueued(shop.send)
 
@@ -141,7 +144,7 @@ async def test_another_app_may_be_under_test_beside_it(shop: Shop, tmp_path: Pat
 
 
 def test_an_unknown_mode_is_refused_by_name(shop: Shop) -> None:
-    with pytest.raises(BadInput, match="'manual'.*or 'inline'.*not 'eager'"):
+    with pytest.raises(BadInput, match=r"'manual'.*or 'inline'.*not 'eager'"):
         shop.app.testing("eager")  # type: ignore[arg-type]
 
 
