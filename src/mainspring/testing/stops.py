@@ -125,7 +125,9 @@ class StopSafety:
 async def _running(loop: Loop) -> asyncio.Future[Any]:
     """The loop's life as one task."""
     if loop.run is not None:
-        return asyncio.ensure_future(loop.run())
+        running = asyncio.ensure_future(loop.run())
+        await asyncio.sleep(0)
+        return running
     up = asyncio.Event()
 
     async def live() -> None:
@@ -136,9 +138,9 @@ async def _running(loop: Loop) -> asyncio.Future[Any]:
         finally:
             await loop.stop()
 
-    running = asyncio.create_task(live())
+    living = asyncio.ensure_future(live())
     await up.wait()
-    return running
+    return living
 
 
 def _left(tasks: set[asyncio.Task[object]], threads: set[threading.Thread]) -> list[str]:
