@@ -284,7 +284,10 @@ def test_the_package_itself_holds_no_code() -> None:
     assert kinds == {ast.Expr, ast.ImportFrom, ast.Assign}
 
 
-LATE = {"rich", "click", "sqlite3", "hypothesis", "pytest", "uvloop", "asyncpg", "redis", "litestar", "pydantic"}
+LATE = {
+    "rich", "click", "sqlite3", "hypothesis", "pytest", "uvloop", "asyncpg", "redis", "litestar", "pydantic",
+    "prometheus_client", "opentelemetry",
+}  # fmt: skip
 
 
 def test_importing_mainspring_loads_nothing_that_is_not_needed_yet() -> None:
