@@ -506,22 +506,32 @@ async def test_inline_the_jobs_of_a_job_run_within_it(shop: Shop, name: str) -> 
 
 
 async def test_inline_many_callers_at_once_each_get_their_own_run(shop: Shop) -> None:
-    gates = [asyncio.Event() for _ in range(3)]
+    async with shop.app.testing("inline"):
+        handles = await asyncio.gather(*(shop.send.enqueue(str(n)) for n in range(20)))
+        assert [await handle.result(timeout=0) for handle in handles] == [f"hello to {n}" for n in range(20)]
+    assert len(shop.ran) == 20
+
+
+async def test_inline_a_caller_whose_job_another_one_runs_waits_for_it(shop: Shop) -> None:
+    """Both jobs are there before either is claimed, so the first caller takes the urgent one of the second."""
+    began, go = asyncio.Event(), asyncio.Event()
 
     @shop.app.task
-    async def wait(n: int) -> int:
-        await gates[n].wait()
-        return n
+    async def long() -> str:
+        began.set()
+        await go.wait()
+        return "done"
 
-    async with shop.app.testing("inline"):
-
-        async def call(n: int) -> int:
-            return await (await wait.enqueue(n)).result(timeout=0)
-
-        calls = [asyncio.create_task(call(n)) for n in range(3)]
-        for gate in gates:
-            gate.set()
-        assert await asyncio.gather(*calls) == [0, 1, 2]
+    async with shop.app.testing("inline") as jobs:
+        first = asyncio.create_task(shop.send.enqueue("ada"))
+        second = asyncio.create_task(long.using(priority=5).enqueue())
+        await began.wait()
+        await jobs.clock.settle()
+        assert shop.ran == [("ada", "hello")]
+        assert not second.done()
+        go.set()
+        assert await (await second).result(timeout=0) == "done"
+        await first
 
 
 async def test_inline_enqueue_many_runs_all_and_raises_the_first_failure(shop: Shop) -> None:

@@ -86,8 +86,14 @@ async def test_the_age_is_that_of_the_oldest_due_job_seen_waiting(app: Mainsprin
     @app.task
     async def work() -> None: ...
 
+    @app.task(backoff=Backoff.constant(600))
+    async def fail() -> None:
+        raise ValueError
+
     monitor = QueueMonitor(app)
     async with app:
+        await fail.enqueue()
+        await app.drain()  # a retry that is not due yet does not count
         await work.using(delay=30).enqueue()
         clock.advance(seconds=20)
         assert (await monitor.sample()).ages == {}
