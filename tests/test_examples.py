@@ -59,13 +59,15 @@ def test_example_prints_what_its_docstring_says(example: Path, tmp_path: Path) -
     assert list(tmp_path.iterdir()) == [], "an example leaves nothing behind"
 
 
-def test_the_example_of_tests_runs_under_pytest(tmp_path: Path) -> None:
-    shutil.copy(ROOT / "examples" / "testing_example.py", tmp_path / "test_reminders.py")
+@pytest.mark.parametrize(("example", "count"), [("testing_example.py", 3), ("testing_harness.py", 4)])
+def test_an_example_of_tests_runs_under_pytest(example: str, count: int, tmp_path: Path) -> None:
+    shutil.copy(ROOT / "examples" / example, tmp_path / "test_reminders.py")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_reminders.py"],
         cwd=tmp_path, env=environ(), capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
-    assert "3 passed" in done.stdout, done.stdout + done.stderr
+    assert f"{count} passed" in done.stdout, done.stdout + done.stderr
+    assert not list(tmp_path.glob("*.db"))
 
 
 def test_every_example_is_named_in_the_index() -> None:

@@ -51,8 +51,8 @@ LAYERS: list[set[str]] = [
     {"demo"},
 ]
 LEVEL = {noun: level for level, layer in enumerate(LAYERS) for noun in layer}
-# The one way up: the command opens the show when it is asked to, not before.
-UPWARD = {("cli.demo", "demo.stage")}
+# The ways up: the command opens the show, and the app its test harness, when they are asked to and not before.
+UPWARD = {("cli.demo", "demo.stage"), ("app", "testing.harness")}
 
 
 def noun(module: str) -> str:
@@ -296,7 +296,10 @@ def test_the_package_itself_holds_no_code() -> None:
     assert kinds == {ast.Expr, ast.ImportFrom, ast.Assign}
 
 
-LATE = {"rich", "click", "sqlite3", "hypothesis", "pytest", "uvloop", "asyncpg", "redis", "litestar", "pydantic"}
+LATE = {
+    "rich", "click", "sqlite3", "hypothesis", "pytest", "uvloop", "asyncpg", "redis", "litestar", "pydantic",
+    "prometheus_client", "opentelemetry",
+}  # fmt: skip
 
 
 def test_importing_mainspring_loads_nothing_that_is_not_needed_yet() -> None:

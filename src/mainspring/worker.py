@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import signal
 import socket
@@ -141,8 +142,10 @@ class Worker:
         try:
             main = await self._start()
             await asyncio.wait([main])
-        finally:
             await self.stop()
+        finally:
+            # Who cancels it does not wait for running jobs; they are released.
+            await self.stop(grace=0.0)
             for number in caught:
                 loop.remove_signal_handler(number)
 
@@ -499,21 +502,25 @@ class Worker:
                 self._bus.emit(StoreTrouble(at=self._clock.now(), doing=doing, error=str(error), again=again))
                 await self._clock.sleep(again)
 
-    async def drain(self) -> int:
-        """Runs what is due until nothing is, instead of start and stop; returns the number of runs."""
+    async def drain(self, limit: float = math.inf) -> int:
+        """Runs what is due until nothing is, instead of start and stop; returns the number of runs.
+
+        With a `limit` it claims no more once there were so many.
+        """
         self._store = await self._opened()
         await self._pulse.start(self._store)
         runs = 0
         try:
-            while True:
+            while runs < limit:
                 await self._sweep()
                 await self._claim()
                 if not len(self._slots):
-                    return runs
+                    break
                 runs += len(self._slots)
                 while len(self._slots):
                     await self._ended.wait(None)
                 await self._flush()
+            return runs
         finally:
             self._lose_all()
             await self._pulse.stop()

@@ -94,10 +94,10 @@ class Lane(Guarded):
         self._calls.put((verb, future))
         return await future
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """After everything called before."""
         self._calls.put(None)
-        await asyncio.to_thread(self._thread.join)
+        self._thread.join()
 
     def _run(self) -> None:
         open = True

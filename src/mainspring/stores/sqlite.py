@@ -105,10 +105,9 @@ class SqliteStore:
             self._pid = 0
             if self._watch is not None:
                 self._watch.close()
-            await self._writes.close()
-            await self._reads.close()
-            self._watcher.close()
-            self._turnstile.close()
+            parts = (self._writes, self._reads, self._watcher, self._turnstile)
+            # A caller who is cancelled does not leave half of them open.
+            await asyncio.shield(asyncio.to_thread(lambda: [part.close() for part in parts]))
 
     def beside(self) -> Store:
         return self

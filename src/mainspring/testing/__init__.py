@@ -1,7 +1,25 @@
-"""The testing kit: a virtual clock, a recorder of events, faults on purpose; and the contract for stores."""
+"""The testing kit: a virtual clock, a harness, faults, what watches and counts; contracts for stores and loops."""
 
 from .clock import VirtualClock
+from .concurrency import ConcurrencyTester
 from .faults import Fault, Faults, FaultStore
+from .harness import Harness
+from .monitor import QueueMonitor
 from .recorder import Recorder
+from .retries import RetryTracker, backoff_table
+from .stress import Stress, stress
 
-__all__ = ["Fault", "FaultStore", "Faults", "Recorder", "VirtualClock"]
+__all__ = [
+    "ConcurrencyTester",
+    "Fault",
+    "FaultStore",
+    "Faults",
+    "Harness",
+    "QueueMonitor",
+    "Recorder",
+    "RetryTracker",
+    "Stress",
+    "VirtualClock",
+    "backoff_table",
+    "stress",
+]

@@ -10,7 +10,10 @@ import pytest
 
 LIMIT = 60.0
 
-pytest.register_assert_rewrite("mainspring.testing.contract", "mainspring.testing.twin")
+# Apart from this file, as an installed Mainspring loads them in everybody's tests: who lets another plugin
+# run coroutine tests must not find them run by this one.
+pytest_plugins = ["mainspring.testing.fixtures"]
+pytest.register_assert_rewrite("mainspring.testing.contract", "mainspring.testing.stops", "mainspring.testing.twin")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,0 +1,55 @@
+"""A log line when a run begins and one when it ends, with its duration."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from ..clock import Clock, SystemClock
+from ..context import Context
+from ..outcome import failure_of
+from . import Next
+from .status import Status, status_of
+
+_LEVELS: dict[Status, int] = {"failed": logging.WARNING, "timeout": logging.WARNING, "discarded": logging.WARNING}
+
+
+class Logging:
+    """Mainspring(..., middleware=[Logging()]): who, when, how long, how it ended.
+
+    Records carry job_id, task, queue and attempt; the last one also status and duration, in seconds. Runs that
+    did not do their work are warnings, whatever `level` the others have. Arguments are never logged.
+    """
+
+    def __init__(
+        self, logger: logging.Logger | None = None, *, level: int = logging.INFO, clock: Clock | None = None
+    ) -> None:
+        self._logger = logger or logging.getLogger("mainspring.run")
+        self._level = level
+        self._clock = clock or SystemClock()
+
+    async def __call__(self, ctx: Context, call_next: Next) -> Any:
+        began = self._clock.monotonic()
+        self._say(ctx, self._level, "began", {})
+        try:
+            value = await call_next(ctx)
+        except BaseException as error:
+            self._ended(ctx, error, began)
+            raise
+        self._ended(ctx, value, began)
+        return value
+
+    def _ended(self, ctx: Context, ended: Any, began: float) -> None:
+        status, duration = status_of(ended), self._clock.monotonic() - began
+        text = f"{status} in {duration:.3f} s"
+        if isinstance(ended, Exception):
+            failure = failure_of(ended, stack=False)
+            text += f": {failure.type}: {failure.message}"
+        self._say(ctx, _LEVELS.get(status, self._level), text, {"status": status, "duration": duration})
+
+    def _say(self, ctx: Context, level: int, text: str, more: dict[str, Any]) -> None:
+        if not self._logger.isEnabledFor(level):
+            return
+        job = ctx.job
+        extra = {"job_id": job.id, "task": job.task, "queue": job.queue, "attempt": job.attempt, **more}
+        self._logger.log(level, "%s %s, attempt %d: %s", job.task, job.id, job.attempt, text, extra=extra)

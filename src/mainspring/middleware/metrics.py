@@ -1,0 +1,61 @@
+"""Prometheus metrics of runs: how many, how long, when last with success."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ..clock import Clock, SystemClock
+from ..context import Context
+from . import Next
+from .status import status_of
+
+try:
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+except ImportError as missing:
+    raise ImportError("metrics need prometheus-client: pip install 'mainspring[metrics]'") from missing
+
+# Jobs take from milliseconds to an hour.
+BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
+
+
+class _Instruments:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.runs = Counter("job_execution", "Runs that ended, by how.", ["job", "status"], registry=registry)
+        self.seconds = Histogram(
+            "job_execution_duration_seconds", "How long runs took.", ["job"], registry=registry, buckets=BUCKETS
+        )
+        self.success = Gauge(
+            "job_last_success_timestamp_seconds", "When a run last completed.", ["job"], registry=registry
+        )
+
+
+# A registry takes each name once, and a process may have several apps.
+_MADE: WeakKeyDictionary[CollectorRegistry, _Instruments] = WeakKeyDictionary()
+
+
+class Metrics:
+    """Mainspring(..., middleware=[Metrics()]); the label `job` is the task's name, so it is bounded."""
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY, *, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        if registry not in _MADE:
+            _MADE[registry] = _Instruments(registry)
+        self._made = _MADE[registry]
+
+    async def __call__(self, ctx: Context, call_next: Next) -> Any:
+        began = self._clock.monotonic()
+        try:
+            value = await call_next(ctx)
+        except BaseException as error:
+            self._count(ctx.job.task, error, began)
+            raise
+        self._count(ctx.job.task, value, began)
+        return value
+
+    def _count(self, task: str, ended: Any, began: float) -> None:
+        status = status_of(ended)
+        self._made.runs.labels(task, status).inc()
+        self._made.seconds.labels(task).observe(self._clock.monotonic() - began)
+        if status == "completed":
+            self._made.success.labels(task).set(self._clock.now().timestamp())

@@ -1,0 +1,34 @@
+"""How a run ended, in one word, as far as a layer around it can see."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal, get_args
+
+from ..errors import JobTimeout
+from ..outcome import Cancel, Discard, Snooze, Steer
+
+Status = Literal["completed", "failed", "timeout", "snoozed", "discarded", "cancelled", "interrupted"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+
+
+def status_of(ended: Any) -> Status:
+    """Of a value returned or an exception raised; a task may also return what steers its job.
+
+    "interrupted": by a cancel, a stopping worker or a lost lease. Which of them, only the worker knows.
+    """
+    match ended:
+        case asyncio.CancelledError():
+            return "interrupted"
+        case JobTimeout():
+            return "timeout"
+        case Snooze():
+            return "snoozed"
+        case Discard():
+            return "discarded"
+        case Cancel():
+            return "cancelled"
+        case Steer() | BaseException():
+            return "failed"
+        case _:
+            return "completed"

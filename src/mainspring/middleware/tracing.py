@@ -1,0 +1,78 @@
+"""OpenTelemetry tracing: a span for each run, linked to the span that enqueued its job."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from ..context import Context
+from ..outcome import failure_of
+from . import Next
+from .status import status_of
+
+try:
+    from opentelemetry import trace
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ImportError as missing:
+    raise ImportError("tracing needs opentelemetry-api: pip install 'mainspring[otel]'") from missing
+
+_FIELDS = ("traceparent", "tracestate")
+_propagator = TraceContextTextMapPropagator()
+
+
+def trace_metadata() -> dict[str, str]:
+    """The current span as metadata of a job: send.using(metadata=trace_metadata()); empty outside of a span."""
+    carrier: dict[str, str] = {}
+    _propagator.inject(carrier)
+    return carrier
+
+
+class Tracing:
+    """Mainspring(..., middleware=[Tracing()]): spans of the given or the global provider.
+
+    The run is a trace of its own, since it may come hours after its enqueuer's has ended; the link leads there.
+    """
+
+    def __init__(self, provider: trace.TracerProvider | None = None) -> None:
+        self._tracer = trace.get_tracer("mainspring", tracer_provider=provider)
+
+    async def __call__(self, ctx: Context, call_next: Next) -> Any:
+        job = ctx.job
+        with self._tracer.start_as_current_span(
+            f"run {job.task}",
+            kind=trace.SpanKind.CONSUMER,
+            links=_links(ctx),
+            record_exception=False,
+            set_status_on_exception=False,
+            attributes={
+                "messaging.system": "mainspring",
+                "messaging.operation.type": "process",
+                "messaging.destination.name": job.queue,
+                "messaging.message.id": job.id,
+                "mainspring.task": job.task,
+                "mainspring.attempt": job.attempt,
+            },
+        ) as span:
+            try:
+                value = await call_next(ctx)
+            except BaseException as error:
+                _end(span, error)
+                raise
+            _end(span, value)
+            return value
+
+
+def _links(ctx: Context) -> list[trace.Link]:
+    carrier = {name: value for name in _FIELDS if isinstance(value := ctx.job.metadata.get(name), str)}
+    enqueuer = trace.get_current_span(_propagator.extract(carrier)).get_span_context()
+    return [trace.Link(enqueuer)] if carrier and enqueuer.is_valid else []
+
+
+def _end(span: trace.Span, ended: Any) -> None:
+    status = status_of(ended)
+    span.set_attribute("mainspring.status", status)
+    if status in ("failed", "timeout", "discarded") and isinstance(ended, BaseException):
+        failure = failure_of(ended, stack=False)
+        span.set_status(trace.Status(trace.StatusCode.ERROR, f"{failure.type}: {failure.message}"))
+        with suppress(Exception):  # an exception whose __str__ raises
+            span.record_exception(ended)

@@ -1,0 +1,59 @@
+"""Counts how many runs overlap, as a middleware."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Any
+
+from ..context import Context
+from ..errors import BadInput
+from ..middleware import Next
+
+
+class ConcurrencyTester:
+    """Mainspring(..., middleware=[tester]): how many runs there were at once, overall, per task and per queue."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: Counter[tuple[str, str]] = Counter()
+        self._peaks: Counter[tuple[str, str]] = Counter()
+        self.runs = 0
+
+    async def __call__(self, ctx: Context, call_next: Next) -> Any:
+        groups = [("", ""), ("task", ctx.job.task), ("queue", ctx.job.queue)]
+        with self._lock:
+            self.runs += 1
+            for group in groups:
+                self._running[group] += 1
+                self._peaks[group] = max(self._peaks[group], self._running[group])
+        try:
+            return await call_next(ctx)
+        finally:
+            with self._lock:
+                self._running.subtract(groups)
+
+    @property
+    def peak(self) -> int:
+        """The most runs there were at once."""
+        return self._peaks["", ""]
+
+    def peak_of(self, *, task: str | None = None, queue: str | None = None) -> int:
+        """The same, for the runs of one task or of one queue."""
+        return self._peaks[_group(task, queue)]
+
+    def assert_never_more_than(self, limit: int, *, task: str | None = None, queue: str | None = None) -> None:
+        """Also fails if no run was seen: then nothing was shown."""
+        group = _group(task, queue)
+        of = f" of {group[0]} {group[1]!r}" if group[0] else ""
+        peak = self._peaks[group]
+        if not peak:
+            raise AssertionError(f"no run{of} was seen; is this tester in the app's middleware, and did a job run?")
+        if peak > limit:
+            raise AssertionError(f"{peak} runs{of} at once, which is more than {limit}")
+
+
+def _group(task: str | None, queue: str | None) -> tuple[str, str]:
+    if task is not None and queue is not None:
+        raise BadInput("runs are counted per task and per queue, not for both together; ask for one of them")
+    return ("task", task) if task is not None else ("queue", queue) if queue is not None else ("", "")

@@ -1,0 +1,259 @@
+"""The harness of `app.testing()`: an app on memory and a virtual clock, for as long as a test lasts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from weakref import WeakSet
+
+from ..clock import StoreClock
+from ..errors import BadInput, JobCancelled, JobDead, JobUnfinished
+from ..events import JobEnded
+from ..handle import Handle
+from ..job import Filter, Job, JobId, NewJob, State
+from ..store import Store
+from ..stores import open_store
+from ..sync import Sync
+from ..task import Span, Task
+from .clock import VirtualClock
+from .expectation import Expectation, described
+
+if TYPE_CHECKING:
+    from ..app import Mainspring
+
+Mode = Literal["manual", "inline"]
+T = TypeVar("T")
+
+# Runs of one drain, and inline jobs inside one another, before a task is taken to enqueue itself for ever.
+LIMIT = 1000
+DEPTH = 50
+_EVERYTHING = 1 << 30
+_UNDER_TEST: WeakSet[Mainspring] = WeakSet()
+_depth: ContextVar[int] = ContextVar("mainspring_inline_depth", default=0)
+_ENDS: dict[State, type[JobUnfinished]] = {State.DEAD: JobDead, State.CANCELLED: JobCancelled}
+
+
+class Harness:
+    """`with` or `async with`; the app is as it was when the block is left, whatever happened in it.
+
+    Jobs go through the real engine: arguments are encoded and decoded, middleware, timeouts and retries
+    apply, outcomes are stored. Time stands still until the test moves `clock`.
+    """
+
+    clock: VirtualClock
+
+    def __init__(self, app: Mainspring, mode: Mode = "manual", *, raises: bool = True) -> None:
+        if mode not in get_args(Mode):
+            raise BadInput(f"app.testing() is 'manual' (the test runs jobs) or 'inline' (enqueue does), not {mode!r}")
+        self._app = app
+        self._mode = mode
+        self._raises = raises
+        self._delays: dict[JobId, timedelta] = {}
+
+    # life
+
+    def __enter__(self) -> Harness:
+        if self._app in _UNDER_TEST:
+            raise BadInput("this app is under test already: use what the outer app.testing() gave, or leave it first")
+        app = vars(self._app)
+        self._before = dict(app)
+        self._given = self._app.hand_over
+        self._delays.clear()
+        self.clock = VirtualClock()
+        clock = StoreClock(self.clock)
+        self._store: Store = open_store("memory://", clock=clock)
+        self._app._use(self._store, clock)
+        app["hand_over"] = self._hand_over
+        _UNDER_TEST.add(self._app)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _UNDER_TEST.discard(self._app)
+        app = vars(self._app)
+        app.update(self._before)
+        for name in app.keys() - self._before.keys():
+            del app[name]
+
+    async def __aenter__(self) -> Harness:
+        return self.__enter__()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.__exit__()
+
+    @property
+    def sync(self) -> Any:
+        """The same names for a test that does not await: jobs.sync.drain()."""
+        return Sync(self)
+
+    # what was enqueued
+
+    @property
+    def enqueued(self) -> list[Job]:
+        """Every job of this block in the order it was made, as the store has it now, run or not."""
+        return self._records(Filter())
+
+    def of(self, task: Task[Any, Any] | str) -> list[Job]:
+        """Those of one task."""
+        return self._records(Filter(tasks=(task if isinstance(task, str) else task.name,)))
+
+    def assert_enqueued(
+        self,
+        task: Task[Any, Any] | str,
+        /,
+        *args: Any,
+        queue: str | None = None,
+        delay: Span | None = None,
+        **kwargs: Any,
+    ) -> Job:
+        """The first job of the task with these arguments; those not named may be anything.
+
+        A parameter of the task called queue or delay is given by position.
+        """
+        wanted = Expectation(self._app, task, args, kwargs, queue, delay)
+        found = self._fitting(wanted)
+        if not found:
+            raise AssertionError(f"no job {wanted} was enqueued; {self._told(self.enqueued)}")
+        return found[0]
+
+    def assert_not_enqueued(
+        self,
+        task: Task[Any, Any] | str | None = None,
+        /,
+        *args: Any,
+        queue: str | None = None,
+        delay: Span | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """No such job; without a task, none at all."""
+        wanted = Expectation(self._app, task, args, kwargs, queue, delay)
+        if found := self._fitting(wanted):
+            raise AssertionError(f"a job {wanted} was enqueued; {self._told(found)}")
+
+    def _fitting(self, wanted: Expectation) -> list[Job]:
+        return [job for job in self.enqueued if wanted.fits(job, self._delay(job))]
+
+    def _told(self, jobs: Sequence[Job]) -> str:
+        lines = [f"\n  {described(job, self._delay(job))}" for job in jobs]
+        return f"there {'is' if len(jobs) == 1 else 'are'}:{''.join(lines)}" if lines else "nothing was"
+
+    def _delay(self, job: Job) -> timedelta:
+        return self._delays.get(job.id, job.run_at - job.created_at)
+
+    def _records(self, which: Filter) -> list[Job]:
+        _at_once(self._store.open())  # the code under test may have closed the app
+        return _at_once(self._store.jobs(which, now=self.clock.now(), limit=_EVERYTHING))
+
+    # running
+
+    async def process_one(self) -> Job | None:
+        """Runs the next job that is due; returns its record after that run, None if none was due."""
+        return next(iter(await self._work(1)), None)
+
+    async def drain(self, *, with_scheduled: bool = False, limit: int = LIMIT) -> list[Job]:
+        """Runs jobs, one after the other, until none is due; returns the record after each run.
+
+        `with_scheduled` moves the clock on to delayed jobs and retries too. More than `limit` runs are an error.
+        """
+        ran = await self._work(limit)
+        while with_scheduled and len(ran) < limit and (due := self._next_due()) is not None:
+            self.clock.set(due)
+            ran += await self._work(limit - len(ran))
+        left = [job for job in self._runnable() if with_scheduled or job.run_at <= self.clock.now()]
+        if left:
+            raise AssertionError(
+                f"after {len(ran)} runs a job of {left[0].task!r} is still due: does a task enqueue itself? "
+                "Run jobs with process_one(), or give drain() a higher limit="
+            )
+        return ran
+
+    async def _work(self, limit: int) -> list[Job]:
+        worker = self._app.worker(concurrency=1)
+        # One slot needs no other limit, and without them jobs come in the order of the store.
+        worker._tasks = dict.fromkeys(worker._tasks)
+        ran: list[Job] = []
+
+        def heard(event: JobEnded) -> None:
+            if event.job.worker == worker.id:
+                ran.extend(self._records(Filter(ids=(event.job.id,))))
+
+        with self._hearing(heard):
+            await worker.drain(limit)
+        return ran
+
+    @contextmanager
+    def _hearing(self, act: Callable[[JobEnded], object]) -> Iterator[None]:
+        self._app.events.subscribe(JobEnded, act)
+        try:
+            yield
+        finally:
+            self._app.events.unsubscribe(JobEnded, act)
+
+    def _runnable(self) -> list[Job]:
+        now = self.clock.now()
+        paused = {queue.name for queue in _at_once(self._store.queues(now=now)) if queue.paused}
+        real = {name for name, task in self._app.tasks.items() if not task.stub}
+        waiting = self._records(Filter(states=("pending", "scheduled", "retrying")))
+        return [job for job in waiting if job.task in real and job.queue not in paused]
+
+    def _next_due(self) -> datetime | None:
+        return min((job.run_at for job in self._runnable() if job.run_at > self.clock.now()), default=None)
+
+    # inline
+
+    async def _hand_over(self, jobs: Sequence[NewJob], within: Any = None) -> list[Handle[Any]]:
+        """In place of app.hand_over: no transaction of the caller's reaches this store, so nothing waits for one."""
+        if _depth.get() >= DEPTH:
+            raise AssertionError(f"inline jobs stand {DEPTH} deep in one another: does a task enqueue itself?")
+        handles = await self._given(jobs)
+        now = self.clock.now()
+        moved = {handle.id for handle in handles if handle.status in ("new", "debounced")}
+        for job in self._records(Filter(ids=tuple(moved))):
+            self._delays[job.id] = job.run_at - now
+        if self._mode == "inline":
+            await self._run(moved | {handle.id for handle in handles if handle.status == "replaced"})
+        return handles
+
+    async def _run(self, ids: Collection[JobId]) -> None:
+        """Until each has had its run, if it is due at all; a caller beside us may be the one who gives it."""
+        loop, changed, ended = asyncio.get_running_loop(), asyncio.Event(), set[JobId]()
+
+        def heard(event: JobEnded) -> None:
+            ended.add(event.job.id)
+            loop.call_soon_threadsafe(changed.set)
+
+        token = _depth.set(_depth.get() + 1)
+        try:
+            with self._hearing(heard):
+                await self._work(LIMIT)
+                while any(job.state is State.RUNNING and job.id not in ended for job in self._these(ids)):
+                    await changed.wait()
+                    changed.clear()
+        finally:
+            _depth.reset(token)
+        if self._raises:
+            self._raise(self._these(ids))
+
+    def _these(self, ids: Collection[JobId]) -> list[Job]:
+        return self._records(Filter(ids=tuple(ids)))
+
+    def _raise(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            if job.failure is not None and job.state is not State.COMPLETED:
+                why = f"job {job.id} ({job.task}) is {job.shown(self.clock.now())}"
+                text = f"{why}: {job.failure.type}: {job.failure.message}\n\n{job.failure.stack}".rstrip()
+                raise _ENDS.get(job.state, JobUnfinished)(text)
+
+
+def _at_once(work: Coroutine[Any, Any, T]) -> T:
+    """The value of a coroutine that never waits, as those of the memory store do not: no loop is needed."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+    work.close()
+    raise BadInput("this store waits; the harness needs one that answers at once")

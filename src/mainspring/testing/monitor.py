@@ -1,0 +1,94 @@
+"""Watches how deep the queues of an app are, over time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from ..job import Filter, Queue
+
+if TYPE_CHECKING:
+    from ..app import Mainspring
+
+Depth = Literal["pending", "scheduled", "retrying", "running"]
+_EVERYTHING = 1 << 30
+
+
+class Sample(Struct, frozen=True):
+    """The queues at one instant."""
+
+    at: datetime
+    queues: dict[str, Queue]
+    ages: dict[str, float]
+    """Seconds for which the oldest job that is due has been due, by queue."""
+
+
+class QueueMonitor:
+    """Looks `every` so many seconds of the app's clock, from start to stop; sample() looks once, at any time."""
+
+    def __init__(self, app: Mainspring, *, every: float = 1.0) -> None:
+        self._app = app
+        self._every = every
+        self._task: asyncio.Task[None] | None = None
+        self.samples: list[Sample] = []
+
+    async def __aenter__(self) -> QueueMonitor:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._watch(), name="mainspring-monitor")
+
+    async def stop(self) -> None:
+        """Safe at any time, any number of times."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            if not self._task.cancelled():
+                self._task.result()
+
+    async def _watch(self) -> None:
+        while True:
+            await self.sample()
+            await self._app.clock.sleep(self._every)
+
+    async def sample(self) -> Sample:
+        store, now = await self._app.opened(), self._app.clock.now()
+        due = await store.jobs(Filter(states=("pending", "retrying")), now=now, limit=_EVERYTHING)
+        ages: dict[str, float] = {}
+        for job in due:
+            if job.run_at <= now:
+                ages[job.queue] = max(ages.get(job.queue, 0.0), (now - job.run_at).total_seconds())
+        sample = Sample(now, {queue.name: queue for queue in await store.queues(now=now)}, ages)
+        self.samples.append(sample)
+        return sample
+
+    def series(self, queue: str = "default", state: Depth = "pending") -> list[tuple[datetime, int]]:
+        """How many jobs of the queue were in that state, sample by sample."""
+        return [(sample.at, _depth(sample, queue, state)) for sample in self.samples]
+
+    def peak(self, queue: str = "default", state: Depth = "pending") -> int:
+        return int(self._over(max, queue, state))
+
+    def mean(self, queue: str = "default", state: Depth = "pending") -> float:
+        return self._over(lambda depths: sum(depths) / len(depths), queue, state)
+
+    def oldest(self, queue: str = "default") -> float:
+        """The longest that a due job was seen waiting, in seconds."""
+        return max((sample.ages.get(queue, 0.0) for sample in self.samples), default=0.0)
+
+    def _over(self, act: Callable[[list[int]], float], queue: str, state: Depth) -> float:
+        return act([depth for _, depth in self.series(queue, state)] or [0])
+
+
+def _depth(sample: Sample, queue: str, state: Depth) -> int:
+    found = sample.queues.get(queue)
+    return 0 if found is None else int(getattr(found, state))
