@@ -36,6 +36,7 @@ LAYERS: list[set[str]] = [
     {"retry", "threads"},
     {"job", "config"},
     {"codec", "context", "outcome", "sync"},
+    {"tally"},
     {"key", "events", "store", "middleware", "handle"},
     {"journal", "task", "stores"},
     {"control", "runner"},
