@@ -21,9 +21,9 @@ _INSERT = {
 
 def enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
     if all(job.unique_key is None and job.idempotency_key is None for job in jobs):
-        tagged = [job for job in jobs if job.tags]
-        if tagged:
-            _tag(db, [job for job in tagged if not _known(db, job.id)])
+        if any(job.tags for job in jobs):
+            firsts = {job.id: job for job in reversed(jobs)}
+            _tag(db, [job for job in firsts.values() if job.tags and not _known(db, job.id)])
         for chunk in chunks(jobs):
             db.execute(_INSERT[len(chunk)], flat([new_row(job, us) for job in chunk]))
         return [Enqueued(job.id) for job in jobs]
