@@ -163,11 +163,20 @@ def where(which: Filter, now: int) -> tuple[str, dict[str, Any]]:
         parts.append("error IS NOT NULL")
         among("error", "errors", which.errors)
     if which.key_prefix is not None:
-        starts = "{0} >= :prefix AND {0} < :beyond"
+        values |= {"prefix": which.key_prefix, "beyond": _beyond(which.key_prefix)}
+        starts = "{0} >= :prefix" if values["beyond"] is None else "{0} >= :prefix AND {0} < :beyond"
         parts.append(f"({starts.format('unique_key')} OR {starts.format('idempotency_key')})")
-        values |= {"prefix": which.key_prefix, "beyond": which.key_prefix + chr(0x10FFFF)}
     for name, sign in (("created_after", ">="), ("created_before", "<=")):
         if (at := getattr(which, name)) is not None:
             parts.append(f"created_at {sign} :{name}")
             values[name] = micros(at)
     return " AND ".join(parts), values
+
+
+def _beyond(prefix: str) -> str | None:
+    """The first text after all that begin so, in the order of code points, which SQLite's is; None: there is none."""
+    kept = prefix.rstrip(chr(0x10FFFF))
+    if not kept:
+        return None
+    after = ord(kept[-1]) + 1
+    return kept[:-1] + chr(0xE000 if after == 0xD800 else after)  # between the two are surrogates, no text
