@@ -51,7 +51,7 @@ from ..store import Store
 from ..tally import Span, Tally
 from .bell import Bell
 from .ledger import Ledger
-from .rules import act, admit, matches, meet, settle
+from .rules import act, admit, matches, meet, newer, settle
 
 Entry = tuple[datetime, JobId]
 
@@ -343,7 +343,7 @@ class MemoryStore:
                 lines = self._ledger.lines[job.id]
                 for line in report.lines:
                     lines.setdefault((line.run, line.n), line)
-                if report.progress is not None:
+                if newer(report.progress, job.progress):
                     self._jobs[job.id] = replace(job, progress=report.progress)
                 stands.add(job.id)
         self._final.ring()

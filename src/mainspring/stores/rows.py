@@ -83,7 +83,7 @@ def job_of(row: Row) -> Job:
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
         metadata=extra.metadata, failure=None if failure is None else _failure(failure), payload=payload,
-        result=result, progress=None if progress is None else _progress(progress),
+        result=result, progress=progress_of(progress),
     )  # fmt: skip
 
 
@@ -96,6 +96,10 @@ def execution_of(row: Row) -> Execution:
         failure=None if failure is None else _failure(failure), items=account.items, usage=account.usage,
         metadata=account.metadata,
     )  # fmt: skip
+
+
+def progress_of(text: str | None) -> Progress | None:
+    return None if text is None else _progress(text)
 
 
 def failure_text(failure: Failure | None) -> str | None:

@@ -9,7 +9,21 @@ from typing import Literal
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
-from ..job import WENT_WELL, WENT_WRONG, Account, Action, Circuit, Ending, Execution, Filter, Job, NewJob, State, Update
+from ..job import (
+    WENT_WELL,
+    WENT_WRONG,
+    Account,
+    Action,
+    Circuit,
+    Ending,
+    Execution,
+    Filter,
+    Job,
+    NewJob,
+    Progress,
+    State,
+    Update,
+)
 from ..outcome import Outcome
 
 ACTIVE_HOLD = (State.PENDING, State.PAUSED)
@@ -67,6 +81,11 @@ def execution(job: Job, outcome: Outcome) -> Execution:
         result_size=len((outcome.result or "").encode()), failure=outcome.failure,
         items=account.items, usage=account.usage, metadata=account.metadata,
     )  # fmt: skip
+
+
+def newer(told: Progress | None, kept: Progress | None) -> bool:
+    """Whether to keep what was told: a report that is repeated may come after a later one."""
+    return told is not None and (kept is None or (told.run, told.at) >= (kept.run, kept.at))
 
 
 # A run that was discarded says that its input is bad, not that the task is.

@@ -13,8 +13,8 @@ from ..failpoint import failpoint
 from ..job import Circuit, JobId, Report, State
 from ..outcome import Outcome
 from ..tally import KEPT, SECONDS, Sums, begin, counted
-from .rows import Row, failure_text, text_of
-from .rules import moved
+from .rows import Row, failure_text, progress_of, text_of
+from .rules import moved, newer
 from .sqlite_batch import CHUNKS, chunks, flat, places
 from .sqlite_enqueue import count, enqueue
 
@@ -172,18 +172,19 @@ def _tally(db: sqlite3.Connection, accepted: list[Outcome]) -> None:
             db.execute(_PUT_TALLY, (*key, _encode(whole).decode()))
 
 
-_RUNNING = "SELECT 1 FROM mainspring_jobs WHERE id = ? AND lease = ? AND state = 'running'"
+_RUNNING = "SELECT progress FROM mainspring_jobs WHERE id = ? AND lease = ? AND state = 'running'"
 _LINE = "INSERT OR IGNORE INTO mainspring_logs VALUES (?, ?, ?, ?, ?, ?)"
 
 
 def report(db: sqlite3.Connection, reports: Sequence[Report]) -> set[JobId]:
     stands: set[JobId] = set()
     for told in reports:
-        if not db.execute(_RUNNING, (told.id, told.lease)).fetchone():
+        row = db.execute(_RUNNING, (told.id, told.lease)).fetchone()
+        if row is None:
             continue
         lines = [(told.id, line.run, line.n, micros(line.at), line.level, line.text) for line in told.lines]
         db.executemany(_LINE, lines)
-        if told.progress is not None:
+        if newer(told.progress, progress_of(row[0])):
             db.execute("UPDATE mainspring_jobs SET progress = ? WHERE id = ?", (text_of(told.progress), told.id))
         stands.add(told.id)
     return stands
