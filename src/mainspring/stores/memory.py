@@ -117,16 +117,20 @@ class MemoryStore:
         if within is not None:
             raise BadInput("the memory store has no transactions to enqueue within")
         with self._lock:
-            # Only a job that may be refused makes the others worth remembering.
-            self._undo = {} if any(job.on_conflict == "raise" for job in jobs) else None
-            answers: list[Enqueued] = []
-            for n, job in enumerate(jobs):
-                answers.append(self._admit(job, now))
-                if answers[n].status == "refused":
-                    self._roll_back()
-                    return [answers[n] if i == n else Enqueued(other.id, "refused") for i, other in enumerate(jobs)]
-            self._undo = None
+            answers = self._admit_all(jobs, now)
         self._new.ring()
+        return answers
+
+    def _admit_all(self, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+        # Only a job that may be refused makes the others worth remembering.
+        self._undo = {} if any(job.on_conflict == "raise" for job in jobs) else None
+        answers: list[Enqueued] = []
+        for n, job in enumerate(jobs):
+            answers.append(self._admit(job, now))
+            if answers[n].status == "refused":
+                self._roll_back()
+                return [answers[n] if i == n else Enqueued(other.id, "refused") for i, other in enumerate(jobs)]
+        self._undo = None
         return answers
 
     def _roll_back(self) -> None:
@@ -328,8 +332,7 @@ class MemoryStore:
             return False
         self._ledger.accept(job, outcome)
         self._put(settle(job, outcome))
-        for new in outcome.then:
-            self._admit(new, outcome.finished_at)
+        self._admit_all(outcome.then, outcome.finished_at)
         return True
 
     async def report(self, reports: Sequence[Report]) -> set[JobId]:

@@ -95,10 +95,10 @@ _TRIPS = WENT_WRONG - {Ending.DISCARDED}
 def moved(circuit: Circuit | None, outcome: Outcome) -> Circuit | None:
     """A task's circuit after an accepted outcome; None: nothing to remember."""
     probing = circuit is not None and circuit.probe == outcome.id
-    if outcome.ending in WENT_WELL:
+    if outcome.task and outcome.ending in WENT_WELL:
         return None
     breaker = outcome.breaker
-    if breaker is None or outcome.ending not in _TRIPS:
+    if breaker is None or not outcome.task or outcome.ending not in _TRIPS:
         return replace(circuit, probe=None) if circuit is not None and probing else circuit
     failures = 1 + (circuit.failures if circuit else 0)
     until = circuit.open_until if circuit else None
