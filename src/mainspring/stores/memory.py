@@ -424,7 +424,7 @@ class MemoryStore:
             found = [(key, job) for job in self._matching(which, now) if (key := _key(job, sort)) is not None]
         found.sort(key=lambda pair: pair[0], reverse=newest)
         if after is not None:
-            end = (after.at or EPOCH, after.id)
+            end = (EPOCH if sort == "created" else after.at or EPOCH, after.id)
             found = [(key, job) for key, job in found if (key < end if newest else key > end)]
         return [job for _, job in found[:limit]]
 
@@ -477,8 +477,8 @@ class MemoryStore:
         groups: dict[tuple[str, str], list[Job]] = defaultdict(list)
         with self._lock:
             for job in self._jobs.values():
-                if job.state is State.DEAD:
-                    groups[job.task, job.failure.kind if job.failure else ""].append(job)
+                if job.state is State.DEAD and job.failure is not None:
+                    groups[job.task, job.failure.kind].append(job)
         found = []
         for (task, error), jobs in groups.items():
             newest = max(jobs, key=lambda job: (job.finished_at or EPOCH, job.id))

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..clock import instant, micros
+from ..clock import EPOCH, instant, micros
 from ..job import Cursor, DeadGroup, Filter, JobId, LogLine, Queue, Shown, Sort, State
 from ..tally import Span, Tally
 from .rows import COLUMNS, Row, stored, where
@@ -132,7 +132,7 @@ def _merged(
     sign, order = ("<", "DESC") if newest else (">", "ASC")
     if after is not None:
         condition += f" AND {column} {sign}= :at AND ({column} {sign} :at OR id {sign} :after)"
-        values |= {"at": None if after.at is None else micros(after.at), "after": after.id}
+        values |= {"at": micros(after.at or EPOCH), "after": after.id}
     if sort == "due" and "pending" not in stored(which):
         return []
     found: list[tuple[int, JobId]] = []
