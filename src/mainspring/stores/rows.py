@@ -106,6 +106,11 @@ def failure_text(failure: Failure | None) -> str | None:
     return None if failure is None else _encode(failure).decode()
 
 
+def kind_of(text: str) -> str:
+    """The kind of a failure as it is kept; a step of the schema calls it."""
+    return _failure(text).kind
+
+
 def text_of(record: Struct | None) -> str | None:
     return None if record is None else _encode(record).decode()
 

@@ -73,8 +73,7 @@ DROP TABLE mainspring_jobs;
 
 -- up 2
 ALTER TABLE mainspring_jobs ADD COLUMN error TEXT;      -- the kind of its failure
-UPDATE mainspring_jobs SET error = substr(json_extract(failure, '$.type') || ': ' || json_extract(failure, '$.message'), 1, 120)
-    WHERE failure IS NOT NULL;
+UPDATE mainspring_jobs SET error = mainspring_kind(failure) WHERE failure IS NOT NULL;
 ALTER TABLE mainspring_jobs ADD COLUMN progress TEXT;   -- JSON: run, at, done, total, note
 ALTER TABLE mainspring_executions ADD COLUMN account TEXT;  -- JSON: items, usage, metadata
 ALTER TABLE mainspring_workers ADD COLUMN orders TEXT;  -- JSON: concurrency, drained
