@@ -31,11 +31,11 @@ from .prune import Archive, Pruner
 from .retention import Retention
 from .retry import Backoff
 from .runner import Runner
-from .stats import Stats, grouped, resolution, series, top_errors, total
+from .stats import LONGEST, Stats, grouped, resolution, series, summed, top_errors, total
 from .store import Store
 from .stores import open_store
 from .sync import Sync
-from .tally import KEPT, SECONDS, begin
+from .tally import SECONDS, begin
 from .task import Executor, Options, Span, Task, check_name, checked, exclusive, new_job, travelling
 from .worker import Worker
 
@@ -411,18 +411,18 @@ class Mainspring:
 
     async def stats(self, window: timedelta | None = timedelta(hours=1)) -> Stats:
         """Jobs by state, and how runs went in the last `window` (None: ever): by task, by queue, in time."""
-        if window is not None and not timedelta(0) < window <= KEPT["hour"]:
-            raise BadInput(f"statistics reach back up to {KEPT['hour'].days} days, or for ever (None); got {window}")
+        if window is not None and not timedelta(0) < window <= LONGEST:
+            raise BadInput(f"statistics reach back up to {LONGEST.days} days, or for ever (None); got {window}")
         store, now = await self.opened(), self.clock.now()
         span = resolution(window)
         since = EPOCH if window is None else begin(now - window, span)
         tallies = await store.tallies(span, since=since)
-        step = timedelta(seconds=SECONDS[span])
+        step, whole = timedelta(seconds=SECONDS[span]), summed(tallies)
         counts = await store.counts(now=now)
         return Stats(
-            queues=list(await store.queues(now=now)), window=window, total=total(tallies),
-            by_task=grouped(tallies, "task"), by_queue=grouped(tallies, "queue"),
-            series=series(tallies, since, now, step) if step else [], errors=top_errors(tallies),
+            queues=list(await store.queues(now=now)), window=window, total=total(whole),
+            by_task=grouped(whole, "task"), by_queue=grouped(whole, "queue"),
+            series=series(tallies, since, now, step) if step else [], errors=top_errors(whole),
             **{str(state): n for state, n in counts.items()},
         )  # fmt: skip
 

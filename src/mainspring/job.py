@@ -106,7 +106,8 @@ WENT_WELL = frozenset({Ending.COMPLETED})
 WENT_WRONG = frozenset({Ending.FAILED, Ending.TIMEOUT, Ending.DISCARDED, Ending.CRASHED})
 
 # What differs between two messages of the same error: numbers, ids, addresses, quoted values.
-_VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|'[^']*'|\"[^\"]*\"|\d+", re.IGNORECASE)
+# A quote after a letter is an apostrophe: "can't", but not b'…'.
+_VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|(?<!\w)b?'[^']*'|(?<!\w)b?\"[^\"]*\"|\d+", re.IGNORECASE)
 KIND_LIMIT = 120
 
 
@@ -238,7 +239,7 @@ class Job(Struct, frozen=True, kw_only=True):
     result: str | None = None
     failure: Failure | None = None
     progress: Progress | None = None
-    """Of the newest run, if it said any."""
+    """The newest that was told; of an earlier run until this one tells its own."""
 
     def shown(self, now: datetime) -> Shown:
         """The state people see: derived, so nothing has to move when its time comes."""

@@ -139,7 +139,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """The task's, if it has one."""
     task: str = ""
     queue: str = ""
-    """Those two and started_at: what statistics count; without a task the run is not counted."""
+    """Those two and started_at: what statistics count; without a task the run is not counted and, but for ending
+    its turn as a probe, moves no circuit."""
     started_at: datetime | None = None
 
 

@@ -67,15 +67,26 @@ class Stats(Struct, frozen=True, kw_only=True):
     errors: list[TopError] = []
 
 
-# Spans up to this are counted by the minute, longer ones by the hour.
-_BY_MINUTE = timedelta(hours=24)
+# Windows up to these are counted by the minute and by the hour, longer ones by the day.
+_BY_MINUTE, _BY_HOUR, LONGEST = timedelta(hours=2), timedelta(days=3), timedelta(days=366)
 TOP = 10
 
 
 def resolution(window: timedelta | None) -> Span:
     if window is None:
         return "ever"
-    return "minute" if window <= _BY_MINUTE else "hour"
+    return "minute" if window <= _BY_MINUTE else "hour" if window <= _BY_HOUR else "day"
+
+
+def summed(tallies: Iterable[Tally]) -> list[Tally]:
+    """One tally for each queue and task: what a window comes to."""
+    found: dict[tuple[str, str], Tally] = {}
+    for tally in tallies:
+        key = (tally.queue, tally.task)
+        if key not in found:
+            found[key] = Tally(tally.at, tally.queue, tally.task, Sums())
+        found[key].sums.add(tally.sums)
+    return list(found.values())
 
 
 def figures(sums: Sums) -> Figures:

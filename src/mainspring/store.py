@@ -110,7 +110,7 @@ class Store(Protocol):
         not named, and everything if the worker's own lease has lapsed: it must beat first.
         A worker holds at most one suspect (job.SUSPECT) at a time: if it holds none, the first one due is
         taken before all others. A task whose circuit is open gives nothing until its open_until; from then on
-        it gives one job, the circuit's probe, before all others, and no more while that one runs.
+        it gives one job, the circuit's probe, before all others (a suspect too), and no more while that one runs.
         Pending jobs past expires_at end as expired here, in any queue. `next_at` is `now` if
         more may be due, else the next instant at which a job becomes due, a circuit half open or, in any queue,
         a job expires; None for a lapsed worker. A worker is silent from its `until` on, that instant included.
@@ -137,17 +137,19 @@ class Store(Protocol):
         changes nothing. A job keeps its last failure until it completes. One execution row is written per accepted
         outcome. A job that was asked to cancel and would run again ends cancelled instead.
 
-        In the same step an accepted outcome enqueues its `then`, is counted in the tallies of its minute, its
-        hour and ever, and moves its task's circuit: a run that went wrong adds a failure and opens it when there
-        are as many as its breaker allows, or when it was the probe; one that went well closes it.
+        In the same step an accepted outcome enqueues its `then` (all or none of it; the outcome stands in any case),
+        is counted in the tallies of its minute, its hour and ever, and moves its task's circuit: a run that went
+        wrong adds a failure and opens it when there are as many as its breaker allows, or when it was the probe;
+        one that went well closes it. Any other ending, discarded among them (its input was bad, not the task),
+        leaves it as it is, and lets another job try if this one was the probe; so does one without a breaker.
         """
         ...
 
     async def report(self, reports: Sequence[Report]) -> set[JobId]:
         """Log lines and progress of runs under way; returns the jobs whose report stands.
 
-        Accepted only while the job is running under that very lease. A line told twice is kept once; of
-        progress the newest counts.
+        Accepted only while the job is running under that very lease. A line told twice (the same run and n) is
+        kept once, as it was told first; of progress the newest counts, by run and `at`, whenever it is told.
         """
         ...
 
@@ -197,7 +199,7 @@ class Store(Protocol):
     ) -> list[Job]:
         """Matching jobs, first to last or newest first, from beyond `after`.
 
-        By creation: in order of id. By "due": pending jobs only, by run_at and id. By "finished": jobs in a
+        By creation: in order of id alone. By "due": pending jobs only, by run_at and id. By "finished": jobs in a
         final state only, by finished_at and id.
         """
         ...
@@ -230,11 +232,14 @@ class Store(Protocol):
         ...
 
     async def circuits(self) -> list[Circuit]:
-        """Of every task whose last run failed, by task."""
+        """Of every task with a breaker that has gone wrong since it last went well, by task."""
         ...
 
     async def dead(self, *, limit: int) -> list[DeadGroup]:
-        """Dead jobs by task and Failure.kind, most first; `newest` is the one that finished last."""
+        """Dead jobs by task and Failure.kind, most first, then by those two; `newest` is the one that finished last.
+
+        A dead job without a failure is in no group.
+        """
         ...
 
     # forgetting

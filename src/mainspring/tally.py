@@ -13,10 +13,10 @@ from .job import Ending, Failure
 from .outcome import Outcome
 
 K = TypeVar("K")
-Span = Literal["minute", "hour", "ever"]
-SECONDS: Mapping[Span, int] = {"minute": 60, "hour": 3600, "ever": 0}
-# Enough for a day by the minute and a month by the hour.
-KEPT: Mapping[Span, timedelta] = {"minute": timedelta(hours=25), "hour": timedelta(days=31)}
+Span = Literal["minute", "hour", "day", "ever"]
+SECONDS: Mapping[Span, int] = {"minute": 60, "hour": 3600, "day": 86_400, "ever": 0}
+# Enough for some hours by the minute, some days by the hour and a year by the day.
+KEPT: Mapping[Span, timedelta] = {"minute": timedelta(hours=3), "hour": timedelta(days=4), "day": timedelta(days=400)}
 # Kinds of failure remembered in one tally: a task that fails in ever new ways must not make it grow.
 KINDS = 40
 OTHERS = "(other errors)"
@@ -116,10 +116,14 @@ def _gather(
 
 def begin(at: datetime, span: Span) -> datetime:
     """When the span that `at` lies in began."""
-    size = SECONDS[span]
-    if not size:
-        return EPOCH
-    return at.replace(second=0, microsecond=0) if size == 60 else at.replace(minute=0, second=0, microsecond=0)
+    match span:
+        case "minute":
+            return at.replace(second=0, microsecond=0)
+        case "hour":
+            return at.replace(minute=0, second=0, microsecond=0)
+        case "day":
+            return at.replace(hour=0, minute=0, second=0, microsecond=0)
+    return EPOCH
 
 
 def bucket(us: int) -> int:

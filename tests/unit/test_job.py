@@ -6,7 +6,23 @@ from typing import Any, get_args
 import pytest
 
 from mainspring import Job, State
-from mainspring.job import ALLOWED, FINAL, IDEMPOTENT, SHOWN, TRANSITIONS, UNFINISHED, Action, Execution, Shown
+from mainspring.job import (
+    ALLOWED,
+    FINAL,
+    IDEMPOTENT,
+    KIND_LIMIT,
+    SHOWN,
+    TRANSITIONS,
+    UNFINISHED,
+    WENT_WELL,
+    WENT_WRONG,
+    Action,
+    Ending,
+    Execution,
+    Failure,
+    Items,
+    Shown,
+)
 from mainspring.stores.rules import act
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -150,3 +166,80 @@ def test_an_execution_knows_how_long_it_took() -> None:
         finished_at=SOON,
     )
     assert execution.duration == timedelta(seconds=2)
+
+
+# the kind of a failure
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("", "OSError: "),
+        ("gone", "OSError: gone"),
+        ("disk 7 is full", "OSError: disk … is full"),
+        ("took 1.25 s", "OSError: took ….… s"),
+        ("at 0xDEADbeef", "OSError: at …"),
+        ("no user '42'", "OSError: no user …"),
+        ('no user "ada"', "OSError: no user …"),
+        ("no bytes b'\\x00'", "OSError: no bytes …"),
+        ("can't open 'a.txt' of ada's", "OSError: can't open … of ada's"),
+        ("job 018f0e0c-0000-7000-8000-000000000001 is gone", "OSError: job … is gone"),
+        ("first\nsecond 1", "OSError: first"),
+        ("日本 '語'", "OSError: 日本 …"),
+    ],
+)
+def test_the_kind_of_a_failure_leaves_out_what_varies(message: str, kind: str) -> None:
+    assert Failure("OSError", message, "a stack").kind == kind
+
+
+@pytest.mark.parametrize("one", ["can't open 'a'", "row 1 of 'b'", "0x1f at 'x'"])
+def test_two_messages_of_the_same_trouble_are_of_one_kind(one: str) -> None:
+    other = one.replace("'a'", "'other'").replace("1", "22").replace("'b'", "'c'").replace("'x'", "''")
+    assert other != one
+    assert Failure("OSError", one).kind == Failure("OSError", other).kind
+
+
+def test_failures_of_two_types_are_of_two_kinds() -> None:
+    assert Failure("OSError", "gone").kind != Failure("KeyError", "gone").kind
+
+
+@pytest.mark.parametrize("message", ["x" * 10_000, "1" * 10_000, "' " * 10_000, "1x" * 10_000])
+def test_the_kind_of_a_failure_is_bounded(message: str) -> None:
+    assert len(Failure("T" * 256, message).kind) == KIND_LIMIT
+    assert len(Failure("T", message).kind) <= KIND_LIMIT
+
+
+# how runs and their items went
+
+
+def test_no_ending_is_good_and_bad() -> None:
+    assert not WENT_WELL & WENT_WRONG
+    assert set(Ending) - WENT_WELL - WENT_WRONG == {Ending.SNOOZED, Ending.RELEASED, Ending.CANCELLED}
+
+
+@pytest.mark.parametrize(
+    ("items", "ratio", "verdict"),
+    [
+        (Items(), 0.5, "success"),
+        (Items(success=3), 0.5, "success"),
+        (Items(skipped=3), 0.0, "success"),
+        (Items(success=3, failed=1), 0.5, "partial"),
+        (Items(success=1, failed=1), 0.5, "partial"),
+        (Items(success=1, failed=2), 0.5, "failed"),
+        (Items(success=1, failed=1, skipped=1), 0.5, "partial"),
+        (Items(failed=1), 0.5, "failed"),
+        (Items(failed=1), 1.0, "partial"),
+        (Items(success=99, failed=1), 0.0, "failed"),
+    ],
+    ids=str,
+)
+def test_items_fail_a_run_if_more_than_that_share_of_them_did(items: Items, ratio: float, verdict: str) -> None:
+    assert items.verdict(ratio) == verdict
+
+
+def test_half_of_the_items_may_fail_unless_said_otherwise() -> None:
+    assert (Items(1, 1).verdict(), Items(1, 2).verdict()) == ("partial", "failed")
+
+
+def test_items_add_up() -> None:
+    assert Items(1, 2, 3).total == 6

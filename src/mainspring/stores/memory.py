@@ -51,7 +51,7 @@ from ..store import Store
 from ..tally import Span, Tally
 from .bell import Bell
 from .ledger import Ledger
-from .rules import act, admit, matches, meet, settle
+from .rules import act, admit, matches, meet, newer, settle
 
 Entry = tuple[datetime, JobId]
 
@@ -117,16 +117,20 @@ class MemoryStore:
         if within is not None:
             raise BadInput("the memory store has no transactions to enqueue within")
         with self._lock:
-            # Only a job that may be refused makes the others worth remembering.
-            self._undo = {} if any(job.on_conflict == "raise" for job in jobs) else None
-            answers: list[Enqueued] = []
-            for n, job in enumerate(jobs):
-                answers.append(self._admit(job, now))
-                if answers[n].status == "refused":
-                    self._roll_back()
-                    return [answers[n] if i == n else Enqueued(other.id, "refused") for i, other in enumerate(jobs)]
-            self._undo = None
+            answers = self._admit_all(jobs, now)
         self._new.ring()
+        return answers
+
+    def _admit_all(self, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+        # Only a job that may be refused makes the others worth remembering.
+        self._undo = {} if any(job.on_conflict == "raise" for job in jobs) else None
+        answers: list[Enqueued] = []
+        for n, job in enumerate(jobs):
+            answers.append(self._admit(job, now))
+            if answers[n].status == "refused":
+                self._roll_back()
+                return [answers[n] if i == n else Enqueued(other.id, "refused") for i, other in enumerate(jobs)]
+        self._undo = None
         return answers
 
     def _roll_back(self) -> None:
@@ -328,8 +332,7 @@ class MemoryStore:
             return False
         self._ledger.accept(job, outcome)
         self._put(settle(job, outcome))
-        for new in outcome.then:
-            self._admit(new, outcome.finished_at)
+        self._admit_all(outcome.then, outcome.finished_at)
         return True
 
     async def report(self, reports: Sequence[Report]) -> set[JobId]:
@@ -343,7 +346,7 @@ class MemoryStore:
                 lines = self._ledger.lines[job.id]
                 for line in report.lines:
                     lines.setdefault((line.run, line.n), line)
-                if report.progress is not None:
+                if newer(report.progress, job.progress):
                     self._jobs[job.id] = replace(job, progress=report.progress)
                 stands.add(job.id)
         self._final.ring()
@@ -421,7 +424,7 @@ class MemoryStore:
             found = [(key, job) for job in self._matching(which, now) if (key := _key(job, sort)) is not None]
         found.sort(key=lambda pair: pair[0], reverse=newest)
         if after is not None:
-            end = (after.at or EPOCH, after.id)
+            end = (EPOCH if sort == "created" else after.at or EPOCH, after.id)
             found = [(key, job) for key, job in found if (key < end if newest else key > end)]
         return [job for _, job in found[:limit]]
 
@@ -474,8 +477,8 @@ class MemoryStore:
         groups: dict[tuple[str, str], list[Job]] = defaultdict(list)
         with self._lock:
             for job in self._jobs.values():
-                if job.state is State.DEAD:
-                    groups[job.task, job.failure.kind if job.failure else ""].append(job)
+                if job.state is State.DEAD and job.failure is not None:
+                    groups[job.task, job.failure.kind].append(job)
         found = []
         for (task, error), jobs in groups.items():
             newest = max(jobs, key=lambda job: (job.finished_at or EPOCH, job.id))

@@ -86,7 +86,7 @@ def job_of(row: Row) -> Job:
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
         metadata=extra.metadata, failure=None if failure is None else _failure(failure), payload=payload,
-        result=result, progress=None if progress is None else _progress(progress),
+        result=result, progress=progress_of(progress),
     )  # fmt: skip
 
 
@@ -101,8 +101,17 @@ def execution_of(row: Row) -> Execution:
     )  # fmt: skip
 
 
+def progress_of(text: str | None) -> Progress | None:
+    return None if text is None else _progress(text)
+
+
 def failure_text(failure: Failure | None) -> str | None:
     return None if failure is None else _encode(failure).decode()
+
+
+def kind_of(text: str) -> str:
+    """The kind of a failure as it is kept; a step of the schema calls it."""
+    return _failure(text).kind
 
 
 def text_of(record: Struct | None) -> str | None:
@@ -166,11 +175,20 @@ def where(which: Filter, now: int) -> tuple[str, dict[str, Any]]:
         parts.append("error IS NOT NULL")
         among("error", "errors", which.errors)
     if which.key_prefix is not None:
-        starts = "{0} >= :prefix AND {0} < :beyond"
+        values |= {"prefix": which.key_prefix, "beyond": _beyond(which.key_prefix)}
+        starts = "{0} >= :prefix" if values["beyond"] is None else "{0} >= :prefix AND {0} < :beyond"
         parts.append(f"({starts.format('unique_key')} OR {starts.format('idempotency_key')})")
-        values |= {"prefix": which.key_prefix, "beyond": which.key_prefix + chr(0x10FFFF)}
     for name, sign in (("created_after", ">="), ("created_before", "<=")):
         if (at := getattr(which, name)) is not None:
             parts.append(f"created_at {sign} :{name}")
             values[name] = micros(at)
     return " AND ".join(parts), values
+
+
+def _beyond(prefix: str) -> str | None:
+    """The first text after all that begin so, in the order of code points, which SQLite's is; None: there is none."""
+    kept = prefix.rstrip(chr(0x10FFFF))
+    if not kept:
+        return None
+    after = ord(kept[-1]) + 1
+    return kept[:-1] + chr(0xE000 if after == 0xD800 else after)  # between the two are surrogates, no text

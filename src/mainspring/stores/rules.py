@@ -9,7 +9,21 @@ from typing import Literal
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
-from ..job import WENT_WELL, WENT_WRONG, Account, Action, Circuit, Ending, Execution, Filter, Job, NewJob, State, Update
+from ..job import (
+    WENT_WELL,
+    WENT_WRONG,
+    Account,
+    Action,
+    Circuit,
+    Ending,
+    Execution,
+    Filter,
+    Job,
+    NewJob,
+    Progress,
+    State,
+    Update,
+)
 from ..outcome import Outcome
 
 ACTIVE_HOLD = (State.PENDING, State.PAUSED)
@@ -69,6 +83,11 @@ def execution(job: Job, outcome: Outcome) -> Execution:
     )  # fmt: skip
 
 
+def newer(told: Progress | None, kept: Progress | None) -> bool:
+    """Whether to keep what was told: a report that is repeated may come after a later one."""
+    return told is not None and (kept is None or (told.run, told.at) >= (kept.run, kept.at))
+
+
 # A run that was discarded says that its input is bad, not that the task is.
 _TRIPS = WENT_WRONG - {Ending.DISCARDED}
 
@@ -76,10 +95,10 @@ _TRIPS = WENT_WRONG - {Ending.DISCARDED}
 def moved(circuit: Circuit | None, outcome: Outcome) -> Circuit | None:
     """A task's circuit after an accepted outcome; None: nothing to remember."""
     probing = circuit is not None and circuit.probe == outcome.id
-    if outcome.ending in WENT_WELL:
+    if outcome.task and outcome.ending in WENT_WELL:
         return None
     breaker = outcome.breaker
-    if breaker is None or outcome.ending not in _TRIPS:
+    if breaker is None or not outcome.task or outcome.ending not in _TRIPS:
         return replace(circuit, probe=None) if circuit is not None and probing else circuit
     failures = 1 + (circuit.failures if circuit else 0)
     until = circuit.open_until if circuit else None

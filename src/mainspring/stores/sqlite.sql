@@ -73,8 +73,7 @@ DROP TABLE mainspring_jobs;
 
 -- up 2
 ALTER TABLE mainspring_jobs ADD COLUMN error TEXT;      -- the kind of its failure
-UPDATE mainspring_jobs SET error = substr(json_extract(failure, '$.type') || ': ' || json_extract(failure, '$.message'), 1, 120)
-    WHERE failure IS NOT NULL;
+UPDATE mainspring_jobs SET error = mainspring_kind(failure) WHERE failure IS NOT NULL;
 ALTER TABLE mainspring_jobs ADD COLUMN progress TEXT;   -- JSON: run, at, done, total, note
 ALTER TABLE mainspring_executions ADD COLUMN account TEXT;  -- JSON: items, usage, metadata
 ALTER TABLE mainspring_workers ADD COLUMN orders TEXT;  -- JSON: concurrency, drained
@@ -89,6 +88,7 @@ CREATE INDEX mainspring_jobs_held ON mainspring_jobs (state, worker) WHERE state
 -- Lists and pruning look here; finished_at keeps unfinished jobs out, so that a job is entered once.
 CREATE INDEX mainspring_jobs_finished ON mainspring_jobs (state, queue, task, finished_at)
     WHERE finished_at IS NOT NULL;
+CREATE INDEX mainspring_jobs_error ON mainspring_jobs (error) WHERE error IS NOT NULL;
 CREATE INDEX mainspring_jobs_unique_keys ON mainspring_jobs (unique_key) WHERE unique_key IS NOT NULL;
 CREATE INDEX mainspring_jobs_idempotency_keys ON mainspring_jobs (idempotency_key) WHERE idempotency_key IS NOT NULL;
 
@@ -100,7 +100,8 @@ CREATE TABLE mainspring_dead (
     job_id      TEXT    NOT NULL,
     PRIMARY KEY (task, error, finished_at, job_id)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO mainspring_dead SELECT task, coalesce(error, ''), finished_at, id FROM mainspring_jobs WHERE state = 'dead';
+INSERT INTO mainspring_dead SELECT task, error, finished_at, id FROM mainspring_jobs
+    WHERE state = 'dead' AND error IS NOT NULL;
 
 CREATE TABLE mainspring_tags (
     tag    TEXT NOT NULL,
@@ -128,7 +129,7 @@ CREATE TABLE mainspring_counts (
 INSERT INTO mainspring_counts SELECT state, count(*) FROM mainspring_jobs WHERE finished_at IS NOT NULL GROUP BY state;
 
 CREATE TABLE mainspring_tallies (
-    span  TEXT    NOT NULL,             -- minute, hour or ever
+    span  TEXT    NOT NULL,             -- minute, hour, day or ever
     at    INTEGER NOT NULL,
     queue TEXT    NOT NULL,
     task  TEXT    NOT NULL,
@@ -156,6 +157,7 @@ CREATE INDEX mainspring_jobs_running ON mainspring_jobs (worker) WHERE state = '
 DROP INDEX mainspring_jobs_ready;
 CREATE INDEX mainspring_jobs_ready ON mainspring_jobs (queue, task, rank, run_at, id)
     WHERE state = 'pending' AND crashes < 2;
+DROP INDEX mainspring_jobs_error;
 DROP INDEX mainspring_jobs_unique_keys;
 DROP INDEX mainspring_jobs_idempotency_keys;
 ALTER TABLE mainspring_workers DROP COLUMN orders;

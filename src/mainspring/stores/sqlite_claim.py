@@ -140,8 +140,7 @@ def claim(
         return "[]", None, expired
     wanted = _Wanted(db, queues, tasks, worker)
     values: dict[str, Any] = {"lease": os.urandom(8).hex(), "worker": worker, "now": now}
-    first = _firsts(db, wanted, limit, now)
-    taken = sum(db.execute(_TAKE_FIRST, values | {"n": n}).rowcount for n in first)
+    taken = _firsts(db, wanted, values, limit)
     groups = [row for row in wanted.groups if row[3] <= now and row[1] not in wanted.open]
     for rank in sorted({group[2] for group in groups}):
         if taken >= limit:
@@ -155,25 +154,26 @@ def claim(
     return rows, _Wanted(db, queues, tasks, worker).next_at(expiry), expired
 
 
-def _firsts(db: sqlite3.Connection, wanted: _Wanted, limit: int, now: int) -> list[int]:
-    """What is taken before all others: a probe for each half-open circuit, and one suspect."""
-    firsts: list[int] = []
+def _firsts(db: sqlite3.Connection, wanted: _Wanted, values: dict[str, Any], limit: int) -> int:
+    """Takes what comes before all others: a probe for each half-open circuit, and one suspect."""
+    taken, now = 0, values["now"]
     suspects = [row for row in wanted.suspects if row[3] <= now]
     for task, (until, probe) in wanted.open.items():
-        if probe is not None or until > now or len(firsts) >= limit:
+        if probe is not None or until > now or taken >= limit:
             continue
         groups = [row[:3] for row in wanted.groups if row[1] == task and row[3] <= now]
         due = [db.execute(_HEAD, group).fetchone() for group in groups] + [row for row in suspects if row[1] == task]
-        if due:
-            head = min(due, key=lambda row: (row[2], row[3], row[5]))
+        head = min(due, key=lambda row: (row[2], row[3], row[5]), default=None)
+        # Not taken: one of many that have expired, more than a claim may end.
+        if head is not None and db.execute(_TAKE_FIRST, values | {"n": head[4]}).rowcount:
             db.execute("UPDATE mainspring_circuits SET probe = ? WHERE task = ?", (head[5], task))
-            firsts.append(head[4])
+            taken += 1
             if head[6] >= 2:
                 suspects = []
     suspects = [row for row in suspects if row[1] not in wanted.open]
-    if suspects and len(firsts) < limit:
-        firsts.append(suspects[0][4])
-    return firsts
+    if suspects and taken < limit:
+        taken += db.execute(_TAKE_FIRST, values | {"n": suspects[0][4]}).rowcount
+    return taken
 
 
 def _take(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> int:

@@ -22,9 +22,9 @@ _INSERT = {
 
 def enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
     if all(job.unique_key is None and job.idempotency_key is None for job in jobs):
-        tagged = [job for job in jobs if job.tags]
-        if tagged:
-            _tag(db, [job for job in tagged if not _known(db, job.id)])
+        if any(job.tags for job in jobs):
+            firsts = {job.id: job for job in reversed(jobs)}
+            _tag(db, [job for job in firsts.values() if job.tags and not _known(db, job.id)])
         for chunk in chunks(jobs):
             db.execute(_INSERT[len(chunk)], flat([new_row(job, us) for job in chunk]))
         return [Enqueued(job.id) for job in jobs]
@@ -127,6 +127,5 @@ def kind_of(job: Job) -> str | None:
 def _raise(db: sqlite3.Connection, job: Job) -> None:
     """It is no longer among the dead."""
     sql = "DELETE FROM mainspring_dead WHERE task = ? AND error = ? AND finished_at = ? AND job_id = ?"
-    at = 0 if job.finished_at is None else micros(job.finished_at)
-    if not db.execute(sql, (job.task, kind_of(job) or "", at, job.id)).rowcount:
-        db.execute("DELETE FROM mainspring_dead WHERE job_id = ?", (job.id,))  # its error was named by an older release
+    if job.failure is not None and job.finished_at is not None:
+        db.execute(sql, (job.task, job.failure.kind, micros(job.finished_at), job.id))

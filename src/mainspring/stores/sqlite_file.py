@@ -12,6 +12,7 @@ from pathlib import Path
 from ..config import Durability
 from ..errors import BadInput, SchemaMismatch, StoreError
 from .lane import translated
+from .rows import kind_of
 
 MINIMUM = (3, 37, 0)  # STRICT tables, RETURNING, UPDATE FROM
 BUSY_SECONDS = 30.0
@@ -131,6 +132,7 @@ def _step(db: sqlite3.Connection, target: int, only_up: bool) -> list[int]:
         raise SchemaMismatch(f"the file has schema {at}, this release knows {NEWEST} at most: upgrade mainspring")
     if only_up and at > target:
         return []
+    db.create_function("mainspring_kind", 1, kind_of, deterministic=True)
     passed: list[int] = []
     while at != target:
         way, number, after = ("up", at + 1, at + 1) if at < target else ("down", at, at - 1)

@@ -13,8 +13,8 @@ from ..failpoint import failpoint
 from ..job import Circuit, JobId, Report, State
 from ..outcome import Outcome
 from ..tally import KEPT, SECONDS, Sums, begin, counted
-from .rows import Row, failure_text, text_of
-from .rules import moved
+from .rows import Row, failure_text, progress_of, text_of
+from .rules import moved, newer
 from .sqlite_batch import CHUNKS, chunks, flat, places
 from .sqlite_enqueue import count, enqueue
 
@@ -56,7 +56,7 @@ _SETTLE = f"""WITH {_ENDED}
             ELSE ended.failure END,
         error = CASE WHEN ended.failure IS NULL AND ended.state <> 'completed' THEN job.error
             ELSE ended.error END
-    FROM ended WHERE {_FENCE} RETURNING task, state"""
+    FROM ended WHERE {_FENCE} RETURNING task, state, error"""
 _STANDS = """SELECT 1 FROM mainspring_executions WHERE job_id = :id AND lease = :lease AND ending = :ending AND
         finished_at = :at
     UNION ALL SELECT 1 FROM mainspring_jobs WHERE id = :id AND lease = :lease AND ending = :ending AND
@@ -66,44 +66,50 @@ Ended = tuple[Outcome, Row]
 
 
 def finish(db: sqlite3.Connection, ended: Sequence[Ended]) -> set[JobId]:
-    if len({outcome.id for outcome, _ in ended}) < len(ended):
-        # Two outcomes for one job: one after the other, since a statement would take either.
+    if len(ended) > 1 and _entangled([outcome for outcome, _ in ended]):
         return set().union(*(finish(db, [one]) for one in ended))
-    accepted: list[Outcome] = []
+    accepted: set[JobId] = set()
     states: Counter[State] = Counter()
     for chunk in chunks([one for one in ended if len(one[1]) == 4]):
         stand = _complete(db, chunk)
         states[State.COMPLETED] += len(stand)
-        accepted += stand
+        accepted.update(stand)
         failpoint("finish.mid_batch")
     for outcome, row in ended:
         if len(row) != 4 and db.execute(_RECORD, row).rowcount:
             failpoint("finish.mid_batch")
-            task, state = db.execute(_SETTLE, row).fetchone()
+            task, state, error = db.execute(_SETTLE, row).fetchone()
             states[State(state)] += 1
-            if state == "dead":
-                db.execute("INSERT INTO mainspring_dead VALUES (?, ?, ?, ?)", (task, row[11] or "", row[4], row[0]))
-            accepted.append(outcome)
+            if state == "dead" and error is not None:
+                db.execute("INSERT INTO mainspring_dead VALUES (?, ?, ?, ?)", (task, error, row[4], row[0]))
+            accepted.add(outcome.id)
+    _follow(db, [outcome for outcome, _ in ended if outcome.id in accepted], states)
     if len(accepted) == len(ended):
-        _follow(db, [outcome for outcome, _ in ended], states)
-        return {outcome.id for outcome in accepted}
-    ids = {outcome.id for outcome in accepted}
-    _follow(db, [outcome for outcome, _ in ended if outcome.id in ids], states)
+        return accepted
     # Some were late or are told a second time: those that are the recorded ending of their run stand.
     return {outcome.id for outcome, _ in ended if _stands(db, outcome)}
 
 
-def _complete(db: sqlite3.Connection, chunk: Sequence[Ended]) -> list[Outcome]:
-    """The outcomes that were accepted: if not all of them, one by one, to know which."""
+def _entangled(outcomes: Sequence[Outcome]) -> bool:
+    """Whether they must be settled one after the other: two of one job, of which a statement would take either,
+    or what one of them enqueues meets a key that the job of another may hold until it ends.
+    """
+    return len({outcome.id for outcome in outcomes}) < len(outcomes) or any(
+        new.unique_key is not None or new.idempotency_key is not None for outcome in outcomes for new in outcome.then
+    )
+
+
+def _complete(db: sqlite3.Connection, chunk: Sequence[Ended]) -> list[JobId]:
+    """The jobs whose outcomes were accepted: if not all of them, one by one, to know which."""
     if len(chunk) == 1:
-        return [outcome for outcome, row in chunk if db.execute(_COMPLETE[1], row).rowcount]
+        return [outcome.id for outcome, row in chunk if db.execute(_COMPLETE[1], row).rowcount]
     db.execute("SAVEPOINT mainspring_finish")
     if db.execute(_COMPLETE[len(chunk)], flat(row for _, row in chunk)).rowcount == len(chunk):
         db.execute("RELEASE mainspring_finish")
-        return [outcome for outcome, _ in chunk]
+        return [outcome.id for outcome, _ in chunk]
     db.execute("ROLLBACK TO mainspring_finish")
     db.execute("RELEASE mainspring_finish")
-    return [outcome for one in chunk for outcome in _complete(db, [one])]
+    return [id for one in chunk for id in _complete(db, [one])]
 
 
 def _stands(db: sqlite3.Connection, outcome: Outcome) -> bool:
@@ -114,7 +120,7 @@ def _stands(db: sqlite3.Connection, outcome: Outcome) -> bool:
 def ended_row(outcome: Outcome) -> Row:
     """Four columns for the plain end of a job, all of them where there is more to say."""
     at = micros(outcome.finished_at)
-    if outcome.state is State.COMPLETED and outcome.failure is None and outcome.account is None:
+    if outcome.state is State.COMPLETED and outcome.failure is None and outcome.account is None and not outcome.silent:
         return (outcome.id, outcome.lease, at, outcome.result)
     return (
         outcome.id, outcome.lease, outcome.state.value, outcome.ending.value, at, outcome.result,
@@ -140,18 +146,20 @@ def _follow(db: sqlite3.Connection, accepted: list[Outcome], states: Counter[Sta
     for outcome in accepted:
         if outcome.then:
             enqueue(db, outcome.then, outcome.finished_at, micros(outcome.finished_at))
-        if outcome.breaker is not None or outcome.task in known:
+        if known or outcome.breaker is not None:
             _move(db, known, outcome)
     _tally(db, accepted)
 
 
 def _move(db: sqlite3.Connection, known: dict[str, Circuit], outcome: Outcome) -> None:
-    circuit = moved(known.get(outcome.task), outcome)
+    # Whoever releases a run it has never heard of cannot name the task; its turn as a probe is over all the same.
+    task = outcome.task or next((task for task, circuit in known.items() if circuit.probe == outcome.id), "")
+    circuit = moved(known.get(task), outcome)
     if circuit is None:
-        if known.pop(outcome.task, None):
-            db.execute("DELETE FROM mainspring_circuits WHERE task = ?", (outcome.task,))
-    elif circuit != known.get(outcome.task):
-        known[outcome.task] = circuit
+        if known.pop(task, None):
+            db.execute("DELETE FROM mainspring_circuits WHERE task = ?", (task,))
+    elif circuit != known.get(task):
+        known[task] = circuit
         until = None if circuit.open_until is None else micros(circuit.open_until)
         db.execute(_PUT_CIRCUIT, (circuit.task, circuit.failures, until, circuit.probe))
 
@@ -177,18 +185,19 @@ def _tally(db: sqlite3.Connection, accepted: list[Outcome]) -> None:
             db.execute(_PUT_TALLY, (*key, _encode(whole).decode()))
 
 
-_RUNNING = "SELECT 1 FROM mainspring_jobs WHERE id = ? AND lease = ? AND state = 'running'"
+_RUNNING = "SELECT progress FROM mainspring_jobs WHERE id = ? AND lease = ? AND state = 'running'"
 _LINE = "INSERT OR IGNORE INTO mainspring_logs VALUES (?, ?, ?, ?, ?, ?)"
 
 
 def report(db: sqlite3.Connection, reports: Sequence[Report]) -> set[JobId]:
     stands: set[JobId] = set()
     for told in reports:
-        if not db.execute(_RUNNING, (told.id, told.lease)).fetchone():
+        row = db.execute(_RUNNING, (told.id, told.lease)).fetchone()
+        if row is None:
             continue
         lines = [(told.id, line.run, line.n, micros(line.at), line.level, line.text) for line in told.lines]
         db.executemany(_LINE, lines)
-        if told.progress is not None:
+        if newer(told.progress, progress_of(row[0])):
             db.execute("UPDATE mainspring_jobs SET progress = ? WHERE id = ?", (text_of(told.progress), told.id))
         stands.add(told.id)
     return stands

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from ..clock import instant, micros
+from ..ids import first_id
 from ..job import Cursor, DeadGroup, Filter, JobId, LogLine, Queue, Shown, Sort, State
 from ..tally import Span, Tally
 from .rows import COLUMNS, HELD, Row, stored, where
 from .sqlite_claim import GROUPS, PAUSED
 from .sqlite_finish import sums_of
 
-# Up to so many jobs that indexes name are looked at one by one; a choice of more is met often on a walk by id.
-FEW = 2000
+# Up to so many jobs that indexes name are looked at one by one; a choice of more is met often on a walk by id, of
+# which so many steps are tried.
+FEW, SHORT = 2000, 5000
+SLACK = timedelta(hours=1)
 
 _json = msgspec.json.encode
 
@@ -48,53 +51,107 @@ def jobs(
     sort: Sort = "created",
 ) -> list[Row]:
     condition, values = where(which, now)
+    if which.created_before is not None:
+        # Ids are minted before their jobs are created: none beyond this one can match, and a walk need not meet them.
+        condition += " AND id < :beyond_id"
+        values["beyond_id"] = first_id(which.created_before + SLACK)
     if sort != "created":
-        return _merged(db, which, condition, values, limit, after, newest, sort)
-    order = "DESC" if newest else "ASC"
-    if after is not None:
-        condition += f" AND id {'<' if newest else '>'} :after"
-    values |= {"after": after and after.id, "limit": limit}
-    source = "mainspring_jobs"
-    if which.ids is None and which.tags:
+        return _merged(db, _GROUPS[sort](db, which), sort, condition, values, limit, after, newest)
+    if which.ids is not None or which.key_prefix is not None:
+        return _walked(db, "mainspring_jobs", condition, values, limit, after, newest)
+    if which.tags:
         source = "mainspring_tags CROSS JOIN mainspring_jobs ON id = job_id"
-        condition = f"tag = :tag0 AND {condition}"
-        order = f"{order}, job_id {order}"
-    elif which.ids is None and which.key_prefix is None and (few := _few(db, which)) is not None:
-        condition += " AND n IN (SELECT value FROM json_each(:few))"
-        values["few"] = _json(few).decode()
-    rows: list[Row] = db.execute(
-        f"SELECT {COLUMNS} FROM {source} WHERE {condition} ORDER BY id {order} LIMIT :limit", values
-    ).fetchall()
+        return _walked(db, source, f"tag = :tag0 AND {condition}", values, limit, after, newest)
+    groups = list(_narrow(db, which))
+    if groups and _count(db, groups) > FEW:
+        # Many match: most often a short walk by id meets enough of them.
+        short = (
+            f"(SELECT * FROM mainspring_jobs WHERE {_beyond(after, newest)} ORDER BY id {_way(newest)} LIMIT {SHORT})"
+        )
+        rows = _walked(db, short, condition, values, limit, after, newest)
+        if len(rows) == limit:
+            return rows
+    if groups or _is_narrow(which):
+        return _merged(db, groups, sort, condition, values, limit, after, newest)
+    return _walked(db, "mainspring_jobs", condition, values, limit, after, newest)
+
+
+def _walked(
+    db: sqlite3.Connection, source: str, condition: str, values: dict[str, Any], limit: int, after: Cursor | None,
+    newest: bool,
+) -> list[Row]:  # fmt: skip
+    """In order of id, until there are enough."""
+    values = values | {"after": after and after.id, "limit": limit}
+    sql = f"""SELECT {COLUMNS} FROM {source} WHERE {condition} AND {_beyond(after, newest)}
+        ORDER BY id {_way(newest)} LIMIT :limit"""
+    rows: list[Row] = db.execute(sql, values).fetchall()
     return rows
 
 
-def _few(db: sqlite3.Connection, which: Filter) -> list[int] | None:
-    """The rows that indexes say may match; None if they are many, or all."""
-    if which.states is None and which.queues is None and which.tasks is None and which.workers is None:
-        return None
-    found: list[int] = []
-    for group, values in _groups(db, which):
-        sql = f"SELECT n FROM mainspring_jobs WHERE {group} LIMIT :room"
-        found += [n for (n,) in db.execute(sql, values | {"room": FEW + 1 - len(found)}).fetchall()]
-        if len(found) > FEW:
-            return None
-    return found
+def _way(newest: bool) -> str:
+    return "DESC" if newest else "ASC"
+
+
+def _beyond(after: Cursor | None, newest: bool) -> str:
+    return "1" if after is None else f"id {'<' if newest else '>'} :after"
+
+
+def _is_narrow(which: Filter) -> bool:
+    named = (which.states, which.queues, which.tasks, which.workers, which.errors)
+    return any(part is not None for part in named)
+
+
+def _narrow(db: sqlite3.Connection, which: Filter) -> Iterator[Group]:
+    """Groups that an index answers, if the filter names any part that one has; else nothing."""
+    if _is_narrow(which):
+        yield from _groups(db, which)
+    elif which.created_after is not None and (first := _first_since(db, micros(which.created_after - SLACK))):
+        yield "n >= :first", {"first": first}
+
+
+def _count(db: sqlite3.Connection, groups: Sequence[Group]) -> int:
+    """How many rows the groups have, or FEW + 1."""
+    count = 0
+    for group, values in groups:
+        sql = f"SELECT count(*) FROM (SELECT 1 FROM mainspring_jobs WHERE {group} LIMIT :room)"
+        count += db.execute(sql, values | {"room": FEW + 1 - count}).fetchone()[0]
+        if count > FEW:
+            break
+    return count
+
+
+def _first_since(db: sqlite3.Connection, at: int) -> int | None:
+    """The first of the last rows, FEW at most, that were created since then; None: there are more of them.
+
+    Rows are numbered as they are written, which follows their created_at but for the time a writer waits.
+    """
+    sql = "SELECT n FROM mainspring_jobs ORDER BY n DESC LIMIT 1 OFFSET :few"
+    row = db.execute(sql, {"few": FEW}).fetchone()
+    if row is None:
+        return 1
+    created = db.execute("SELECT created_at FROM mainspring_jobs WHERE n = ?", row).fetchone()[0]
+    return row[0] if created < at else None
 
 
 def _groups(db: sqlite3.Connection, which: Filter) -> Iterator[Group]:
     """Conditions, each answered by an index, that together hold for every job that may match."""
+    if which.errors is not None:
+        for error in which.errors:
+            yield "error IS NOT NULL AND error = :of_error", {"of_error": error}
+        return
     states = stored(which)
     for state in ("running", "paused", "waiting"):
         if state in states:
             yield f"{HELD} AND state = :held", {"held": state}
     if which.workers is not None:
         return
-    if "pending" in states:
-        yield from _waiting(db, which)
+    yield from _waiting(db, which)
     yield from _ended(db, which)
 
 
 def _waiting(db: sqlite3.Connection, which: Filter) -> Iterator[Group]:
+    if "pending" not in stored(which):
+        return
     yield "state = 'pending' AND crashes >= 2", {}
     group = "state = 'pending' AND crashes < 2 AND queue = :of_queue AND task = :of_task AND rank = :of_rank"
     for queue, task, rank, _ in db.execute(GROUPS).fetchall():
@@ -114,28 +171,26 @@ def _named(which: Filter, queue: str, task: str) -> bool:
     return (which.queues is None or queue in which.queues) and (which.tasks is None or task in which.tasks)
 
 
+_COLUMN: dict[Sort, str] = {"created": "id", "due": "run_at", "finished": "finished_at"}
+_GROUPS: dict[Sort, Callable[[sqlite3.Connection, Filter], Iterator[Group]]] = {"due": _waiting, "finished": _ended}
+
+
 def _merged(
-    db: sqlite3.Connection,
-    which: Filter,
-    condition: str,
-    values: dict[str, Any],
-    limit: int,
-    after: Cursor | None,
-    newest: bool,
-    sort: Sort,
-) -> list[Row]:
-    """The first of each group in its index's order, then the first of all."""
-    column, groups = ("run_at", _waiting) if sort == "due" else ("finished_at", _ended)
-    sign, order = ("<", "DESC") if newest else (">", "ASC")
+    db: sqlite3.Connection, groups: Iterable[Group], sort: Sort, condition: str, values: dict[str, Any], limit: int,
+    after: Cursor | None, newest: bool,
+) -> list[Row]:  # fmt: skip
+    """The first of each group, then the first of all."""
+    column, sign, order = _COLUMN[sort], "<" if newest else ">", _way(newest)
     if after is not None:
-        condition += f" AND {column} {sign}= :at AND ({column} {sign} :at OR id {sign} :after)"
-        values |= {"at": None if after.at is None else micros(after.at), "after": after.id}
-    if sort == "due" and "pending" not in stored(which):
-        return []
-    found: list[tuple[int, JobId]] = []
-    for group, named in groups(db, which):
+        values = values | {"at": None if after.at is None else micros(after.at), "after": after.id}
+        beyond = f"{column} {sign}= :at AND ({column} {sign} :at OR id {sign} :after)"
+        condition += f" AND {_beyond(after, newest) if sort == 'created' else beyond}"
+    found: list[tuple[Any, JobId]] = []
+    # The plus keeps SQLite from walking by id through all jobs to spare itself a sort.
+    first = "+id" if sort == "created" else column
+    for group, named in groups:
         sql = f"""SELECT {column}, id FROM mainspring_jobs WHERE {group} AND {condition}
-            ORDER BY 1 {order}, 2 {order} LIMIT :limit"""
+            ORDER BY {first} {order}, +id {order} LIMIT :limit"""
         found += db.execute(sql, values | named | {"limit": limit}).fetchall()
     ids = [id for _, id in sorted(found, reverse=newest)[:limit]]
     rows = {row[0]: row for row in _by_id(db, ids)}
@@ -243,4 +298,5 @@ def surplus(db: sqlite3.Connection, state: State, task: str, keep: int, before: 
             return []
         end = min(end, newest[keep - 1])
     condition = "(finished_at < :end OR (finished_at = :end AND id < :id))"
-    return _merged(db, which, condition, {"end": end[0], "id": end[1]}, limit, None, False, "finished")
+    values = {"end": end[0], "id": end[1]}
+    return _merged(db, _ended(db, which), "finished", condition, values, limit, None, False)

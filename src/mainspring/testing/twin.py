@@ -115,6 +115,8 @@ _extras: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
         {},
         {"breaker": _BREAKER},
         {"breaker": _BREAKER},
+        {"breaker": _BREAKER, "silent": True},
+        {"task": "", "queue": ""},
         {"account": Account(Items(3, 1), Usage(0.5, 1 << 20), {"a": "é"})},
     ]
 )
@@ -126,7 +128,7 @@ _updates = st.sampled_from(
         Update(queue="low", payload='"z"', timeout=None, run_at=START + timedelta(seconds=30), expires_at=None),
     ]
 )
-_then = st.lists(_requests, max_size=1)
+_then = st.lists(_requests, max_size=2)
 _reasons = st.sampled_from(["", "why"])
 _some = st.sampled_from([100, 1, 2, 3])
 _which = st.integers(0, 9)
@@ -245,6 +247,7 @@ class _Twin(RuleBasedStateMachine):
     def both_hold_the_same_jobs(self) -> None:
         if self._stores:
             self._both(lambda store: store.jobs(Filter(), now=self.now, limit=1000))
+            self._both(lambda store: store.circuits())
 
     # the steps
 
@@ -280,7 +283,7 @@ class _Twin(RuleBasedStateMachine):
         for n, ending, extra in chosen if self.runs else []:
             # Counted from the newest run, so that small numbers are runs that go on.
             job_id, lease = self.runs[-1 - n % len(self.runs)]
-            more = {**self._dated(ending), **extra, **self.places[job_id], "then": after, "started_at": START}
+            more = {**self._dated(ending), **self.places[job_id], **extra, "then": after, "started_at": START}
             outcomes.append(Outcome(id=job_id, lease=lease, finished_at=self.now, **more))
         self.told += outcomes
         self._finish(outcomes)
@@ -356,7 +359,6 @@ class _Twin(RuleBasedStateMachine):
             return store.jobs(which, now=self.now, limit=limit, after=end, newest=newest, sort=sort)
 
         self._both(verb)
-        self._both(lambda store: store.circuits())
         self._both(lambda store: store.dead(limit=limit))
         for span in SECONDS:
             self._tallies(span)

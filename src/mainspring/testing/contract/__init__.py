@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from .beat import BeatContract
 from .change import ChangeContract
+from .circuit import CircuitContract
 from .claim import ClaimContract
 from .enqueue import EnqueueContract
+from .execution import ExecutionContract
 from .finish import FinishContract
 from .keys import KeysContract
 from .life import LifeContract
+from .lists import ListsContract
+from .order import OrderContract
+from .probe import ProbeContract
+from .prune import PruneContract
 from .read import ReadContract
+from .report import ReportContract
+from .sequel import SequelContract
+from .tally import TallyContract
+from .update import UpdateContract
 
 __all__ = ["StoreContract"]
 
@@ -19,9 +29,19 @@ class StoreContract(
     EnqueueContract,
     KeysContract,
     ClaimContract,
+    ProbeContract,
     BeatContract,
+    OrderContract,
     FinishContract,
+    ExecutionContract,
+    SequelContract,
+    CircuitContract,
+    TallyContract,
+    ReportContract,
     ChangeContract,
+    UpdateContract,
     ReadContract,
+    ListsContract,
+    PruneContract,
 ):
     """Every sentence of the Store protocol; needs the plugin mainspring.testing.plugin."""

@@ -7,13 +7,35 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...ids import new_id
-from ...job import Action, Beat, Changed, Claim, Filter, Job, JobId, NewJob, State, WorkerInfo
-from ...outcome import Discard, Done, Ended, decide
+from ...job import (
+    SUSPECT,
+    Action,
+    Beat,
+    Breaker,
+    Changed,
+    Circuit,
+    Claim,
+    Filter,
+    Job,
+    JobId,
+    LogLine,
+    NewJob,
+    Report,
+    State,
+    Update,
+    WorkerInfo,
+)
+from ...outcome import Crashed, Discard, Done, Ended, Policy, decide
 from ...store import Store
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 A_SECOND_LATER, A_MINUTE_LATER = NOW + timedelta(seconds=1), NOW + timedelta(minutes=1)
+# Three failures in a row open the circuit for ten seconds.
+BREAKER = Breaker(3, 10.0)
+NO_RETRY = Policy(max_retries=0, breaker=BREAKER)
 REACHABLE = tuple(state for state in State if state is not State.WAITING)
 
 
@@ -73,25 +95,76 @@ async def claimed(store: Store, worker: str = "ada", **asked: Any) -> list[JobId
     return [job.id for job in (await claim(store, worker, **asked)).jobs]
 
 
-async def run_again(store: Store, job_id: JobId, *, worker: str = "ada", now: datetime = NOW) -> Job:
+async def run_again(
+    store: Store, job_id: JobId, *, worker: str = "ada", now: datetime = NOW, tasks: Collection[str] = ("task",)
+) -> Job:
     """The job, running under a fresh lease."""
     await beat(store, worker)
-    taken = await claim(store, worker, now=now)
+    taken = await claim(store, worker, now=now, tasks=tasks)
     return next(job for job in taken.jobs if job.id == job_id)
 
 
 async def start(store: Store, *, worker: str = "ada", **fields: Any) -> Job:
     """A new job, running."""
     (job_id,) = await put(store, new_job(**fields))
-    return await run_again(store, job_id, worker=worker)
+    return await run_again(store, job_id, worker=worker, tasks=[fields.get("task", "task")])
 
 
-async def settle(store: Store, job: Job, ended: Ended, *, now: datetime = A_SECOND_LATER) -> set[JobId]:
-    return await store.finish([decide(job, ended, now=now)])
+async def settle(
+    store: Store,
+    job: Job,
+    ended: Ended,
+    *,
+    now: datetime = A_SECOND_LATER,
+    policy: Policy = Policy(),  # noqa: B008
+    **fields: Any,
+) -> set[JobId]:
+    """Tells what became of the run; `fields` say more than decide() knows."""
+    return await store.finish([replace(decide(job, ended, now=now, policy=policy), **fields)])
 
 
-async def act(store: Store, action: Action, *ids: JobId, now: datetime = NOW, reason: str = "") -> Changed:
-    return await store.change(action, Filter(ids=ids), now=now, limit=100, reason=reason)
+async def fail(store: Store, job: Job, *, now: datetime = NOW) -> set[JobId]:
+    """The run goes wrong and counts against its task's circuit."""
+    return await settle(store, job, ValueError("no"), now=now, policy=NO_RETRY)
+
+
+async def trip(store: Store, task: str = "task") -> None:
+    """The task fails until its circuit opens, at NOW and for ten seconds."""
+    await put(store, *(new_job(task=task, queue="trip") for _ in range(BREAKER.failures)))
+    await beat(store, "tripper")
+    for job in (await claim(store, "tripper", queues=["trip"], tasks=[task])).jobs:
+        await fail(store, job)
+
+
+async def circuit(store: Store, task: str = "task") -> Circuit | None:
+    return next((found for found in await store.circuits() if found.task == task), None)
+
+
+async def suspect(store: Store, **fields: Any) -> JobId:
+    """A job under which two workers have died, the last of them in the past."""
+    (job_id,) = await put(store, new_job(**fields), now=later(-100))
+    for n in range(SUSPECT):
+        at = later(10 * n - 90)
+        await beat(store, "doomed", until=at + timedelta(seconds=5), now=at)
+        taken = await claim(store, "doomed", tasks=[fields.get("task", "task")], now=at)
+        (job,) = [job for job in taken.jobs if job.id == job_id]
+        await settle(store, job, Crashed("doomed", 9), now=at + timedelta(seconds=6))
+    return job_id
+
+
+def a_line(n: int, text: str = "line", *, run: int = 1) -> LogLine:
+    return LogLine(run, n, later(n), 20, text)
+
+
+async def tell(store: Store, job: Job, *lines: LogLine, **fields: Any) -> set[JobId]:
+    """Reports under the job's own lease."""
+    return await store.report([Report(id=job.id, lease=job.lease or "", lines=lines, **fields)])
+
+
+async def act(
+    store: Store, action: Action, *ids: JobId, now: datetime = NOW, reason: str = "", update: Update | None = None
+) -> Changed:
+    return await store.change(action, Filter(ids=ids), now=now, limit=100, reason=reason, update=update)
 
 
 async def see(store: Store, job_id: JobId) -> Job:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from ...job import SUSPECT, Action, JobId, State
-from ...outcome import Crashed, Done, Retry
-from ...store import Store
+from ...job import Action, State
+from ...outcome import Done, Retry
 from .build import (
     NOW,
     Contract,
@@ -26,6 +25,7 @@ from .build import (
     see,
     settle,
     start,
+    suspect,
 )
 
 
@@ -379,14 +379,3 @@ class ClaimContract(Contract):
             assert (await claim(store, now=later(100))).jobs == []
             await store.pause_queue("default", False)
             assert [job.id for job in (await claim(store, now=later(100))).jobs] == [id]
-
-
-async def suspect(store: Store) -> JobId:
-    """A job under which two workers have died."""
-    (id,) = await put(store, new_job())
-    for n in range(SUSPECT):
-        at = later(10 * n)
-        await beat(store, "doomed", until=at + timedelta(seconds=5), now=at)
-        (job,) = [job for job in (await claim(store, worker="doomed", now=at, limit=1)).jobs if job.id == id]
-        await settle(store, job, Crashed("doomed", 9), now=at + timedelta(seconds=6))
-    return id

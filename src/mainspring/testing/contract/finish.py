@@ -1,4 +1,4 @@
-"""finish: a run ends once, under the lease that started it, and leaves one execution row."""
+"""finish: a run ends once, under the lease that started it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from ...job import Action, Ending, Failure, Job, State
-from ...outcome import Cancel, Crashed, Discard, Done, Ended, Outcome, Released, Retry, Snooze, Stopped, decide
+from ...outcome import Cancel, Crashed, Died, Discard, Done, Ended, Outcome, Released, Retry, Snooze, Stopped, decide
 from .build import (
     NOW,
     Contract,
     act,
     beat,
-    bring,
     claim,
     claimed,
     everything,
@@ -265,6 +264,21 @@ class FinishContract(Contract):
             await beat(store, until=NOW)
             assert await settle(store, job, Crashed("ada", 3), now=NOW) == {job.id}
 
+    async def test_a_crash_that_does_not_ask_for_silence_is_accepted_though_the_worker_lives(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            assert await settle(store, job, Died("killed", 3), now=later(1)) == {job.id}
+            assert (await see(store, job.id)).crashes == 1
+
+    @pytest.mark.parametrize("ended", [Done('"x"'), Retry(5), Snooze(5), Discard(), Cancel()], ids=kind)
+    async def test_whatever_asks_for_silence_needs_it(self, ended: Any) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await beat(store, until=later(20))
+            assert await settle(store, job, ended, now=later(19), silent=True) == set()
+            assert await see(store, job.id) == job
+            assert await settle(store, job, ended, now=later(20), silent=True) == {job.id}
+
     async def test_a_crash_under_a_lost_lease_changes_nothing(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -322,65 +336,7 @@ class FinishContract(Contract):
             assert await store.finish([told]) == await store.finish([told]) == {job.id}
             assert len(await store.executions(job.id)) == 1
 
-    # execution rows
-
-    async def test_an_execution_tells_of_its_run(self) -> None:
-        async with self.opened() as store:
-            job = await start(store)
-            told = outcome(job, State.DEAD, Ending.TIMEOUT, failure=FAILURE, finished_at=later(2.000001))
-            await store.finish([told])
-            (row,) = await store.executions(job.id)
-            assert (row.job_id, row.number, row.attempt, row.ending) == (job.id, 1, 1, Ending.TIMEOUT)
-            assert (row.worker, row.lease, row.failure) == ("ada", job.lease, FAILURE)
-            assert (row.started_at, row.finished_at) == (NOW, later(2.000001))
-
-    async def test_executions_are_numbered_on_whatever_happens_to_the_attempt(self) -> None:
-        async with self.opened() as store:
-            (job_id,) = await put(store, new_job())
-            for ended in (Snooze(0), Retry(0), Released(), Done()):
-                await settle(store, await run_again(store, job_id), ended, now=NOW)
-            rows = await store.executions(job_id)
-            assert [row.number for row in rows] == [1, 2, 3, 4]
-            assert [row.attempt for row in rows] == [1, 1, 2, 2]
-            endings = [Ending.SNOOZED, Ending.FAILED, Ending.RELEASED, Ending.COMPLETED]
-            assert [row.ending for row in rows] == endings
-
-    async def test_executions_are_numbered_on_after_a_retry_by_an_operator(self) -> None:
-        async with self.opened() as store:
-            job = await bring(store, State.DEAD)
-            await act(store, Action.RETRY, job.id)
-            await settle(store, await run_again(store, job.id), Done(), now=NOW)
-            rows = await store.executions(job.id)
-            assert [(row.number, row.attempt) for row in rows] == [(1, 1), (2, 1)]
-
-    async def test_a_run_that_goes_on_has_no_execution_yet(self) -> None:
-        async with self.opened() as store:
-            job = await start(store)
-            assert await store.executions(job.id) == []
-
-    async def test_executions_of_an_unknown_job_are_none(self) -> None:
-        async with self.opened() as store:
-            assert await store.executions(new_job().id) == []
-
-    async def test_executions_of_one_job_are_not_mixed_with_anothers(self) -> None:
-        async with self.opened() as store:
-            first = await bring(store, State.COMPLETED)
-            await bring(store, State.DEAD)
-            assert [row.job_id for row in await store.executions(first.id)] == [first.id]
-
-    @pytest.mark.parametrize(("result", "size"), [(None, 0), ("", 0), ("null", 4), ('"é🕰"', 8)])
-    async def test_a_result_is_measured_in_bytes_of_utf8(self, result: str | None, size: int) -> None:
-        async with self.opened() as store:
-            job = await start(store)
-            await settle(store, job, Done(result))
-            assert [row.result_size for row in await store.executions(job.id)] == [size]
-
-    @pytest.mark.parametrize("ending", Ending)
-    async def test_every_ending_is_told_by_its_execution(self, ending: Ending) -> None:
-        async with self.opened() as store:
-            job = await start(store)
-            await store.finish([outcome(job, State.DEAD, ending)])
-            assert [row.ending for row in await store.executions(job.id)] == [ending]
+    # the others
 
     async def test_outcomes_leave_other_jobs_alone(self) -> None:
         async with self.opened() as store:

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from ...errors import ShuttingDown
-from ...job import Action, Filter
+from ...job import Action, Filter, Orders, State
 from ...outcome import Done
 from ...store import Store
 from .build import NOW, Contract, a_worker, act, beat, claim, everything, new_job, put, see, settle
@@ -25,13 +25,21 @@ CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "beat": lambda store: store.beat(a_worker(), until=NOW + timedelta(seconds=9), now=NOW),
     "expired": lambda store: store.expired(now=NOW, limit=1),
     "finish": lambda store: store.finish([]),
+    "report": lambda store: store.report([]),
     "change": lambda store: act(store, Action.CANCEL, "nobody"),
     "pause_queue": lambda store: store.pause_queue("default", True),
+    "order": lambda store: store.order(None, Orders(), now=NOW),
     "jobs": lambda store: store.jobs(Filter(), now=NOW, limit=1),
     "executions": lambda store: store.executions("nobody"),
+    "logs": lambda store: store.logs("nobody", limit=1),
     "queues": lambda store: store.queues(now=NOW),
     "workers": lambda store: store.workers(now=NOW),
     "counts": lambda store: store.counts(now=NOW),
+    "tallies": lambda store: store.tallies("ever", since=NOW),
+    "circuits": lambda store: store.circuits(),
+    "dead": lambda store: store.dead(limit=1),
+    "groups": lambda store: store.groups(),
+    "surplus": lambda store: store.surplus(State.DEAD, "task", keep=0, before=NOW, limit=1),
 }
 
 

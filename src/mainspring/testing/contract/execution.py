@@ -1,0 +1,100 @@
+"""executions: one row for every run that has ended, whatever became of its job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ...job import Account, Action, Ending, Items, State, Usage
+from ...outcome import Discard, Done, Released, Retry, Snooze
+from .build import NOW, Contract, act, bring, later, new_job, put, run_again, settle, start
+from .finish import FAILURE, kind, outcome
+
+ACCOUNT = Account(Items(3, 1, 2), Usage(0.25, 1 << 30), {"é": [1, None]})
+
+
+class ExecutionContract(Contract):
+    async def test_an_execution_tells_of_its_run(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            told = outcome(job, State.DEAD, Ending.TIMEOUT, failure=FAILURE, finished_at=later(2.000001))
+            await store.finish([told])
+            (row,) = await store.executions(job.id)
+            assert (row.job_id, row.number, row.attempt, row.ending) == (job.id, 1, 1, Ending.TIMEOUT)
+            assert (row.worker, row.lease, row.failure) == ("ada", job.lease, FAILURE)
+            assert (row.started_at, row.finished_at) == (NOW, later(2.000001))
+
+    async def test_executions_are_numbered_on_whatever_happens_to_the_attempt(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job())
+            for ended in (Snooze(0), Retry(0), Released(), Done()):
+                await settle(store, await run_again(store, job_id), ended, now=NOW)
+            rows = await store.executions(job_id)
+            assert [row.number for row in rows] == [1, 2, 3, 4]
+            assert [row.attempt for row in rows] == [1, 1, 2, 2]
+            endings = [Ending.SNOOZED, Ending.FAILED, Ending.RELEASED, Ending.COMPLETED]
+            assert [row.ending for row in rows] == endings
+
+    async def test_executions_are_numbered_on_after_a_retry_by_an_operator(self) -> None:
+        async with self.opened() as store:
+            job = await bring(store, State.DEAD)
+            await act(store, Action.RETRY, job.id)
+            await settle(store, await run_again(store, job.id), Done(), now=NOW)
+            rows = await store.executions(job.id)
+            assert [(row.number, row.attempt) for row in rows] == [(1, 1), (2, 1)]
+
+    async def test_a_run_that_goes_on_has_no_execution_yet(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            assert await store.executions(job.id) == []
+
+    async def test_executions_of_an_unknown_job_are_none(self) -> None:
+        async with self.opened() as store:
+            assert await store.executions(new_job().id) == []
+
+    async def test_executions_of_one_job_are_not_mixed_with_anothers(self) -> None:
+        async with self.opened() as store:
+            first = await bring(store, State.COMPLETED)
+            await bring(store, State.DEAD)
+            assert [row.job_id for row in await store.executions(first.id)] == [first.id]
+
+    @pytest.mark.parametrize(("result", "size"), [(None, 0), ("", 0), ("null", 4), ('"é🕰"', 8)])
+    async def test_a_result_is_measured_in_bytes_of_utf8(self, result: str | None, size: int) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await settle(store, job, Done(result))
+            assert [row.result_size for row in await store.executions(job.id)] == [size]
+
+    @pytest.mark.parametrize("ending", Ending)
+    async def test_every_ending_is_told_by_its_execution(self, ending: Ending) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await store.finish([outcome(job, State.DEAD, ending)])
+            assert [row.ending for row in await store.executions(job.id)] == [ending]
+
+    # what a run has to say for itself
+
+    @pytest.mark.parametrize("ended", [Done('"x"'), Retry(5), Discard(), Snooze(5)], ids=kind)
+    async def test_an_account_is_kept_with_its_run(self, ended: Any) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await settle(store, job, ended, account=ACCOUNT)
+            (row,) = await store.executions(job.id)
+            assert (row.items, row.usage, row.metadata) == (ACCOUNT.items, ACCOUNT.usage, ACCOUNT.metadata)
+
+    async def test_a_run_that_gave_no_account_has_none(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await settle(store, job, Retry(0), now=NOW, account=ACCOUNT)
+            await settle(store, await run_again(store, job.id), Done(), now=NOW)
+            _, last = await store.executions(job.id)
+            assert (last.items, last.usage, last.metadata) == (None, None, {})
+
+    async def test_an_outcome_with_an_account_is_acknowledged_again(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            for _ in range(2):
+                assert await settle(store, job, Done('"x"'), account=ACCOUNT) == {job.id}
+            (row,) = await store.executions(job.id)
+            assert (row.ending, row.result_size) == (Ending.COMPLETED, 3)

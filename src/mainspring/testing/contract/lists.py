@@ -1,0 +1,322 @@
+"""jobs, sorted and narrowed in every way; dead letters in groups; and counts that agree with them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any
+
+import pytest
+
+from ...job import FINAL, SORTS, Action, Cursor, DeadGroup, Failure, Filter, Job, JobId, Sort, State, Update
+from ...outcome import Cancel, Discard, Done, Ended, Released, Retry, Snooze
+from ...store import Store
+from .build import NOW, Contract, act, beat, bring, claim, everything, later, new_job, put, run_again, settle, start
+from .read import found
+
+KEYS = ["a", "ab", "a%", "a_b", "a'b", 'a"', "A", "é", "éa", "日本", "a\U0010ffff", "a\U0010ffff\U0010ffffb", "b", "%"]
+
+
+async def pages(store: Store, sort: Sort, *, limit: int, newest: bool = False, **asked: Any) -> list[Job]:
+    """Every page, each begun where the last one ended."""
+    seen: list[Job] = []
+    after: Cursor | None = None
+    while page := await store.jobs(Filter(**asked), now=NOW, limit=limit, after=after, newest=newest, sort=sort):
+        assert len(page) <= limit
+        seen += page
+        last = page[-1]
+        after = Cursor(last.id, {"created": None, "due": last.run_at, "finished": last.finished_at}[sort])
+    return seen
+
+
+async def died(store: Store, message: str, *, at: float = 0, task: str = "task", type: str = "OSError") -> Job:
+    job = await start(store, task=task)
+    await settle(store, job, Discard(), now=later(at), failure=Failure(type, message))
+    return job
+
+
+class ListsContract(Contract):
+    # due
+
+    async def test_by_due_come_the_pending_jobs_by_run_at_and_id(self) -> None:
+        async with self.opened() as store:
+            for state in FINAL | {State.RUNNING, State.PAUSED}:
+                await bring(store, state)
+            times = [5, -3, 9, 0, 5, 0]
+            ids = await put(
+                store, *(new_job(run_at=later(at), priority=n, queue="ab"[n % 2]) for n, at in enumerate(times))
+            )
+            order = [ids[n] for n in (1, 3, 5, 0, 4, 2)]
+            assert await found(store, sort="due") == order
+            assert await found(store, sort="due", newest=True) == order[::-1]
+
+    async def test_a_job_waiting_for_its_retry_is_due_then(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await settle(store, job, Retry(5), now=NOW)
+            first, last = await put(store, new_job(run_at=later(4)), new_job(run_at=later(6)))
+            assert await found(store, sort="due") == [first, job.id, last]
+
+    # finished
+
+    async def test_by_finished_come_the_final_jobs_by_finished_at_and_id(self) -> None:
+        async with self.opened() as store:
+            for state in (State.PENDING, State.RUNNING, State.PAUSED):
+                await bring(store, state)
+            endings: list[tuple[float, Ended]] = [(5, Done()), (1, Discard()), (5, Cancel()), (3, Done()), (1, Done())]
+            jobs = [await start(store, task="task", queue="ab"[n % 2]) for n in range(len(endings))]
+            for job, (at, ended) in zip(jobs, endings, strict=True):
+                await settle(store, job, ended, now=later(at))
+            order = [jobs[n].id for n in (1, 4, 3, 0, 2)]
+            assert await found(store, sort="finished") == order
+            assert await found(store, sort="finished", newest=True) == order[::-1]
+
+    async def test_every_final_state_is_listed_by_its_end(self) -> None:
+        async with self.opened() as store:
+            ids = {(await bring(store, state)).id for state in FINAL}
+            assert set(await found(store, sort="finished")) == ids
+
+    async def test_a_job_that_was_retried_is_listed_as_due_and_not_as_finished(self) -> None:
+        async with self.opened() as store:
+            job = await bring(store, State.DEAD)
+            await act(store, Action.RETRY, job.id)
+            assert (await found(store, sort="finished"), await found(store, sort="due")) == ([], [job.id])
+
+    # pages
+
+    @pytest.mark.parametrize("newest", [False, True], ids=["forward", "backward"])
+    @pytest.mark.parametrize("limit", [1, 2, 3, 20])
+    @pytest.mark.parametrize("sort", SORTS)
+    async def test_pages_go_through_ties_without_a_gap_or_a_repeat(self, sort: Sort, limit: int, newest: bool) -> None:
+        async with self.opened() as store:
+            jobs = [await start(store, queue="ab"[n % 2], priority=n % 3) for n in range(10)]
+            for n, job in enumerate(jobs):
+                over: Ended = Discard() if n // 2 % 2 else Done()
+                if sort == "finished":
+                    await settle(store, job, over, now=later(n // 4))
+                else:
+                    await settle(store, job, Retry(n // 4), now=NOW)
+            seen = [job.id for job in await pages(store, sort, limit=limit, newest=newest)]
+            ids = [job.id for job in jobs]
+            assert seen == (ids[::-1] if newest else ids)
+
+    @pytest.mark.parametrize("sort", ["due", "finished"])
+    async def test_sorted_jobs_are_narrowed_by_a_filter(self, sort: Sort) -> None:
+        async with self.opened() as store:
+            jobs = [await start(store, queue="ab"[n % 2], tags=("x",) * (n % 3 == 0)) for n in range(9)]
+            for n, job in enumerate(jobs):
+                await settle(store, job, Done() if sort == "finished" else Retry(9 - n), now=later(9 - n))
+            seen = await pages(store, sort, limit=2, queues=("a",), tags=("x",))
+            assert [job.id for job in seen] == [jobs[6].id, jobs[0].id]
+            assert await found(store, sort=sort, states=("running",)) == []
+
+    async def test_a_page_goes_on_after_a_job_that_is_gone(self) -> None:
+        async with self.opened() as store:
+            ids = await put(store, *(new_job(run_at=later(1)) for _ in range(3)))
+            await act(store, Action.DELETE, ids[1])
+            assert await found(store, sort="due", after=Cursor(ids[1], later(1))) == [ids[2]]
+            assert await found(store, sort="due", after=Cursor(ids[1], later(1)), newest=True) == [ids[0]]
+
+    async def test_by_creation_the_instant_of_a_cursor_does_not_matter(self) -> None:
+        async with self.opened() as store:
+            first, second = await put(store, new_job(), new_job())
+            assert await found(store, after=Cursor(first, later(99))) == [second]
+
+    # who runs it
+
+    async def test_jobs_are_found_by_who_runs_them_now(self) -> None:
+        async with self.opened() as store:
+            mine, yours = await start(store, worker="ada"), await start(store, worker="bob")
+            done = await start(store, worker="ada")
+            await settle(store, done, Done())
+            assert await found(store, workers=("ada",)) == [mine.id]
+            assert await found(store, workers=("bob", "ada", "nobody")) == [mine.id, yours.id]
+            assert await found(store, workers=("ada",), states=("completed",)) == []
+            assert await found(store, workers=()) == []
+
+    async def test_a_job_that_waits_again_is_run_by_nobody(self) -> None:
+        async with self.opened() as store:
+            job = await start(store, worker="ada")
+            await settle(store, job, Released(), now=NOW)
+            assert await found(store, workers=("ada",)) == []
+            await run_again(store, job.id, worker="bob")
+            assert (await found(store, workers=("ada",)), await found(store, workers=("bob",))) == ([], [job.id])
+
+    # what it failed with
+
+    async def test_jobs_are_found_by_the_kind_of_their_last_failure(self) -> None:
+        async with self.opened() as store:
+            first, second = await died(store, "disk 1 is 'full'"), await died(store, "disk 22 is 'empty'")
+            await died(store, "gone")
+            await bring(store, State.COMPLETED)
+            assert await found(store, errors=("OSError: disk … is …",)) == [first.id, second.id]
+            assert await found(store, errors=("OSError: gone", "OSError")) != []
+            assert await found(store, errors=("OSError: disk 1 is 'full'",)) == []
+            assert await found(store, errors=()) == []
+
+    async def test_a_job_that_will_be_retried_is_found_by_its_failure_too(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await settle(store, job, Retry(0, "böse"), now=NOW)
+            assert await found(store, errors=("Retry: böse",), states=("retrying",)) == [job.id]
+            await settle(store, await run_again(store, job.id), Snooze(5), now=NOW)
+            assert await found(store, errors=("Retry: böse",)) == [job.id]
+
+    async def test_a_job_that_completed_after_all_is_not_found_by_its_failure(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await settle(store, job, Retry(0, "böse"), now=NOW)
+            await settle(store, await run_again(store, job.id), Done(), now=NOW)
+            assert await found(store, errors=("Retry: böse",)) == []
+
+    # how its key begins
+
+    @pytest.mark.parametrize("field", ["unique_key", "idempotency_key"])
+    @pytest.mark.parametrize("prefix", [*KEYS, "", "a'", "ac", "aa", "日", "\U0010ffff", "�"])
+    async def test_jobs_are_found_by_how_their_key_begins(self, prefix: str, field: str) -> None:
+        async with self.opened() as store:
+            ids = await put(store, *(new_job(**{field: key}) for key in KEYS))
+            await put(store, new_job())
+            expected = [job_id for job_id, key in zip(ids, KEYS, strict=True) if key.startswith(prefix)]
+            assert await found(store, key_prefix=prefix) == expected
+
+    async def test_either_key_may_begin_so_and_a_final_job_is_found_too(self) -> None:
+        async with self.opened() as store:
+            done = await bring(store, State.COMPLETED, unique_key="order:1")
+            cancelled = await bring(store, State.CANCELLED, idempotency_key="order:2")
+            (other,) = await put(store, new_job(unique_key="mail", idempotency_key="order:3"))
+            assert await found(store, key_prefix="order:") == [done.id, cancelled.id, other]
+            assert await found(store, key_prefix="order:", states=("completed",)) == [done.id]
+
+    # when it was created
+
+    async def test_jobs_are_found_by_when_they_were_created_the_instants_included(self) -> None:
+        async with self.opened() as store:
+            ids = [(await put(store, new_job(), now=later(at)))[0] for at in (0, 1, 1.000001, 2)]
+            assert await found(store, created_after=later(1)) == ids[1:]
+            assert await found(store, created_before=later(1)) == ids[:2]
+            assert await found(store, created_after=later(1), created_before=later(1.000001)) == ids[1:3]
+            assert await found(store, created_after=later(1.5), created_before=later(1.2)) == []
+
+    # tags
+
+    async def test_tags_follow_a_job_through_replacement_and_deletion(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job(unique_key="key", tags=("old", "both")))
+            await put(store, new_job(unique_key="key", tags=("both", "new"), on_conflict="replace"))
+            assert [await found(store, tags=(tag,)) for tag in ("old", "both", "new")] == [[], [job_id], [job_id]]
+            await act(store, Action.DELETE, job_id)
+            await put(store, new_job(id=job_id))
+            assert await found(store, tags=("both",)) == []
+
+    async def test_the_tags_of_a_duplicate_are_not_put_on_the_job(self) -> None:
+        async with self.opened() as store:
+            first = new_job(unique_key="key", tags=("x",))
+            await put(store, first, new_job(unique_key="key", tags=("y",)))
+            await put(store, new_job(id=first.id, tags=("z",)))
+            assert [await found(store, tags=(tag,)) for tag in "xyz"] == [[first.id], [], []]
+
+    async def test_of_one_id_twice_in_a_call_the_tags_of_the_first_count(self) -> None:
+        async with self.opened() as store:
+            first = new_job(tags=("x",))
+            await put(store, first, new_job(id=first.id, tags=("y",)))
+            bare = new_job()
+            await put(store, bare, new_job(id=bare.id, tags=("z",)))
+            assert [await found(store, tags=(tag,)) for tag in "xyz"] == [[first.id], [], []]
+
+    async def test_a_tag_given_twice_finds_its_job_once(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job(tags=("x", "x")))
+            assert await found(store, tags=("x",)) == await found(store, tags=("x", "x")) == [job_id]
+
+    # dead letters
+
+    async def test_dead_jobs_come_in_groups_by_task_and_kind_most_first(self) -> None:
+        async with self.opened() as store:
+            await died(store, "disk 1", at=3)
+            newest = await died(store, "disk 2", at=9)
+            await died(store, "disk 3", at=5)
+            other = await died(store, "disk 1", at=4, task="other")
+            gone, lost = await died(store, "gone", at=2), await died(store, "lost", at=1)
+            assert await store.dead(limit=9) == [
+                DeadGroup(task="task", error="OSError: disk …", count=3, newest=newest.id, last_at=later(9)),
+                DeadGroup(task="other", error="OSError: disk …", count=1, newest=other.id, last_at=later(4)),
+                DeadGroup(task="task", error="OSError: gone", count=1, newest=gone.id, last_at=later(2)),
+                DeadGroup(task="task", error="OSError: lost", count=1, newest=lost.id, last_at=later(1)),
+            ]
+            assert [group.newest for group in await store.dead(limit=2)] == [newest.id, other.id]
+
+    async def test_of_two_that_died_together_the_greater_id_is_the_newest(self) -> None:
+        async with self.opened() as store:
+            _, second = await died(store, "gone", at=1), await died(store, "gone", at=1)
+            assert [group.newest for group in await store.dead(limit=9)] == [second.id]
+
+    async def test_only_dead_jobs_are_in_the_groups(self) -> None:
+        async with self.opened() as store:
+            for ended in (Retry(5, "no"), Cancel("no"), Done()):
+                await settle(store, await start(store), ended)
+            job = await died(store, "gone")
+            await act(store, Action.RETRY, job.id)
+            assert await store.dead(limit=9) == []
+
+    async def test_a_group_can_be_listed_and_acted_upon_by_its_kind(self) -> None:
+        async with self.opened() as store:
+            jobs = [await died(store, f"disk {n}") for n in range(3)]
+            await died(store, "gone")
+            (group, _) = await store.dead(limit=9)
+            which = Filter(states=("dead",), tasks=(group.task,), errors=(group.error,))
+            changed = await store.change(Action.RETRY, which, now=NOW, limit=9)
+            assert changed.done == [job.id for job in jobs]
+            assert [left.error for left in await store.dead(limit=9)] == ["OSError: gone"]
+
+    async def test_a_dead_job_without_a_failure_is_in_no_group(self) -> None:
+        async with self.opened() as store:
+            await settle(store, await start(store), Discard(), failure=None)
+            assert await store.dead(limit=9) == []
+
+    # counts
+
+    @pytest.mark.parametrize("seed", range(4))
+    async def test_counts_are_what_a_recount_says_whatever_has_happened(self, seed: int) -> None:
+        async with self.opened() as store:
+            draw, now = Random(seed), NOW
+            for _ in range(120):
+                await shuffle(store, draw, now)
+                now += timedelta(seconds=draw.choice([0, 0, 1, 3]))
+                recount = Counter(job.shown(now) for job in await everything(store))
+                assert await store.counts(now=now) == recount
+                assert sum(queue.pending for queue in await store.queues(now=now)) == recount["pending"]
+
+
+async def shuffle(store: Store, draw: Random, now: datetime) -> None:
+    """One step of what may happen to jobs in a long day."""
+    match draw.choice(["enqueue", "enqueue", "run", "run", "run", "change", "change", "prune"]):
+        case "enqueue":
+            await put(store, *(_any_job(draw, now) for _ in range(draw.randint(1, 4))), now=now)
+        case "run":
+            await beat(store, until=now + timedelta(seconds=60), now=now)
+            jobs = (await claim(store, limit=draw.randint(1, 4), now=now)).jobs
+            for job in jobs[: draw.choice([1, 9, 9])]:
+                endings: list[Ended] = [Done(), Done(), Discard(), Retry(draw.randint(0, 3)), Snooze(2), Cancel()]
+                ended = draw.choice(endings)
+                for _ in range(draw.choice([1, 2])):
+                    await settle(store, job, ended, now=now, then=(_any_job(draw, now),) * draw.choice([0, 0, 1]))
+        case "change":
+            ids: tuple[JobId, ...] = tuple(job.id for job in await everything(store) if draw.random() < 0.3)
+            given = Update(queue=draw.choice("ab"), expires_at=now + timedelta(seconds=draw.randint(0, 3)))
+            action = draw.choice(list(Action))
+            await store.change(action, Filter(ids=ids), now=now, limit=draw.randint(1, 5), update=given)
+        case _:
+            for state, task in await store.groups():
+                old = await store.surplus(state, task, keep=draw.randint(0, 5), before=now, limit=3)
+                await act(store, Action.DELETE, *(job.id for job in old), now=now)
+
+
+def _any_job(draw: Random, now: datetime) -> Any:
+    soon: dict[str, Any] = {"run_at": now + timedelta(seconds=draw.randint(-2, 3))}
+    if draw.random() < 0.3:
+        soon["expires_at"] = now + timedelta(seconds=draw.randint(0, 5))
+    if draw.random() < 0.3:
+        soon |= {"unique_key": draw.choice("kl"), "on_conflict": draw.choice(["return", "replace", "raise"])}
+    return new_job(**soon, queue=draw.choice("ab"), priority=draw.randint(-1, 1))

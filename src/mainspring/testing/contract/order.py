@@ -1,0 +1,84 @@
+"""order: what operators want of live workers, and how those hear it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pytest
+
+from ...job import LiveWorker, Orders
+from ...store import Store
+from .build import NOW, Contract, a_worker, beat, later
+
+DRAIN, SLOW = Orders(drained=True), Orders(concurrency=1)
+
+
+async def crew(store: Store, *names: str) -> None:
+    for name in names:
+        await beat(store, name)
+
+
+class OrderContract(Contract):
+    async def test_a_worker_that_was_given_none_hears_plain_orders(self) -> None:
+        async with self.opened() as store:
+            assert (await beat(store)).orders == Orders()
+
+    async def test_a_worker_hears_its_orders_at_every_beat(self) -> None:
+        async with self.opened() as store:
+            await crew(store, "ada")
+            assert await store.order(["ada"], DRAIN, now=NOW) == ["ada"]
+            assert [(await beat(store)).orders for _ in range(2)] == [DRAIN, DRAIN]
+
+    async def test_orders_are_listed_with_their_worker(self) -> None:
+        async with self.opened() as store:
+            await crew(store, "ada")
+            await store.order(["ada"], SLOW, now=NOW)
+            assert await store.workers(now=NOW) == [LiveWorker(a_worker("ada"), later(60), SLOW)]
+
+    async def test_later_orders_take_the_place_of_earlier_ones(self) -> None:
+        async with self.opened() as store:
+            await crew(store, "ada")
+            await store.order(["ada"], Orders(concurrency=3, drained=True), now=NOW)
+            await store.order(["ada"], SLOW, now=NOW)
+            assert (await beat(store)).orders == SLOW
+            await store.order(["ada"], Orders(), now=NOW)
+            assert (await beat(store)).orders == Orders()
+
+    async def test_orders_reach_those_they_name_and_nobody_else(self) -> None:
+        async with self.opened() as store:
+            await crew(store, "ada", "bob", "cyd")
+            assert await store.order(["cyd", "ada", "unknown"], DRAIN, now=NOW) == ["ada", "cyd"]
+            assert [(await beat(store, name)).orders for name in ("ada", "bob", "cyd")] == [DRAIN, Orders(), DRAIN]
+
+    @pytest.mark.parametrize(("named", "reached"), [(None, ["ada", "bob"]), ((), [])], ids=["all", "nobody"])
+    async def test_orders_for_all_reach_all_and_for_nobody_nobody(
+        self, named: Collection[str] | None, reached: list[str]
+    ) -> None:
+        async with self.opened() as store:
+            await crew(store, "bob", "ada")
+            assert await store.order(named, DRAIN, now=NOW) == reached
+            drained = [row.info.id for row in await store.workers(now=NOW) if row.orders == DRAIN]
+            assert drained == reached
+
+    @pytest.mark.parametrize("named", [None, ["ada", "bob"]], ids=["all", "by name"])
+    async def test_a_silent_worker_is_given_no_orders(self, named: Collection[str] | None) -> None:
+        async with self.opened() as store:
+            await beat(store, "ada", until=later(20))
+            await beat(store, "bob", until=later(20.000001))
+            assert await store.order(named, DRAIN, now=later(20)) == ["bob"]
+            assert (await beat(store, "ada", now=later(21))).orders == Orders()
+
+    async def test_orders_outlast_a_silence(self) -> None:
+        async with self.opened() as store:
+            await beat(store, until=later(20))
+            await store.order(None, DRAIN, now=NOW)
+            assert (await beat(store, until=later(90), now=later(50))).orders == DRAIN
+
+    async def test_orders_go_with_the_worker_that_leaves(self) -> None:
+        async with self.opened() as store:
+            await crew(store, "ada")
+            await store.order(["ada"], DRAIN, now=NOW)
+            await beat(store, until=NOW)
+            assert await store.order(["ada"], SLOW, now=NOW) == []
+            assert (await beat(store)).orders == Orders()
+            assert await store.workers(now=NOW) == [LiveWorker(a_worker("ada"), later(60), Orders())]

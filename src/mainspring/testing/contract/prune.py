@@ -1,0 +1,150 @@
+"""groups and surplus: which finished jobs may be forgotten."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from ...job import Action, Filter, Job, JobId, State
+from ...outcome import Cancel, Discard, Done, Ended
+from ...store import Store
+from .build import A_MINUTE_LATER, NOW, REACHABLE, Contract, act, bring, later, new_job, put, settle, start
+
+COMPLETED = State.COMPLETED
+ENDS: dict[State, Ended] = {COMPLETED: Done(), State.DEAD: Discard(), State.CANCELLED: Cancel()}
+
+
+async def finished(
+    store: Store, *ends: float, state: State = COMPLETED, task: str = "task", queue: str = "a"
+) -> list[Job]:
+    """Jobs that ended at these seconds."""
+    jobs = [await start(store, task=task, queue=queue) for _ in ends]
+    for job, at in zip(jobs, ends, strict=True):
+        await settle(store, job, ENDS[state], now=later(at))
+    return jobs
+
+
+async def surplus(
+    store: Store, *, keep: int = 0, before: datetime = A_MINUTE_LATER, limit: int = 100, state: State = COMPLETED,
+    task: str = "task",
+) -> list[JobId]:  # fmt: skip
+    return [job.id for job in await store.surplus(state, task, keep=keep, before=before, limit=limit)]
+
+
+class PruneContract(Contract):
+    # groups
+
+    async def test_an_empty_store_has_no_groups(self) -> None:
+        async with self.opened() as store:
+            assert await store.groups() == []
+
+    @pytest.mark.parametrize("state", REACHABLE)
+    async def test_a_state_makes_a_group_if_it_is_final(self, state: State) -> None:
+        async with self.opened() as store:
+            await bring(store, state)
+            assert await store.groups() == ([(state, "task")] if state.final else [])
+
+    async def test_each_final_state_and_task_is_named_once(self) -> None:
+        async with self.opened() as store:
+            for state, task, queue in ((COMPLETED, "a", "x"), (COMPLETED, "a", "y"), (State.DEAD, "a", "x")):
+                await finished(store, 1, 2, state=state, task=task, queue=queue)
+            await finished(store, 1, task="b")
+            assert sorted(await store.groups()) == [(COMPLETED, "a"), (COMPLETED, "b"), (State.DEAD, "a")]
+
+    async def test_a_group_is_gone_with_the_last_of_its_jobs(self) -> None:
+        async with self.opened() as store:
+            first, second = await finished(store, 1, 2)
+            await act(store, Action.DELETE, first.id)
+            assert await store.groups() == [(COMPLETED, "task")]
+            await act(store, Action.DELETE, second.id)
+            assert await store.groups() == []
+
+    # surplus
+
+    async def test_jobs_that_finished_before_are_surplus_the_first_to_finish_first(self) -> None:
+        async with self.opened() as store:
+            jobs = await finished(store, 3, 1, 2, 5, 4)
+            assert await surplus(store, before=later(4)) == [jobs[n].id for n in (1, 2, 0)]
+
+    async def test_one_that_finished_at_that_very_instant_is_kept(self) -> None:
+        async with self.opened() as store:
+            early, _ = await finished(store, 0.999999, 1)
+            assert await surplus(store, before=later(1)) == [early.id]
+
+    @pytest.mark.parametrize("keep", range(6))
+    async def test_so_many_that_finished_last_are_kept(self, keep: int) -> None:
+        async with self.opened() as store:
+            jobs = await finished(store, 3, 1, 2, 4)
+            order = [jobs[n].id for n in (1, 2, 0, 3)]
+            assert await surplus(store, keep=keep) == order[: max(0, 4 - keep)]
+
+    @pytest.mark.parametrize(("keep", "before", "left"), [(1, 3, 2), (3, 9, 1), (2, 1, 0), (9, 9, 0), (0, 0, 0)])
+    async def test_a_job_is_surplus_only_if_it_is_neither_among_the_last_nor_young(
+        self, keep: int, before: float, left: int
+    ) -> None:
+        async with self.opened() as store:
+            jobs = await finished(store, 1, 2, 3, 4)
+            assert await surplus(store, keep=keep, before=later(before)) == [job.id for job in jobs[:left]]
+
+    async def test_of_those_that_finished_together_the_smaller_ids_go_first(self) -> None:
+        async with self.opened() as store:
+            jobs = await finished(store, 1, 1, 1, 1)
+            assert await surplus(store, keep=1) == [job.id for job in jobs[:3]]
+            assert await surplus(store, keep=1, limit=2) == [job.id for job in jobs[:2]]
+
+    async def test_queues_share_what_is_kept_of_a_task(self) -> None:
+        async with self.opened() as store:
+            (first,) = await finished(store, 1, queue="b")
+            (second,) = await finished(store, 2, queue="a")
+            (third,) = await finished(store, 3, queue="c")
+            await finished(store, 4, queue="b")
+            assert await surplus(store, keep=1) == [first.id, second.id, third.id]
+
+    async def test_no_more_than_the_limit_is_named(self) -> None:
+        async with self.opened() as store:
+            jobs = await finished(store, 1, 2, 3)
+            assert await surplus(store, limit=2) == [jobs[0].id, jobs[1].id]
+
+    async def test_other_states_and_tasks_neither_count_nor_go(self) -> None:
+        async with self.opened() as store:
+            (mine,) = await finished(store, 1)
+            await finished(store, 5, state=State.DEAD)
+            await finished(store, 6, task="other")
+            assert await surplus(store) == [mine.id]
+            assert await surplus(store, keep=1) == []
+
+    @pytest.mark.parametrize("state", [State.COMPLETED, State.DEAD, State.CANCELLED, State.EXPIRED])
+    async def test_every_final_state_has_its_surplus(self, state: State) -> None:
+        async with self.opened() as store:
+            job = await bring(store, state)
+            assert await surplus(store, state=state) == [job.id]
+
+    async def test_unfinished_jobs_are_never_surplus(self) -> None:
+        async with self.opened() as store:
+            for state in (State.PENDING, State.RUNNING, State.PAUSED):
+                await bring(store, state)
+            await put(store, new_job(expires_at=later(1)))
+            for state in State:
+                assert await surplus(store, state=state) == []
+
+    async def test_a_job_that_was_retried_is_not_surplus_any_more(self) -> None:
+        async with self.opened() as store:
+            (dead,) = await finished(store, 1, state=State.DEAD)
+            await act(store, Action.RETRY, dead.id)
+            assert await surplus(store, state=State.DEAD) == []
+            assert await store.groups() == []
+
+    async def test_the_surplus_is_given_as_whole_jobs(self) -> None:
+        async with self.opened() as store:
+            job = await bring(store, State.DEAD, tags=("x",), metadata={"a": 1})
+            assert await store.surplus(State.DEAD, "task", keep=0, before=later(1), limit=9) == [job]
+
+    async def test_deleting_the_surplus_step_by_step_leaves_what_is_to_be_kept(self) -> None:
+        async with self.opened() as store:
+            jobs = await finished(store, *range(1, 8))
+            while gone := await surplus(store, keep=2, limit=2):
+                await act(store, Action.DELETE, *gone)
+            kept = await store.jobs(Filter(), now=NOW, limit=99)
+            assert [job.id for job in kept] == [job.id for job in jobs[5:]]
+            assert await store.counts(now=NOW) == {"completed": 2}

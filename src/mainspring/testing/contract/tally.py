@@ -1,0 +1,210 @@
+"""tallies: accepted runs counted once, by minute, hour and ever, queue and task."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from ...clock import EPOCH, micros
+from ...job import Action, Ending, Failure, Job, State
+from ...outcome import Crashed, Discard, Done, Ended, Outcome, Released, Retry, Snooze, decide
+from ...store import Store
+from ...tally import KEPT, NOT_COUNTED, SECONDS, Span, Sums, Tally, bucket
+from .build import NOW, Contract, act, beat, later, run_again, settle, start
+
+SPANS = tuple(SECONDS)
+BEGINS: dict[Span, datetime] = {"minute": NOW, "hour": NOW, "ever": EPOCH}
+
+
+async def endings(store: Store, span: Span = "ever") -> dict[str, int]:
+    """How many runs ended how, in all queues and tasks."""
+    total = Sums()
+    for tally in await store.tallies(span, since=EPOCH):
+        total.add(tally.sums)
+    return total.endings
+
+
+def ended(job: Job, ending: Ending, **fields: Any) -> Outcome:
+    given = {"id": job.id, "lease": job.lease, "state": State.DEAD, "ending": ending, "finished_at": NOW}
+    return Outcome(**{**given, "task": job.task, "queue": job.queue, "started_at": job.started_at, **fields})
+
+
+class TallyContract(Contract):
+    # what is counted
+
+    async def test_nothing_is_counted_at_first(self) -> None:
+        async with self.opened() as store:
+            assert [await store.tallies(span, since=EPOCH) for span in SPANS] == [[], [], []]
+
+    @pytest.mark.parametrize("span", SPANS)
+    async def test_a_run_is_counted_in_the_span_in_which_it_ended(self, span: Span) -> None:
+        async with self.opened() as store:
+            job = await start(store, queue="mail", task="send")
+            await settle(store, job, Done(), now=later(1.5))
+            sums = Sums({"completed": 1}, 1_500_000, {bucket(1_500_000): 1}, {}, micros(later(1.5)))
+            assert await store.tallies(span, since=EPOCH) == [Tally(BEGINS[span], "mail", "send", sums)]
+
+    @pytest.mark.parametrize("ending", Ending)
+    async def test_a_run_is_counted_by_its_ending_but_not_if_it_was_snoozed_or_released(self, ending: Ending) -> None:
+        async with self.opened() as store:
+            await store.finish([ended(await start(store), ending)])
+            counted = {} if ending in NOT_COUNTED else {ending: 1}
+            assert [await endings(store, span) for span in SPANS] == [counted] * 3
+
+    async def test_every_run_of_a_job_counts(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await settle(store, job, Retry(0), now=NOW)
+            await settle(store, await run_again(store, job.id), Snooze(0), now=NOW)
+            await settle(store, await run_again(store, job.id), Done(), now=NOW)
+            assert await endings(store) == {"failed": 1, "completed": 1}
+
+    async def test_runs_are_summed_up(self) -> None:
+        async with self.opened() as store:
+            first, second, third = [await start(store) for _ in range(3)]
+            await store.finish([decide(first, Done(), now=later(2)), decide(second, Discard(), now=later(1))])
+            await settle(store, third, Done(), now=later(1))
+            (tally,) = await store.tallies("minute", since=NOW)
+            assert tally.sums.endings == {"completed": 2, "discarded": 1}
+            assert tally.sums.took == 4_000_000
+            assert tally.sums.spread == {bucket(1_000_000): 2, bucket(2_000_000): 1}
+            assert tally.sums.last == micros(later(2))
+
+    async def test_failures_are_counted_by_kind(self) -> None:
+        async with self.opened() as store:
+            for message in ("disk 1 is full", "disk 2 is full", "gone"):
+                job = await start(store)
+                await store.finish([ended(job, Ending.FAILED, failure=Failure("OSError", message))])
+            await settle(store, await start(store), Done())
+            (tally,) = await store.tallies("hour", since=NOW)
+            assert tally.sums.errors == {"OSError: disk … is full": 2, "OSError: gone": 1}
+
+    async def test_a_run_whose_job_ends_cancelled_instead_counts_as_it_ended(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await act(store, Action.CANCEL, job.id)
+            await settle(store, job, Retry(5))
+            assert await endings(store) == {"failed": 1}
+
+    async def test_a_run_of_which_no_task_is_told_is_not_counted(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            assert await settle(store, job, Done(), task="") == {job.id}
+            assert await endings(store) == {}
+
+    # once
+
+    @pytest.mark.parametrize("lease", ["another", ""])
+    async def test_a_refused_outcome_is_not_counted(self, lease: str) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await settle(store, replace(job, lease=lease), Done())
+            assert await endings(store) == {}
+
+    async def test_a_late_outcome_is_not_counted(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await beat(store, until=NOW)
+            await settle(store, job, Crashed("ada", 3), now=NOW)
+            await settle(store, job, Done())
+            assert await endings(store) == {"crashed": 1}
+
+    async def test_a_crash_that_the_worker_outlived_is_not_counted(self) -> None:
+        async with self.opened() as store:
+            await settle(store, await start(store), Crashed("ada", 3), now=NOW)
+            assert await endings(store) == {}
+
+    @pytest.mark.parametrize("told", [Done(), Retry(5), Discard()], ids=lambda told: type(told).__name__)
+    async def test_an_outcome_told_again_because_the_reply_was_lost_is_counted_once(self, told: Any) -> None:
+        async with self.opened() as store:
+            outcome = decide(await start(store), told, now=later(1))
+            for _ in range(3):
+                await store.finish([outcome])
+            await store.finish([outcome, outcome])
+            assert [await endings(store, span) for span in SPANS] == [{outcome.ending: 1}] * 3
+
+    async def test_a_batch_told_again_with_new_outcomes_counts_only_those(self) -> None:
+        async with self.opened() as store:
+            jobs = [await start(store) for _ in range(4)]
+            told: list[Ended] = [Done(), Discard(), Done(), Retry(5)]
+            outcomes = [decide(job, how, now=later(1)) for job, how in zip(jobs, told, strict=True)]
+            await store.finish(outcomes[:2])
+            assert await store.finish(outcomes) == {job.id for job in jobs}
+            assert await endings(store) == {"completed": 2, "discarded": 1, "failed": 1}
+
+    # spans
+
+    async def test_minutes_and_hours_begin_on_the_clock(self) -> None:
+        async with self.opened() as store:
+            for at in (59.999999, 60, 3599.999999, 3600):
+                await settle(store, await start(store), Done(), now=later(at))
+            minutes, hours = [await store.tallies(span, since=NOW) for span in ("minute", "hour")]
+            begins = [later(0), later(60), later(59 * 60), later(3600)]
+            assert [(tally.at, tally.sums.endings["completed"]) for tally in minutes] == [(at, 1) for at in begins]
+            assert [(tally.at, tally.sums.endings["completed"]) for tally in hours] == [(NOW, 3), (later(3600), 1)]
+            assert await endings(store) == {"completed": 4}
+
+    async def test_outcomes_of_several_minutes_may_come_in_one_call(self) -> None:
+        async with self.opened() as store:
+            jobs = [await start(store) for _ in range(3)]
+            ends = [later(70), later(10), later(65)]
+            await store.finish([decide(job, Done(), now=at) for job, at in zip(jobs, ends, strict=True)])
+            found = [(tally.at, tally.sums.endings) for tally in await store.tallies("minute", since=NOW)]
+            assert found == [(later(0), {"completed": 1}), (later(60), {"completed": 2})]
+
+    async def test_tallies_come_by_start_then_queue_then_task(self) -> None:
+        async with self.opened() as store:
+            order = [(0, "a", "x"), (0, "a", "y"), (0, "b", "x"), (60, "a", "x")]
+            for at, queue, task in reversed(order):
+                await settle(store, await start(store, queue=queue, task=task), Done(), now=later(at))
+            found = await store.tallies("minute", since=NOW)
+            assert [(tally.at, tally.queue, tally.task) for tally in found] == [
+                (later(at), queue, task) for at, queue, task in order
+            ]
+
+    async def test_spans_that_began_before_since_are_left_out(self) -> None:
+        async with self.opened() as store:
+            for at in (30, 90):
+                await settle(store, await start(store), Done(), now=later(at))
+            for since, begins in ((0, [0, 60]), (0.000001, [60]), (60, [60]), (61, [])):
+                found = await store.tallies("minute", since=later(since))
+                assert [tally.at for tally in found] == [later(at) for at in begins]
+
+    @pytest.mark.parametrize("span", ["minute", "hour"])
+    async def test_a_span_is_kept_at_least_as_long_as_promised(self, span: Span) -> None:
+        async with self.opened() as store:
+            await settle(store, await start(store), Done(), now=NOW)
+            await settle(store, await start(store), Done(), now=NOW + KEPT[span])
+            assert [tally.at for tally in await store.tallies(span, since=EPOCH)] == [NOW, NOW + KEPT[span]]
+
+    async def test_what_was_ever_counted_stays(self) -> None:
+        async with self.opened() as store:
+            for days in (0, 40, 400):
+                await settle(store, await start(store), Done(), now=NOW + timedelta(days=days))
+            assert await endings(store) == {"completed": 3}
+
+    # beside the jobs
+
+    async def test_a_run_stays_counted_when_its_job_is_deleted(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await settle(store, job, Done())
+            await act(store, Action.DELETE, job.id)
+            assert [await endings(store, span) for span in SPANS] == [{"completed": 1}] * 3
+
+    async def test_what_a_reader_does_to_an_answer_does_not_reach_the_store(self) -> None:
+        async with self.opened() as store:
+            await settle(store, await start(store), Done())
+            (tally,) = await store.tallies("ever", since=EPOCH)
+            tally.sums.add(tally.sums)
+            assert await endings(store) == {"completed": 1}
+
+    async def test_a_batch_counts_every_run_of_it(self) -> None:
+        async with self.opened() as store:
+            jobs = [await start(store) for _ in range(6)]
+            told: list[Ended] = [Done(), Done(), Done(), Discard(), Released(), Retry(1)]
+            await store.finish([decide(job, how, now=NOW) for job, how in zip(jobs, told, strict=True)])
+            assert await endings(store) == {"completed": 3, "discarded": 1, "failed": 1}

@@ -1,0 +1,165 @@
+"""A SQLite file steps from one schema to the next and back with everything that is in it."""
+
+import sqlite3
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.clock import EPOCH, micros
+from mainspring.job import FINAL, Account, Action, Ending, Failure, Filter, Items, Job, Orders, Progress, State, Update
+from mainspring.outcome import Discard, Done, Retry
+from mainspring.store import Store
+from mainspring.stores import open_store
+from mainspring.testing.contract.build import (
+    NOW,
+    REACHABLE,
+    a_line,
+    act,
+    bring,
+    claimed,
+    everything,
+    later,
+    new_job,
+    put,
+    run_again,
+    see,
+    settle,
+    start,
+    suspect,
+    tell,
+    trip,
+)
+
+FAILURE = Failure("OSError", "böse 'x' 17: it can't \"be\"", "Traceback")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "jobs.db"
+
+
+async def live(store: Store) -> list[Job]:
+    """Jobs in every state, with tags, keys, failures, runs and crashes."""
+    await suspect(store, tags=("s",))
+    for n, state in enumerate(REACHABLE):
+        await bring(store, state, tags=("x", f"it's {n}", "x"), unique_key=f"k{n}", metadata={"é": n}, priority=n)
+    failed = await start(store, idempotency_key="i", tags=("é",))
+    await settle(store, failed, Retry(30), now=NOW, failure=FAILURE)
+    for at in (1, 2):
+        await settle(store, await start(store), Discard(), now=later(at), failure=FAILURE)
+    await settle(store, await start(store, tags=("y",)), Done('"x"'), now=later(3))
+    await put(store, new_job(run_at=later(40)), new_job(expires_at=later(50), tags=("x", "y")))
+    return await everything(store)
+
+
+async def recounted(store: Store, jobs: list[Job]) -> None:
+    """Every list and count says of these jobs what the jobs themselves say."""
+    assert await everything(store) == jobs
+    assert await store.counts(now=NOW) == Counter(job.shown(NOW) for job in jobs)
+    assert set(await store.groups()) == {(job.state, job.task) for job in jobs if job.state.final}
+    for tag in {tag for job in jobs for tag in job.tags}:
+        assert await listed(store, tags=(tag,)) == [job.id for job in jobs if tag in job.tags]
+    for kind in {job.failure.kind for job in jobs if job.failure}:
+        failed = [job.id for job in jobs if job.failure and job.failure.kind == kind]
+        assert await listed(store, errors=(kind,)) == failed
+    for state in FINAL:
+        old = await store.surplus(state, "task", keep=0, before=later(60), limit=99)
+        assert {job.id for job in old} == {job.id for job in jobs if job.state is state}
+
+
+async def listed(store: Store, **asked: Any) -> list[str]:
+    return [job.id for job in await store.jobs(Filter(**asked), now=NOW, limit=99)]
+
+
+async def test_the_jobs_of_a_file_outlast_a_step_down_and_up_again(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}")
+    await store.open()
+    jobs = await live(store)
+    runs = [await store.executions(job.id) for job in jobs]
+    workers, queues = await store.workers(now=NOW), await store.queues(now=NOW)
+    for _ in range(2):
+        assert await store.migrate(1) == [1]
+        assert await store.migrate() == [2]
+        await recounted(store, jobs)
+        assert [await store.executions(job.id) for job in jobs] == runs
+        assert (await store.workers(now=NOW), await store.queues(now=NOW)) == (workers, queues)
+    (group,) = await store.dead(limit=1)
+    assert (group.error, group.count) == (FAILURE.kind, 2)
+    await store.close()
+
+
+async def test_a_file_of_the_first_schema_is_stepped_up_when_it_is_opened(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}")
+    await store.open()
+    jobs = await live(store)
+    await store.migrate(1)
+    await store.close()
+    again = open_store(f"sqlite:///{path}")
+    await again.open()
+    assert await again.schema() == (2, 2)
+    await recounted(again, jobs)
+    await again.close()
+
+
+async def test_what_only_the_newer_schema_holds_is_gone_after_a_step_down_and_the_rest_is_not(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}")
+    await store.open()
+    job = await start(store)
+    await trip(store)
+    await tell(store, job, a_line(1), progress=Progress(1, NOW, 5))
+    await settle(store, job, Retry(0), now=NOW, account=Account(Items(1)))
+    await store.order(["ada"], Orders(drained=True), now=NOW)
+    await store.migrate(1)
+    await store.migrate()
+    (run,) = await store.executions(job.id)
+    assert (run.ending, run.items) == (Ending.FAILED, None)
+    assert (await store.circuits(), await store.tallies("ever", since=EPOCH)) == ([], [])
+    assert [worker.orders for worker in await store.workers(now=NOW)] == [Orders(), Orders()]
+    assert (await see(store, job.id)).progress is None
+    assert await store.logs(job.id, limit=9) == []
+    assert await claimed(store) == [job.id]
+    await store.close()
+
+
+async def test_the_last_run_of_a_dead_job_as_the_first_schema_kept_it_is_in_its_history(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}")
+    await store.open()
+    job = await start(store)
+    await settle(store, job, Discard(), now=later(1), failure=FAILURE)
+    (run,) = await store.executions(job.id)
+    await store.migrate(1)
+    await store.close()
+    # The first schema kept the run that ended a job in the job's own row, whatever its ending.
+    with sqlite3.connect(path) as db:
+        db.execute("DELETE FROM mainspring_executions")
+        own = (run.ending, run.lease, run.worker, micros(run.finished_at), job.id)
+        db.execute("UPDATE mainspring_jobs SET ending = ?, lease = ?, worker = ?, finished_at = ? WHERE id = ?", own)
+    db.close()
+    store = open_store(f"sqlite:///{path}")
+    await store.open()
+    assert await store.executions(job.id) == [run]
+    await act(store, Action.RETRY, job.id, update=Update(payload='"mended"'))
+    assert await store.executions(job.id) == [run]
+    again = await run_again(store, job.id)
+    assert (again.payload, again.runs) == ('"mended"', 2)
+    await settle(store, again, Done())
+    assert [row.number for row in await store.executions(job.id)] == [1, 2]
+    await store.close()
+
+
+async def test_work_goes_on_after_the_steps(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}")
+    await store.open()
+    running = await bring(store, State.RUNNING)
+    dead = await bring(store, State.DEAD, tags=("x",))
+    await store.migrate(1)
+    await store.migrate()
+    assert await settle(store, running, Done()) == {running.id}
+    assert (await act(store, Action.RETRY, dead.id)).done == [dead.id]
+    await act(store, Action.DELETE, running.id)
+    assert await everything(store) == [await see(store, dead.id)]
+    assert await store.counts(now=NOW) == {"pending": 1}
+    assert await listed(store, tags=("x",)) == [dead.id]
+    await store.close()

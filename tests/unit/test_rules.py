@@ -1,0 +1,95 @@
+"""A task's circuit, move by move; and which of two tellings of progress is the newer one."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from mainspring.job import WENT_WELL, Breaker, Circuit, Ending, Progress, State
+from mainspring.outcome import Outcome
+from mainspring.stores.rules import moved, newer
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+SOON, COOL = NOW + timedelta(seconds=3), NOW + timedelta(seconds=10)
+BREAKER = Breaker(3, 10.0)
+TRIPS = {Ending.FAILED, Ending.TIMEOUT, Ending.CRASHED}
+NEUTRAL = set(Ending) - TRIPS - WENT_WELL
+
+
+def ended(ending: Ending, *, id: str = "job", **fields: Any) -> Outcome:
+    given = {"lease": "l", "state": State.DEAD, "finished_at": NOW, "task": "task", "breaker": BREAKER}
+    return Outcome(**{"id": id, "ending": ending, **given, **fields})
+
+
+CLOSED, NEARLY = Circuit("task", 1), Circuit("task", 2)
+OPEN, HALF = Circuit("task", 3, SOON), Circuit("task", 3, SOON, "job")
+ELSEWHERE = Circuit("task", 3, SOON, "another")
+ALL = [None, CLOSED, NEARLY, OPEN, HALF, ELSEWHERE]
+
+
+@pytest.mark.parametrize("ending", sorted(TRIPS))
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, Circuit("task", 1)),
+        (CLOSED, Circuit("task", 2)),
+        (NEARLY, Circuit("task", 3, COOL)),
+        (OPEN, Circuit("task", 4, SOON)),
+        (HALF, Circuit("task", 4, COOL)),
+        (ELSEWHERE, Circuit("task", 4, SOON, "another")),
+    ],
+    ids=["none", "closed", "nearly open", "open", "probe", "another probe"],
+)
+def test_a_run_that_went_wrong_moves_it_on(before: Circuit | None, after: Circuit, ending: Ending) -> None:
+    assert moved(before, ended(ending)) == after
+
+
+@pytest.mark.parametrize("before", ALL, ids=str)
+def test_a_run_that_went_well_closes_it(before: Circuit | None) -> None:
+    assert moved(before, ended(Ending.COMPLETED)) is None
+    assert moved(before, ended(Ending.COMPLETED, breaker=None)) is None
+
+
+@pytest.mark.parametrize("ending", sorted(NEUTRAL))
+@pytest.mark.parametrize("before", ALL, ids=str)
+def test_any_other_ending_leaves_it_and_ends_the_probes_turn(before: Circuit | None, ending: Ending) -> None:
+    assert moved(before, ended(ending)) == (OPEN if before is HALF else before)
+
+
+@pytest.mark.parametrize("ending", sorted(set(Ending) - WENT_WELL))
+@pytest.mark.parametrize("before", ALL, ids=str)
+def test_without_a_breaker_nothing_counts_and_the_probes_turn_is_over(before: Circuit | None, ending: Ending) -> None:
+    assert moved(before, ended(ending, breaker=None)) == (OPEN if before is HALF else before)
+
+
+@pytest.mark.parametrize("ending", Ending)
+@pytest.mark.parametrize("before", ALL, ids=str)
+def test_without_a_task_nothing_counts_and_the_probes_turn_is_over(before: Circuit | None, ending: Ending) -> None:
+    assert moved(before, ended(ending, task="")) == (OPEN if before is HALF else before)
+
+
+def test_a_breaker_that_was_made_stricter_opens_at_the_next_failure() -> None:
+    assert moved(Circuit("task", 7), ended(Ending.FAILED)) == Circuit("task", 8, COOL)
+
+
+def a_progress(run: int, at: datetime) -> Progress:
+    return Progress(run, at, 1)
+
+
+@pytest.mark.parametrize(
+    ("told", "kept", "counts"),
+    [
+        (None, None, False),
+        (None, a_progress(1, NOW), False),
+        (a_progress(1, NOW), None, True),
+        (a_progress(1, SOON), a_progress(1, NOW), True),
+        (a_progress(1, NOW), a_progress(1, NOW), True),
+        (a_progress(1, NOW), a_progress(1, SOON), False),
+        (a_progress(2, NOW), a_progress(1, SOON), True),
+        (a_progress(1, SOON), a_progress(2, NOW), False),
+    ],
+)
+def test_progress_is_newer_by_its_run_then_by_its_instant(
+    told: Progress | None, kept: Progress | None, counts: bool
+) -> None:
+    assert newer(told, kept) == counts

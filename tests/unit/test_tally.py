@@ -1,0 +1,223 @@
+"""Runs counted: spans, durations in buckets, kinds of failure that cannot grow without bound."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.clock import EPOCH, micros
+from mainspring.job import Ending, Failure, State
+from mainspring.outcome import Outcome
+from mainspring.tally import (
+    KINDS,
+    NOT_COUNTED,
+    OTHERS,
+    Sums,
+    begin,
+    bucket,
+    counted,
+    last_at,
+    middle,
+    percentile,
+)
+
+NOW = datetime(2030, 1, 1, 12, 34, 56, 789012, tzinfo=UTC)
+MINUTE = datetime(2030, 1, 1, 12, 34, tzinfo=UTC)
+
+
+def ended(took: float = 1, *, at: datetime = NOW, ending: Ending = Ending.COMPLETED, **fields: Any) -> Outcome:
+    given = {"id": "id", "lease": "l", "state": State.COMPLETED, "task": "task", "queue": "q"}
+    started = at - timedelta(seconds=took)
+    return Outcome(**{**given, "ending": ending, "finished_at": at, "started_at": started, **fields})
+
+
+def failed(message: str) -> Outcome:
+    return ended(ending=Ending.FAILED, failure=Failure("E", message))
+
+
+# spans
+
+
+@pytest.mark.parametrize(("span", "began"), [("minute", MINUTE), ("hour", MINUTE.replace(minute=0)), ("ever", EPOCH)])
+def test_a_span_begins_on_the_clock(span: Any, began: datetime) -> None:
+    assert begin(NOW, span) == begin(began, span) == began
+
+
+# buckets
+
+
+@pytest.mark.parametrize(
+    ("us", "number"),
+    [(0, 0), (1, 1), (3, 3), (4, 12), (5, 13), (7, 15), (8, 16), (9, 16), (10, 17), (15, 19), (16, 20), (1024, 44)],
+)
+def test_there_are_four_buckets_to_each_doubling(us: int, number: int) -> None:
+    assert bucket(us) == number
+
+
+@given(st.integers(0, 10**15), st.integers(0, 10**15))
+def test_a_longer_run_is_never_in_a_smaller_bucket(one: int, other: int) -> None:
+    assert bucket(min(one, other)) <= bucket(max(one, other))
+
+
+@given(st.integers(0, 10**15))
+def test_the_middle_of_a_bucket_is_near_every_duration_in_it(us: int) -> None:
+    assert abs(middle(bucket(us)) * 1e6 - us) <= 0.13 * us
+
+
+@given(st.integers(0, 10**15))
+def test_the_middle_of_a_bucket_lies_in_it(us: int) -> None:
+    assert bucket(int(middle(bucket(us)) * 1e6 + 1e-6)) == bucket(us)
+
+
+def test_a_year_needs_few_buckets() -> None:
+    assert bucket(365 * 86_400 * 1_000_000) < 200
+
+
+# percentiles
+
+
+def test_of_no_runs_there_is_no_percentile() -> None:
+    assert percentile({}, 0.5) is None
+
+
+@pytest.mark.parametrize(
+    ("share", "seconds"), [(0, 1), (0.5, 1), (0.8, 1), (0.81, 10), (0.95, 10), (0.96, 99), (1, 99)]
+)
+def test_a_percentile_is_how_long_that_share_took_at_most(share: float, seconds: int) -> None:
+    spread = {bucket(99_000_000): 5, bucket(1_000_000): 80, bucket(10_000_000): 15}
+    found = percentile(spread, share)
+    assert found == pytest.approx(seconds, rel=0.13)
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=50), st.sampled_from([0.0, 0.5, 0.9, 0.95, 0.99, 1.0]))
+def test_a_percentile_is_near_the_true_one(durations: list[int], share: float) -> None:
+    sums = Sums()
+    for us in durations:
+        sums.count(ended(us / 1e6))
+    found = percentile(sums.spread, share)
+    true = sorted(durations)[max(0, -int(-share * len(durations) // 1) - 1)]
+    assert found is not None
+    assert abs(found * 1e6 - true) <= 0.13 * true + 1
+
+
+# counting
+
+
+def test_a_run_is_counted_with_its_ending_and_duration() -> None:
+    sums = Sums()
+    for took in (1, 1, 3):
+        sums.count(ended(took))
+    assert sums == Sums({"completed": 3}, 5_000_000, {bucket(1_000_000): 2, bucket(3_000_000): 1})
+
+
+@pytest.mark.parametrize("started", [None, NOW + timedelta(seconds=5)], ids=["unknown", "after its end"])
+def test_a_run_that_did_not_begin_before_it_ended_took_no_time(started: datetime | None) -> None:
+    sums = Sums()
+    sums.count(ended(started_at=started))
+    assert (sums.took, sums.spread) == (0, {0: 1})
+
+
+def test_a_run_may_take_days() -> None:
+    sums = Sums()
+    sums.count(ended(3 * 86_400 + 0.000001))
+    assert sums.took == 259_200_000_001
+
+
+def test_runs_are_counted_by_minute_queue_and_task() -> None:
+    at = MINUTE + timedelta(minutes=1)
+    runs = [ended(), ended(at=at), ended(queue="other"), ended(task="other"), ended(at=MINUTE)]
+    found = {key: sums.endings for key, sums in counted(runs).items()}
+    assert found == {
+        (MINUTE, "q", "task"): {"completed": 2},
+        (at, "q", "task"): {"completed": 1},
+        (MINUTE, "other", "task"): {"completed": 1},
+        (MINUTE, "q", "other"): {"completed": 1},
+    }
+
+
+def test_a_tally_knows_when_its_last_run_ended() -> None:
+    (sums,) = counted([ended(at=MINUTE), ended(at=NOW), ended(at=MINUTE)]).values()
+    assert (sums.last, last_at(sums)) == (micros(NOW), NOW)
+    assert last_at(Sums()) is None
+
+
+@pytest.mark.parametrize("ending", Ending)
+def test_runs_that_were_snoozed_or_released_are_not_counted(ending: Ending) -> None:
+    assert len(counted([ended(ending=ending)])) == (ending not in (Ending.SNOOZED, Ending.RELEASED))
+    assert {Ending.SNOOZED, Ending.RELEASED} == NOT_COUNTED
+
+
+def test_a_run_of_no_task_is_not_counted() -> None:
+    assert counted([ended(task="")]) == {}
+
+
+# kinds of failure
+
+
+def test_failures_are_counted_by_kind() -> None:
+    sums = Sums()
+    for message in ("disk 1", "disk 2", "gone"):
+        sums.count(failed(message))
+    assert sums.errors == {"E: disk …": 2, "E: gone": 1}
+
+
+def test_a_task_that_fails_in_ever_new_ways_does_not_make_its_tally_grow() -> None:
+    sums = Sums()
+    for n in range(10 * KINDS):
+        sums.count(failed("x" * n))
+    assert len(sums.errors) == KINDS + 1
+    assert sums.errors[OTHERS] == 9 * KINDS
+
+
+def test_a_kind_that_is_known_is_counted_though_there_is_no_room() -> None:
+    sums = Sums()
+    for n in [*range(KINDS + 5), 0, KINDS - 1]:
+        sums.count(failed("x" * n))
+    assert (sums.errors["E: "], sums.errors["E: " + "x" * (KINDS - 1)], sums.errors[OTHERS]) == (2, 2, 5)
+
+
+@given(st.lists(st.lists(st.integers(0, 2 * KINDS), max_size=3 * KINDS), max_size=4))
+def test_however_they_are_added_no_failure_is_lost_and_kinds_stay_few(batches: list[list[int]]) -> None:
+    whole = Sums()
+    for batch in batches:
+        part = Sums()
+        for n in batch:
+            part.count(failed("x" * n))
+        whole.add(part)
+    assert sum(whole.errors.values()) == sum(map(len, batches))
+    assert len(whole.errors) <= KINDS + 1
+
+
+# adding
+
+
+@given(st.lists(st.integers(0, 10**9)), st.lists(st.integers(0, 10**9)))
+def test_two_sums_added_are_the_sum_of_all_their_runs(one: list[int], other: list[int]) -> None:
+    left, right, whole = Sums(), Sums(), Sums()
+    for us in one:
+        left.count(ended(us / 1e6))
+    for us in other:
+        right.count(ended(us / 1e6, ending=Ending.FAILED, failure=Failure("E", "no")))
+    for sums in (left, right):
+        whole.add(sums)
+    assert sum(whole.spread.values()) == sum(whole.endings.values()) == len(one) + len(other)
+    assert whole.took == left.took + right.took
+    assert whole.errors == ({"E: no": len(other)} if other else {})
+
+
+def test_adding_leaves_what_was_added_alone() -> None:
+    part, whole = Sums(), Sums()
+    part.count(ended())
+    for _ in range(3):
+        whole.add(part)
+    assert (part.endings, whole.endings) == ({"completed": 1}, {"completed": 3})
+    assert Sums() == Sums({}, 0, {}, {}, 0)
+
+
+def test_the_later_end_is_the_last() -> None:
+    one, other = Sums(last=7), Sums(last=5)
+    one.add(other)
+    other.add(one)
+    assert (one.last, other.last) == (7, 7)
