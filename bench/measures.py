@@ -13,7 +13,17 @@ from pathlib import Path
 from . import processes
 from .apps.meter import percentile, read_count, read_late
 from .harness import Lab
-from .processes import HUEY, HUEY_WORKER, MAINSPRING, MAINSPRING_CLAIM, RAW_SQLITE, Child, Program, wait_for
+from .processes import (
+    HUEY,
+    HUEY_WORKER,
+    MAINSPRING,
+    MAINSPRING_CLAIM,
+    MAINSPRING_INSIGHT,
+    RAW_SQLITE,
+    Child,
+    Program,
+    wait_for,
+)
 
 Figures = dict[str, float]
 
@@ -123,6 +133,11 @@ def import_time(lab: Lab, *, python: str, statement: str, runs: int) -> Figures:
 def claim(lab: Lab, *, pending: int, future: int, claims: int) -> Figures:
     home = lab.kept(f"claim-{pending}-{future}")  # two million rows are built once
     return MAINSPRING_CLAIM.ask(home, pending, future, claims, timeout=300)
+
+
+def insight(lab: Lab, *, jobs: int, look: str, calls: int) -> Figures:
+    home = lab.kept(f"insight-{jobs}")
+    return MAINSPRING_INSIGHT.ask(home, jobs, look, calls, timeout=300)
 
 
 def _rate(told: dict[str, float]) -> Figures:

@@ -32,17 +32,19 @@ class Sizes:
     few: int = 1_000
     many: int = 1_000_000
     claims: int = 200
+    finished: int = 1_000_000
+    looks: int = 30
 
 
 FULL = Sizes()
 QUICK = Sizes(
     drain=5_000, bulk=10_000, single=500, concurrent=2_000, latency=40, delayed=40,
-    idle_seconds=5, imports=5, many=20_000, claims=50,
+    idle_seconds=5, imports=5, many=20_000, claims=50, looks=10,
 )  # fmt: skip
 
 
 def scenarios(sizes: Sizes) -> list[Scenario]:
-    makers = (drain, bulk, single, latency, delayed, idle, imports, claim)
+    makers = (drain, bulk, single, latency, delayed, idle, imports, claim, insight)
     return [make(sizes) for make in makers]
 
 
@@ -187,6 +189,23 @@ def claim(sizes: Sizes) -> Scenario:
             _ours(many, measures.claim, pending=sizes.many, future=sizes.many, claims=claims),
         ),
         {few: (few,)},
+    )
+
+
+LOOKS = (
+    "stats, an hour", "stats, a day", "stats, 30 days", "newest", "completed", "dead", "dead, grouped", "one task",
+    "one queue", "a tag nobody has",
+)  # fmt: skip
+
+
+def insight(sizes: Sizes) -> Scenario:
+    return Scenario(
+        "insight",
+        f"What people and dashboards ask of an SQLite file with {sizes.finished:,} finished jobs of 20 tasks in 5 "
+        f"queues, one in a hundred of them dead: pages of 100 and statistics, {sizes.looks} calls each.",
+        DELAY,
+        tuple(_ours(look, measures.insight, jobs=sizes.finished, look=look, calls=sizes.looks) for look in LOOKS),
+        {LOOKS[3]: (LOOKS[3],)},
     )
 
 

@@ -90,7 +90,8 @@ def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], Sums
                 well[key].append(at - (outcome.started_at or at))
             else:
                 well[key] = [at - (outcome.started_at or at)]
-            ends[key] = at
+            if at > ends.get(key, EPOCH):
+                ends[key] = at
         elif outcome.task and outcome.ending not in NOT_COUNTED:
             sums = found.setdefault((minute, *key), Sums())
             sums.count(outcome.ending, [at - (outcome.started_at or at)])
@@ -112,6 +113,7 @@ def _gather(
         sums.count(Ending.COMPLETED, spans)
         sums.last = max(sums.last, micros(ends[key]))
     well.clear()
+    ends.clear()
 
 
 def begin(at: datetime, span: Span) -> datetime:

@@ -16,7 +16,7 @@ from ...tally import KEPT, NOT_COUNTED, SECONDS, Span, Sums, Tally, bucket
 from .build import NOW, Contract, act, beat, later, run_again, settle, start
 
 SPANS = tuple(SECONDS)
-BEGINS: dict[Span, datetime] = {"minute": NOW, "hour": NOW, "ever": EPOCH}
+BEGINS: dict[Span, datetime] = {"minute": NOW, "hour": NOW, "day": NOW.replace(hour=0), "ever": EPOCH}
 
 
 async def endings(store: Store, span: Span = "ever") -> dict[str, int]:
@@ -37,7 +37,7 @@ class TallyContract(Contract):
 
     async def test_nothing_is_counted_at_first(self) -> None:
         async with self.opened() as store:
-            assert [await store.tallies(span, since=EPOCH) for span in SPANS] == [[], [], []]
+            assert [await store.tallies(span, since=EPOCH) for span in SPANS] == [[]] * len(SPANS)
 
     @pytest.mark.parametrize("span", SPANS)
     async def test_a_run_is_counted_in_the_span_in_which_it_ended(self, span: Span) -> None:
@@ -52,7 +52,7 @@ class TallyContract(Contract):
         async with self.opened() as store:
             await store.finish([ended(await start(store), ending)])
             counted = {} if ending in NOT_COUNTED else {ending: 1}
-            assert [await endings(store, span) for span in SPANS] == [counted] * 3
+            assert [await endings(store, span) for span in SPANS] == [counted] * len(SPANS)
 
     async def test_every_run_of_a_job_counts(self) -> None:
         async with self.opened() as store:
@@ -124,7 +124,7 @@ class TallyContract(Contract):
             for _ in range(3):
                 await store.finish([outcome])
             await store.finish([outcome, outcome])
-            assert [await endings(store, span) for span in SPANS] == [{outcome.ending: 1}] * 3
+            assert [await endings(store, span) for span in SPANS] == [{outcome.ending: 1}] * len(SPANS)
 
     async def test_a_batch_told_again_with_new_outcomes_counts_only_those(self) -> None:
         async with self.opened() as store:
@@ -193,7 +193,7 @@ class TallyContract(Contract):
             job = await start(store)
             await settle(store, job, Done())
             await act(store, Action.DELETE, job.id)
-            assert [await endings(store, span) for span in SPANS] == [{"completed": 1}] * 3
+            assert [await endings(store, span) for span in SPANS] == [{"completed": 1}] * len(SPANS)
 
     async def test_what_a_reader_does_to_an_answer_does_not_reach_the_store(self) -> None:
         async with self.opened() as store:
