@@ -21,7 +21,8 @@ FILL = f"""
 INSERT INTO mainspring_jobs (id, queue, task, rank, state, run_at, created_at, attempt, runs, started_at, finished_at,
     ending, options, payload, result, failure, error, lease, worker)
 WITH RECURSIVE made (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM made WHERE i < :jobs - 1)
-SELECT printf('01990000-%04x-7%03x-8000-%012x', i >> 12, i & 4095, i), 'queue' || (i % {QUEUES}), 'task' || (i % {TASKS}),
+SELECT printf('01990000-%04x-7%03x-8000-%012x', i >> 12, i & 4095, i), 'queue' || (i % {QUEUES}),
+    'task' || (i % {TASKS}),
     0, iif(i % 100 = 7, 'dead', 'completed'), :now - (:jobs - i) * 1000, :now - (:jobs - i) * 1000, 1, 1,
     :now - (:jobs - i) * 1000, :now - (:jobs - i) * 1000 + 5000, iif(i % 100 = 7, 'failed', 'completed'), '{{}}',
     '{{"i": 1}}', '1', iif(i % 100 = 7, '{{"type": "ValueError", "message": "no"}}', NULL),

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from ..clock import instant, micros
-from ..job import Account, Ending, Execution, Failure, Filter, Job, NewJob, Progress, Shown, State
+from ..job import Account, Ending, Execution, Failure, Filter, Job, Lease, NewJob, Progress, Shown, State, WorkerId
 from ..retry import Backoff
 
 COLUMNS = (
@@ -87,6 +87,30 @@ def job_of(row: Row) -> Job:
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
         metadata=extra.metadata, failure=None if failure is None else _failure(failure), payload=payload,
         result=result, progress=progress_of(progress),
+    )  # fmt: skip
+
+
+# What a claim does not know already of the jobs it takes; no others have an end or a result.
+CLAIMED = (
+    "id, queue, task, rank, run_at, created_at, expires_at, attempt, crashes, runs, cancel_reason, unique_key, "
+    "idempotency_key, options, failure, payload, progress"
+)
+
+
+def claimed_of(row: Row, lease: Lease, worker: WorkerId, now: datetime) -> Job:
+    """A row of CLAIMED as the job it is: a third faster than reading all of it."""
+    (id, queue, task, rank, run_at, created_at, expires_at, attempt, crashes, runs, cancel_reason, unique_key,
+     idempotency_key, options, failure, payload, progress) = row  # fmt: skip
+    extra = _PLAIN if options == "{}" else _options(options)
+    due = instant(run_at)
+    return Job(
+        id=id, queue=queue, task=task, priority=-rank, state=State.RUNNING, run_at=due,
+        created_at=due if created_at == run_at else instant(created_at), expires_at=_at(expires_at),
+        attempt=attempt, crashes=crashes, runs=runs, lease=lease, worker=worker, started_at=now,
+        cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
+        timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
+        metadata=extra.metadata, failure=None if failure is None else _failure(failure), payload=payload,
+        progress=progress_of(progress),
     )  # fmt: skip
 
 

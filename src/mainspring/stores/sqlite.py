@@ -47,11 +47,11 @@ from ..job import (
 from ..outcome import Outcome
 from ..store import Store
 from ..tally import Span, Tally
-from . import sqlite_change, sqlite_claim, sqlite_enqueue, sqlite_file, sqlite_finish, sqlite_read
+from . import sqlite_change, sqlite_claim, sqlite_enqueue, sqlite_file, sqlite_finish, sqlite_read, sqlite_tally
 from .bell import Bell
 from .inotify import WriteWatch
 from .lane import Lane, Watcher, translated
-from .rows import COLUMNS, HELD, Row, execution_of, job_of
+from .rows import COLUMNS, HELD, Row, claimed_of, execution_of, job_of
 from .turnstile import Turnstile
 
 T = TypeVar("T")
@@ -212,15 +212,18 @@ class SqliteStore:
             next_at = await self._read(lambda db: sqlite_claim.look(db, queues, worker, tasks, us))
             if next_at is None or next_at > us:
                 return Claim([], None if next_at is None else instant(next_at))
-        taken, next_at, expired = await self._write(lambda db: sqlite_claim.claim(db, queues, worker, tasks, limit, us))
+        taken, lease, next_at, expired = await self._write(
+            lambda db: sqlite_claim.claim(db, queues, worker, tasks, limit, us)
+        )
         rows: list[list[Any]] = _decode(taken)
-        rows.sort(key=lambda row: (row[3], row[5], row[0]))
+        rows.sort(key=lambda row: (row[3], row[4], row[0]))
         self._idle = not rows
         failpoint("claim.after_commit")
         if expired:
             self._bell.ring()
         # Rows become jobs here, and outcomes rows: the writing thread has enough to do.
-        return Claim([job_of(row) for row in rows], None if next_at is None else instant(next_at), expired)
+        jobs = [claimed_of(row, lease, worker, now) for row in rows]
+        return Claim(jobs, None if next_at is None else instant(next_at), expired)
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
         return await self._write(lambda db: sqlite_claim.beat(db, worker, micros(until), micros(now)))
@@ -313,7 +316,7 @@ class SqliteStore:
         return await self._read(lambda db: sqlite_read.counts(db, micros(now)))
 
     async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
-        return await self._read(lambda db: sqlite_read.tallies(db, span, micros(since)))
+        return await self._read(lambda db: sqlite_tally.tallies(db, span, since))
 
     async def circuits(self) -> list[Circuit]:
         return await self._read(sqlite_finish.circuits)

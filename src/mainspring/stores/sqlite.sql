@@ -137,6 +137,15 @@ CREATE TABLE mainspring_tallies (
     PRIMARY KEY (span, at, queue, task)
 ) STRICT, WITHOUT ROWID;
 
+-- The minute under way, which is added to the tallies when another one begins.
+CREATE TABLE mainspring_counting (
+    queue TEXT    NOT NULL,
+    task  TEXT    NOT NULL,
+    at    INTEGER NOT NULL,
+    sums  TEXT    NOT NULL,
+    PRIMARY KEY (queue, task)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE mainspring_circuits (
     task       TEXT    PRIMARY KEY,
     failures   INTEGER NOT NULL,
@@ -146,6 +155,7 @@ CREATE TABLE mainspring_circuits (
 
 -- down 2
 DROP TABLE mainspring_circuits;
+DROP TABLE mainspring_counting;
 DROP TABLE mainspring_tallies;
 DROP TABLE mainspring_counts;
 DROP TABLE mainspring_logs;

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from ..job import Beat, JobId, Orders, State, WorkerId, WorkerInfo
-from .rows import COLUMNS, HELD, Row
+from ..job import Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
+from .rows import CLAIMED, HELD, Row
 from .sqlite_enqueue import count
 
 # A claim ends at most this many expired jobs, so that a flood of them cannot hold the write lock.
@@ -68,7 +68,7 @@ _TAKE_MANY = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, wo
     AND (expires_at IS NULL OR expires_at > :now)"""
 # All rows of the claim as one JSON text: a row at a time would hand the interpreter lock over and back for
 # each, and wait for the event loop every time.
-_TAKEN = f"""SELECT json_group_array(json_array({COLUMNS})) FROM mainspring_jobs
+_TAKEN = f"""SELECT json_group_array(json_array({CLAIMED})) FROM mainspring_jobs
     WHERE {HELD} AND state = 'running' AND worker = :worker AND lease = :lease"""
 
 
@@ -134,12 +134,13 @@ def claim(
     tasks: Collection[str],
     limit: int,
     now: int,
-) -> tuple[str, int | None, list[JobId]]:
-    expired = _expire(db, now)
+) -> tuple[str, Lease, int | None, list[JobId]]:
+    """The rows taken as one JSON text, their lease, when to ask again, and what has expired."""
+    expired, lease = _expire(db, now), os.urandom(8).hex()
     if not db.execute(_ALIVE, (worker, now)).fetchone():
-        return "[]", None, expired
+        return "[]", lease, None, expired
     wanted = _Wanted(db, queues, tasks, worker)
-    values: dict[str, Any] = {"lease": os.urandom(8).hex(), "worker": worker, "now": now}
+    values: dict[str, Any] = {"lease": lease, "worker": worker, "now": now}
     taken = _firsts(db, wanted, values, limit)
     groups = [row for row in wanted.groups if row[3] <= now and row[1] not in wanted.open]
     for rank in sorted({group[2] for group in groups}):
@@ -149,9 +150,9 @@ def claim(
         taken += _take(db, some, values | {"rank": rank, "limit": limit - taken})
     rows = db.execute(_TAKEN, values).fetchone()[0] if taken else "[]"
     if taken >= limit or len(expired) == EXPIRE_LIMIT:
-        return rows, now, expired
+        return rows, lease, now, expired
     expiry = db.execute(_NEXT_EXPIRY).fetchone()[0]
-    return rows, _Wanted(db, queues, tasks, worker).next_at(expiry), expired
+    return rows, lease, _Wanted(db, queues, tasks, worker).next_at(expiry), expired
 
 
 def _firsts(db: sqlite3.Connection, wanted: _Wanted, values: dict[str, Any], limit: int) -> int:

@@ -6,17 +6,15 @@ import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 
-import msgspec
-
 from ..clock import instant, micros
 from ..failpoint import failpoint
 from ..job import Circuit, JobId, Report, State
 from ..outcome import Outcome
-from ..tally import KEPT, SECONDS, Sums, begin, counted
 from .rows import Row, failure_text, progress_of, text_of
 from .rules import moved, newer
 from .sqlite_batch import CHUNKS, chunks, flat, places
 from .sqlite_enqueue import count, enqueue
+from .sqlite_tally import tally
 
 # The last run of a finished job needs no execution row: the job's own row has it all, and its `ending`
 # says so. That is one write a job in the common case; only runs that others follow, or that have more to
@@ -83,9 +81,10 @@ def finish(db: sqlite3.Connection, ended: Sequence[Ended]) -> set[JobId]:
             if state == "dead" and error is not None:
                 db.execute("INSERT INTO mainspring_dead VALUES (?, ?, ?, ?)", (task, error, row[4], row[0]))
             accepted.add(outcome.id)
-    _follow(db, [outcome for outcome, _ in ended if outcome.id in accepted], states)
     if len(accepted) == len(ended):
+        _follow(db, [outcome for outcome, _ in ended], states)
         return accepted
+    _follow(db, [outcome for outcome, _ in ended if outcome.id in accepted], states)
     # Some were late or are told a second time: those that are the recorded ending of their run stand.
     return {outcome.id for outcome, _ in ended if _stands(db, outcome)}
 
@@ -94,8 +93,9 @@ def _entangled(outcomes: Sequence[Outcome]) -> bool:
     """Whether they must be settled one after the other: two of one job, of which a statement would take either,
     or what one of them enqueues meets a key that the job of another may hold until it ends.
     """
+    sequels = [new for outcome in outcomes if outcome.then for new in outcome.then]
     return len({outcome.id for outcome in outcomes}) < len(outcomes) or any(
-        new.unique_key is not None or new.idempotency_key is not None for outcome in outcomes for new in outcome.then
+        new.unique_key is not None or new.idempotency_key is not None for new in sequels
     )
 
 
@@ -131,24 +131,18 @@ def ended_row(outcome: Outcome) -> Row:
 
 # what follows
 
-_TALLY = "SELECT sums FROM mainspring_tallies WHERE span = ? AND at = ? AND queue = ? AND task = ?"
-_PUT_TALLY = """INSERT INTO mainspring_tallies VALUES (?, ?, ?, ?, ?)
-    ON CONFLICT DO UPDATE SET sums = excluded.sums"""
 _PUT_CIRCUIT = "INSERT OR REPLACE INTO mainspring_circuits VALUES (?, ?, ?, ?)"
-
-sums_of = msgspec.json.Decoder(Sums).decode
-_encode = msgspec.json.Encoder().encode
 
 
 def _follow(db: sqlite3.Connection, accepted: list[Outcome], states: Counter[State]) -> None:
     count(db, states)
     known = {circuit.task: circuit for circuit in circuits(db)}
-    for outcome in accepted:
+    for outcome in accepted if known else [one for one in accepted if one.then or one.breaker]:
         if outcome.then:
             enqueue(db, outcome.then, outcome.finished_at, micros(outcome.finished_at))
         if known or outcome.breaker is not None:
             _move(db, known, outcome)
-    _tally(db, accepted)
+    tally(db, accepted)
 
 
 def _move(db: sqlite3.Connection, known: dict[str, Circuit], outcome: Outcome) -> None:
@@ -167,22 +161,6 @@ def _move(db: sqlite3.Connection, known: dict[str, Circuit], outcome: Outcome) -
 def circuits(db: sqlite3.Connection) -> list[Circuit]:
     rows = db.execute("SELECT task, failures, open_until, probe FROM mainspring_circuits ORDER BY task").fetchall()
     return [Circuit(task, failures, None if at is None else instant(at), probe) for task, failures, at, probe in rows]
-
-
-def _tally(db: sqlite3.Connection, accepted: list[Outcome]) -> None:
-    for (minute, queue, task), sums in counted(accepted).items():
-        for span in SECONDS:
-            key = (span, micros(begin(minute, span)), queue, task)
-            row = db.execute(_TALLY, key).fetchone()
-            if row is None:
-                whole = sums
-                if span in KEPT:
-                    old = micros(minute - KEPT[span])
-                    db.execute("DELETE FROM mainspring_tallies WHERE span = ? AND at < ?", (span, old))
-            else:
-                whole = sums_of(row[0])
-                whole.add(sums)
-            db.execute(_PUT_TALLY, (*key, _encode(whole).decode()))
 
 
 _RUNNING = "SELECT progress FROM mainspring_jobs WHERE id = ? AND lease = ? AND state = 'running'"

@@ -13,10 +13,8 @@ import msgspec
 from ..clock import instant, micros
 from ..ids import first_id
 from ..job import Cursor, DeadGroup, Filter, JobId, LogLine, Queue, Shown, Sort, State
-from ..tally import Span, Tally
 from .rows import COLUMNS, HELD, Row, stored, where
 from .sqlite_claim import GROUPS, PAUSED
-from .sqlite_finish import sums_of
 
 # Up to so many jobs that indexes name are looked at one by one; a choice of more is met often on a walk by id, of
 # which so many steps are tried.
@@ -247,12 +245,6 @@ def queues(db: sqlite3.Connection, now: int) -> list[Queue]:
         )
         for name in sorted(found.keys() | paused)
     ]  # fmt: skip
-
-
-def tallies(db: sqlite3.Connection, span: Span, since: int) -> list[Tally]:
-    sql = "SELECT at, queue, task, sums FROM mainspring_tallies WHERE span = ? AND at >= ? ORDER BY at, queue, task"
-    rows = db.execute(sql, (span, since)).fetchall()
-    return [Tally(instant(at), queue, task, sums_of(sums)) for at, queue, task, sums in rows]
 
 
 _DEAD = """SELECT task, error, count(*) AS size, max(finished_at) AS last FROM mainspring_dead
