@@ -200,8 +200,8 @@ def where(which: Filter, now: int) -> tuple[str, dict[str, Any]]:
         among("error", "errors", which.errors)
     if which.key_prefix is not None:
         values |= {"prefix": which.key_prefix, "beyond": _beyond(which.key_prefix)}
-        starts = "{0} >= :prefix" if values["beyond"] is None else "{0} >= :prefix AND {0} < :beyond"
-        parts.append(f"({starts.format('unique_key')} OR {starts.format('idempotency_key')})")
+        until = "" if values["beyond"] is None else " AND key < :beyond"
+        parts.append(f"id IN (SELECT job_id FROM mainspring_keys WHERE key >= :prefix{until})")
     for name, sign in (("created_after", ">="), ("created_before", "<=")):
         if (at := getattr(which, name)) is not None:
             parts.append(f"created_at {sign} :{name}")

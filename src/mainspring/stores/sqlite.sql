@@ -88,9 +88,6 @@ CREATE INDEX mainspring_jobs_held ON mainspring_jobs (state, worker) WHERE state
 -- Lists and pruning look here; finished_at keeps unfinished jobs out, so that a job is entered once.
 CREATE INDEX mainspring_jobs_finished ON mainspring_jobs (state, queue, task, finished_at)
     WHERE finished_at IS NOT NULL;
-CREATE INDEX mainspring_jobs_error ON mainspring_jobs (error) WHERE error IS NOT NULL;
-CREATE INDEX mainspring_jobs_unique_keys ON mainspring_jobs (unique_key) WHERE unique_key IS NOT NULL;
-CREATE INDEX mainspring_jobs_idempotency_keys ON mainspring_jobs (idempotency_key) WHERE idempotency_key IS NOT NULL;
 
 -- Dead jobs by what killed them.
 CREATE TABLE mainspring_dead (
@@ -102,6 +99,23 @@ CREATE TABLE mainspring_dead (
 ) STRICT, WITHOUT ROWID;
 INSERT INTO mainspring_dead SELECT task, error, finished_at, id FROM mainspring_jobs
     WHERE state = 'dead' AND error IS NOT NULL;
+
+-- What a job failed with last, as far as one knows: it may have completed since.
+CREATE TABLE mainspring_errors (
+    job_id TEXT PRIMARY KEY,
+    error  TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX mainspring_errors_error ON mainspring_errors (error);
+INSERT INTO mainspring_errors SELECT id, error FROM mainspring_jobs WHERE error IS NOT NULL;
+
+-- Unique and idempotency keys, those of finished jobs too.
+CREATE TABLE mainspring_keys (
+    key    TEXT NOT NULL,
+    job_id TEXT NOT NULL,
+    PRIMARY KEY (key, job_id)
+) STRICT, WITHOUT ROWID;
+INSERT OR IGNORE INTO mainspring_keys SELECT unique_key, id FROM mainspring_jobs WHERE unique_key IS NOT NULL;
+INSERT OR IGNORE INTO mainspring_keys SELECT idempotency_key, id FROM mainspring_jobs WHERE idempotency_key IS NOT NULL;
 
 CREATE TABLE mainspring_tags (
     tag    TEXT NOT NULL,
@@ -160,6 +174,8 @@ DROP TABLE mainspring_tallies;
 DROP TABLE mainspring_counts;
 DROP TABLE mainspring_logs;
 DROP TABLE mainspring_tags;
+DROP TABLE mainspring_keys;
+DROP TABLE mainspring_errors;
 DROP TABLE mainspring_dead;
 DROP INDEX mainspring_jobs_finished;
 DROP INDEX mainspring_jobs_held;
@@ -167,9 +183,6 @@ CREATE INDEX mainspring_jobs_running ON mainspring_jobs (worker) WHERE state = '
 DROP INDEX mainspring_jobs_ready;
 CREATE INDEX mainspring_jobs_ready ON mainspring_jobs (queue, task, rank, run_at, id)
     WHERE state = 'pending' AND crashes < 2;
-DROP INDEX mainspring_jobs_error;
-DROP INDEX mainspring_jobs_unique_keys;
-DROP INDEX mainspring_jobs_idempotency_keys;
 ALTER TABLE mainspring_workers DROP COLUMN orders;
 ALTER TABLE mainspring_executions DROP COLUMN account;
 ALTER TABLE mainspring_jobs DROP COLUMN progress;

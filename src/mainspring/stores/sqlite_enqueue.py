@@ -50,6 +50,8 @@ def _admit(db: sqlite3.Connection, new: NewJob, now: datetime, us: int) -> Enque
     if held is None:
         db.execute(_INSERT[1], new_row(new, us))
         _tag(db, [new])
+        keys = {key for key in (new.unique_key, new.idempotency_key) if key is not None}
+        db.executemany("INSERT INTO mainspring_keys VALUES (?, ?)", [(key, new.id) for key in keys])
         return Enqueued(new.id)
     if new.on_conflict == "raise":
         return Enqueued(held.id, "refused", key)
@@ -111,9 +113,12 @@ def count(db: sqlite3.Connection, moves: Mapping[State, int]) -> None:
 
 def drop(db: sqlite3.Connection, job: Job) -> None:
     """The job and all that is kept beside it."""
-    for table in ("executions", "logs"):
+    for table in ("executions", "logs", "errors"):
         db.execute(f"DELETE FROM mainspring_{table} WHERE job_id = ?", (job.id,))
     _untag(db, job)
+    for key in (job.unique_key, job.idempotency_key):
+        if key is not None:
+            db.execute("DELETE FROM mainspring_keys WHERE key = ? AND job_id = ?", (key, job.id))
     if job.state is State.DEAD:
         _raise(db, job)
     db.execute("DELETE FROM mainspring_jobs WHERE id = ?", (job.id,))

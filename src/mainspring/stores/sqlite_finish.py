@@ -64,52 +64,59 @@ Ended = tuple[Outcome, Row]
 
 
 def finish(db: sqlite3.Connection, ended: Sequence[Ended]) -> set[JobId]:
-    if len(ended) > 1 and _entangled([outcome for outcome, _ in ended]):
+    outcomes = [outcome for outcome, _ in ended]
+    ids = {outcome.id for outcome in outcomes}
+    if len(ids) < len(outcomes) or _entangled(outcomes):
         return set().union(*(finish(db, [one]) for one in ended))
-    accepted: set[JobId] = set()
     states: Counter[State] = Counter()
-    for chunk in chunks([one for one in ended if len(one[1]) == 4]):
-        stand = _complete(db, chunk)
-        states[State.COMPLETED] += len(stand)
-        accepted.update(stand)
-        failpoint("finish.mid_batch")
-    for outcome, row in ended:
-        if len(row) != 4 and db.execute(_RECORD, row).rowcount:
-            failpoint("finish.mid_batch")
-            task, state, error = db.execute(_SETTLE, row).fetchone()
-            states[State(state)] += 1
-            if state == "dead" and error is not None:
-                db.execute("INSERT INTO mainspring_dead VALUES (?, ?, ?, ?)", (task, error, row[4], row[0]))
-            accepted.add(outcome.id)
+    plain = [row for _, row in ended if len(row) == 4]
+    accepted = _complete(db, plain) if plain else []
+    states[State.COMPLETED] = len(accepted)
+    if len(plain) < len(ended):
+        accepted += [id for outcome, row in ended if len(row) != 4 for id in _settle(db, outcome, row, states)]
     if len(accepted) == len(ended):
-        _follow(db, [outcome for outcome, _ in ended], states)
-        return accepted
-    _follow(db, [outcome for outcome, _ in ended if outcome.id in accepted], states)
+        _follow(db, outcomes, states)
+        return ids
+    stood = set(accepted)
+    _follow(db, [outcome for outcome in outcomes if outcome.id in stood], states)
     # Some were late or are told a second time: those that are the recorded ending of their run stand.
-    return {outcome.id for outcome, _ in ended if _stands(db, outcome)}
+    return {outcome.id for outcome in outcomes if _stands(db, outcome)}
 
 
 def _entangled(outcomes: Sequence[Outcome]) -> bool:
-    """Whether they must be settled one after the other: two of one job, of which a statement would take either,
-    or what one of them enqueues meets a key that the job of another may hold until it ends.
+    """Whether they must be settled one after the other: what one of them enqueues may meet a key that the job of
+    another holds until it ends.
     """
-    sequels = [new for outcome in outcomes if outcome.then for new in outcome.then]
-    return len({outcome.id for outcome in outcomes}) < len(outcomes) or any(
-        new.unique_key is not None or new.idempotency_key is not None for new in sequels
-    )
+    sequels = [new for outcome in outcomes if outcome.then for new in outcome.then] if len(outcomes) > 1 else []
+    return any(new.unique_key is not None or new.idempotency_key is not None for new in sequels)
 
 
-def _complete(db: sqlite3.Connection, chunk: Sequence[Ended]) -> list[JobId]:
+def _settle(db: sqlite3.Connection, outcome: Outcome, row: Row, states: Counter[State]) -> list[JobId]:
+    """The job, if its outcome was accepted: a run that others follow, or that has more to tell."""
+    if not db.execute(_RECORD, row).rowcount:
+        return []
+    failpoint("finish.mid_batch")
+    task, state, error = db.execute(_SETTLE, row).fetchone()
+    states[State(state)] += 1
+    if error is not None:
+        db.execute("INSERT OR REPLACE INTO mainspring_errors VALUES (?, ?)", (row[0], error))
+        if state == "dead":
+            db.execute("INSERT INTO mainspring_dead VALUES (?, ?, ?, ?)", (task, error, row[4], row[0]))
+    return [outcome.id]
+
+
+def _complete(db: sqlite3.Connection, rows: list[Row]) -> list[JobId]:
     """The jobs whose outcomes were accepted: if not all of them, one by one, to know which."""
-    if len(chunk) == 1:
-        return [outcome.id for outcome, row in chunk if db.execute(_COMPLETE[1], row).rowcount]
     db.execute("SAVEPOINT mainspring_finish")
-    if db.execute(_COMPLETE[len(chunk)], flat(row for _, row in chunk)).rowcount == len(chunk):
-        db.execute("RELEASE mainspring_finish")
-        return [outcome.id for outcome, _ in chunk]
-    db.execute("ROLLBACK TO mainspring_finish")
+    accepted = 0
+    for chunk in chunks(rows):
+        accepted += db.execute(_COMPLETE[len(chunk)], flat(chunk)).rowcount
+        failpoint("finish.mid_batch")
+    if accepted < len(rows):
+        db.execute("ROLLBACK TO mainspring_finish")
+        rows = [row for row in rows if db.execute(_COMPLETE[1], row).rowcount]
     db.execute("RELEASE mainspring_finish")
-    return [id for one in chunk for id in _complete(db, [one])]
+    return [row[0] for row in rows]
 
 
 def _stands(db: sqlite3.Connection, outcome: Outcome) -> bool:

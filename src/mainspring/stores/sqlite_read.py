@@ -135,7 +135,7 @@ def _groups(db: sqlite3.Connection, which: Filter) -> Iterator[Group]:
     """Conditions, each answered by an index, that together hold for every job that may match."""
     if which.errors is not None:
         for error in which.errors:
-            yield "error IS NOT NULL AND error = :of_error", {"of_error": error}
+            yield "id IN (SELECT job_id FROM mainspring_errors WHERE error = :of_error)", {"of_error": error}
         return
     states = stored(which)
     for state in ("running", "paused", "waiting"):
