@@ -6,9 +6,6 @@ import json
 
 import pytest
 
-from mainspring.cli.change import change, tell
-from mainspring.job import Action, Filter
-
 
 def listed(cli, shop, *args: str) -> list[dict]:
     return json.loads(cli("jobs", "list", "--app", shop, "--json", *args).stdout)
@@ -212,17 +209,3 @@ def test_all_that_is_refused_is_counted_and_shortened(cli, shop, inside, work):
     assert refused.stderr.count("it is completed, cancel needs") == 10
     assert "… and 5 more like these" in refused.stderr
     assert refused.stderr.endswith("error: 15 of 15 jobs refused\n")
-
-
-@pytest.mark.parametrize("action", ["cancel", "retry"])
-def test_neither_ids_nor_all_is_a_usage_error(cli, shop, action):
-    for args in ([], ["--state", "dead"], ["x", "--all"], ["x", "--state", "dead"]):
-        assert cli("jobs", action, *args, "--app", shop).exit_code == 2
-
-
-def test_jobs_that_move_on_meanwhile_are_left_alone(inside, enqueued, work, capsys):
-    id = enqueued("add", "a=1")
-    work()
-    chosen_before = Filter(states=("pending",))
-    tell(Action.CANCEL, inside(lambda app: change(app, Action.CANCEL, [id], chosen_before, None)))
-    assert capsys.readouterr().err == "1 job is in another state by now and left alone\n"

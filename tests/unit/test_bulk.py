@@ -92,7 +92,7 @@ async def test_a_bulk_edit_tells_once_for_its_page(app: Mainspring) -> None:
 
 
 async def test_an_update_that_cannot_be_names_the_option(app: Mainspring) -> None:
-    with pytest.raises(BadInput, match="^option queue of this update: a queue name is"):
+    with pytest.raises(BadInput, match=r"^option queue of this update: a queue name is"):
         await app.jobs.update("x", queue=" ")
 
 
