@@ -49,8 +49,8 @@ async def sleep(seconds: float) -> str:
 @app.task(max_retries=0)
 async def talk(ctx: Context, say: list[str], rows: int = 0, fail: bool = False) -> None:
     for text in say:
-        level, _, text = text.rpartition(":")
-        getattr(ctx.log, level or "info")(text)
+        level, bar, rest = text.partition("|")
+        getattr(ctx.log, level if bar else "info")(rest or text)
     if rows:
         ctx.progress(rows, 2 * rows, "rows")
         ctx.items(success=rows, skipped=1)

@@ -75,6 +75,8 @@ async def update(app: Mainspring, args: Sequence[str], new_tags: Sequence[str], 
     """
     new = {name: value for name in NAMES if (value := given.pop(name)) is not None}
     new |= {name: value[0] for name in ("timeout", "expires_at") if (value := given.pop(name)) is not None}
+    if given["ids"] and (given["queues"] or given["tags"]):
+        raise click.UsageError("--queue and --tag choose jobs; --set-queue and --set-tag change them")
     if new_tags and no_tags:
         raise click.UsageError("--set-tag and --no-tags exclude each other")
     if new_tags or no_tags:

@@ -51,6 +51,8 @@ filters = options(
 async def filter_of(app: Mainspring, parts: Mapping[str, Any]) -> Filter:
     """The Filter that these options mean; workers and errors may be given by their beginning."""
     given = {name: value for name, value in parts.items() if value not in (None, ())}
+    if given.get("key_prefix") == "":
+        raise click.UsageError("--key-prefix is empty, and every key begins so")
     now = app.clock.now()
     since, until = (_instant(given.pop(name, None), now) for name in ("since", "until"))
     if since is not None and until is not None and since > until:

@@ -45,7 +45,7 @@ def job_page(
 
 
 def head(job: Job, now: datetime) -> Text:
-    return Text.assemble(state(job.shown(now)), "  ", (clean(job.task), "bold"), f"  {job.id}")
+    return Text.assemble(state(job.shown(now)), "  ", (clean(job.task), "bold"), f"  {clean(job.id)}")
 
 
 def why_lines(reasons: Sequence[Reason], now: datetime) -> Text:

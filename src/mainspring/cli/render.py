@@ -131,7 +131,7 @@ def job_table(jobs: Sequence[Job], now: datetime, sort: Sort | None = None) -> T
     for job in jobs:
         shown = job.shown(now)
         at = when(job.run_at if sort == "due" else _instant(job, shown), now)
-        row: list[RenderableType] = [job.id, state(shown), line(job.task), line(job.queue), at]
+        row: list[RenderableType] = [clean(job.id), state(shown), line(job.task), line(job.queue), at]
         if wide:
             row += [str(job.attempt), line(about(job))]
         table.add_row(*row)
@@ -174,7 +174,7 @@ def queue_table(queues: Sequence[Queue]) -> Table:
 def dead_table(jobs: Sequence[Job], now: datetime) -> Table:
     table = grid("id", "task", "died", "reason", cut=("task", "reason"))
     for job in jobs:
-        table.add_row(job.id, line(job.task), when(job.finished_at or job.created_at, now), line(reason(job)))
+        table.add_row(clean(job.id), line(job.task), when(job.finished_at or job.created_at, now), line(reason(job)))
     return table
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 from ..job import Job, LiveWorker
 from .records import WorkerState, worker_state
 from .render import WIDE, console, exact, facts, grid, line, progress, size, when
+from .text import clean
 
 STATES: dict[WorkerState, tuple[str, str]] = {
     "open": ("►", "green"),
@@ -30,7 +31,7 @@ def worker_table(workers: Sequence[LiveWorker], now: datetime) -> Table:
     )
     for worker in workers:
         info = worker.info
-        row: list[RenderableType] = [info.id, *((line(info.host), str(info.pid)) if wide else ()), state(worker)]
+        row: list[RenderableType] = [clean(info.id), *((line(info.host), str(info.pid)) if wide else ()), state(worker)]
         row += [slots(worker), *([_leaked(info.leaked)] if leaks else []), f"{info.finished:,}"]
         table.add_row(*row, size(info.memory), when(worker.until, now), line(queues(worker)))
     return table
@@ -38,7 +39,7 @@ def worker_table(workers: Sequence[LiveWorker], now: datetime) -> Table:
 
 def worker_page(worker: LiveWorker, jobs: Sequence[Job], now: datetime) -> list[RenderableType]:
     info = worker.info
-    head = Text.assemble(state(worker), "  ", (info.id, "bold"))
+    head = Text.assemble(state(worker), "  ", (clean(info.id), "bold"))
     about = {
         "host": info.host,
         "process": str(info.pid),
@@ -86,5 +87,5 @@ def _runs(jobs: Sequence[Job], now: datetime) -> Table:
     for job in jobs:
         far = "" if job.progress is None else progress(job.progress)
         started = when(job.started_at or job.created_at, now)
-        table.add_row(job.id, line(job.task), line(job.queue), str(job.attempt), started, line(far))
+        table.add_row(clean(job.id), line(job.task), line(job.queue), str(job.attempt), started, line(far))
     return table

@@ -13,6 +13,7 @@ from .confirm import confirm
 from .failure import hint
 from .loading import place, with_app
 from .options import as_json, yes
+from .text import clean
 
 NONE = "no worker of {} is alive; start one: mainspring worker MODULE:ATTR"
 
@@ -141,5 +142,5 @@ def _tell(app: Mainspring, ordered: Sequence[str], what: str, as_json: bool) -> 
     if not ordered:
         return hint(NONE.format(place(app)))
     for id in ordered:
-        click.echo(f"worker {id} {what}")
+        click.echo(f"worker {clean(id)} {what}")
     return None
