@@ -256,7 +256,7 @@ class Mainspring:
                     if key in Options.__struct_fields__:
                         raise BadTask(f"task {title!r}: option {key} does not belong on a {'stub' if stub else 'task'}")
                     raise BadTask(f"task {title!r}: unexpected keyword argument {key!r}")
-            given = checked({key: value for key, value in options.items() if value is not UNSET}, title)
+            given = checked({key: value for key, value in options.items() if value is not UNSET}, f"task {title!r}")
             if stub:
                 travelling(given, title)
             layers = middleware if isinstance(middleware, Sequence) else (middleware,)

@@ -345,11 +345,12 @@ class Beat(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """Why an action left a job alone: its state, or who holds its key."""
+    """Why an action left a job alone: its state, who holds its key, or what is wrong with its new arguments."""
 
     state: State
     key: str | None = None
     holder: JobId | None = None
+    error: str | None = None
 
 
 class Changed(Struct, frozen=True):

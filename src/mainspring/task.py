@@ -133,7 +133,7 @@ class Task(Generic[P, R]):
         for name in options:
             if name not in JobOptions.__annotations__:
                 raise TypeError(f"using() got an unexpected keyword argument {name!r}")
-        given = checked(options, self.name)
+        given = checked(options, f"task {self.name!r}")
         travelling(given, self.name)
         changed = object.__new__(Task)
         changed.__dict__.update(self.__dict__)
@@ -215,18 +215,18 @@ def exclusive(options: Options, task: str) -> Options:
     return options
 
 
-def checked(given: Mapping[str, Any], task: str) -> dict[str, Any]:
+def checked(given: Mapping[str, Any], of: str) -> dict[str, Any]:
     """Options as the engine wants them; refuses each bad one by name."""
     values = dict(given)
     for name, value in given.items():
         check = _CHECKS.get(name)
         if value is None and check is not None and name not in _MAY_BE_NONE:
-            raise BadInput(f"option {name} of task {task!r} may not be None; leave it out")
+            raise BadInput(f"option {name} of {of} may not be None; leave it out")
         if check is not None and value is not None:
             try:
                 values[name] = check(value)
             except (BadInput, TypeError) as bad:
-                raise BadInput(f"option {name} of task {task!r}: {bad}") from None
+                raise BadInput(f"option {name} of {of}: {bad}") from None
     return values
 
 

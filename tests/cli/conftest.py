@@ -45,6 +45,18 @@ async def fail(why: str) -> None:
 async def sleep(seconds: float) -> str:
     await asyncio.sleep(seconds)
     return "slept"
+
+@app.task(max_retries=0)
+async def talk(ctx: Context, say: list[str], rows: int = 0, fail: bool = False) -> None:
+    for text in say:
+        level, bar, rest = text.partition("|")
+        getattr(ctx.log, level if bar else "info")(rest or text)
+    if rows:
+        ctx.progress(rows, 2 * rows, "rows")
+        ctx.items(success=rows, skipped=1)
+        ctx.note(source="list")
+    if fail:
+        raise ValueError("said it all")
 """
 
 Cli = Callable[..., Result]

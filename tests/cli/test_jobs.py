@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from mainspring.cli.change import change, tell
-from mainspring.job import Action, Filter
+from mainspring.cli import job_page, render
+from mainspring.clock import EPOCH
+from mainspring.job import Ending, Execution, Job, State, Usage
 
 
 def listed(cli, shop, *args: str) -> list[dict]:
@@ -42,6 +43,73 @@ def test_list_filters(cli, shop, enqueued, work):
     assert [job["id"] for job in listed(cli, shop, "--queue", "mail")] == [pending]
     assert [job["id"] for job in listed(cli, shop, "--task", "fail")] == [dead]
     assert [job["id"] for job in listed(cli, shop, "--tag", "red", "--tag", "big")] == [dead]
+
+
+def test_list_filters_by_key_error_worker_and_time(cli, shop, enqueued, work):
+    dead = enqueued("fail", "why=no user 42", "--unique-key", "user:42")
+    work()
+    pending = enqueued("add", "a=1", "--idempotency-key", "order:1")
+    assert [job["id"] for job in listed(cli, shop, "--key-prefix", "user:")] == [dead]
+    for error in ("ValueError", "ValueError: no user …", "ValueError: no user 7"):
+        assert [job["id"] for job in listed(cli, shop, "--error", error)] == [dead]
+    assert listed(cli, shop, "--error", "KeyError") == []
+    assert listed(cli, shop, "--worker", "nobody") == []
+    assert [job["id"] for job in listed(cli, shop, "--since", "1h")] == [pending, dead]
+    assert listed(cli, shop, "--until", "1h") == []
+    assert listed(cli, shop, "--since", "2999-01-01T00:00:00Z") == []
+
+
+def test_list_sorts_by_due_soonest_first(cli, shop, enqueued, work):
+    later, soon = enqueued("add", "a=1", "--delay", "2h"), enqueued("add", "a=1", "--delay", "1h")
+    assert [job["id"] for job in listed(cli, shop, "--sort", "due")] == [soon, later]
+    assert [job["id"] for job in listed(cli, shop, "--sort", "due", "--newest-first")] == [later, soon]
+    title, first, _ = cli("jobs", "list", "--app", shop, "--sort", "due").stdout.splitlines()
+    assert title.split()[-1] == "DUE"
+    assert first.rstrip().endswith("in 59m")
+
+
+def test_list_sorts_oldest_first_if_asked(cli, shop, enqueued):
+    ids = [enqueued("add", "a=1") for _ in range(3)]
+    assert [job["id"] for job in listed(cli, shop, "--oldest-first")] == ids
+
+
+def test_a_page_by_finish_goes_on_by_its_cursor(cli, shop, enqueued, work):
+    ids = {enqueued("add", "a=1") for _ in range(3)}
+    work()
+    first = cli("jobs", "list", "--app", shop, "--state", "completed", "--limit", "2", "--json")
+    cursor = first.stderr.removeprefix("there may be more: --after ").strip()
+    rest = listed(cli, shop, "--state", "completed", "--after", cursor)
+    assert {job["id"] for job in json.loads(first.stdout) + rest} == ids
+    wrong = cli("jobs", "list", "--app", shop, "--sort", "due", "--after", cursor)
+    assert wrong.exit_code == 1
+    assert "sorted by 'finished', this one is sorted by 'due'" in wrong.stderr
+
+
+def test_an_empty_list_in_an_order_says_what_that_order_has(cli, shop, enqueued):
+    assert (
+        "holds no finished jobs, which is what --sort finished lists"
+        in cli("jobs", "list", "--app", shop, "--sort", "finished").stderr
+    )
+    enqueued("add", "a=1")
+    none = cli("jobs", "list", "--app", shop, "--sort", "due", "--state", "dead").stderr
+    assert "(--sort due lists pending, scheduled and retrying jobs only)" in none
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--since", "soon"], "neither an instant such as"),
+        (["--since", "2030-01-31"], "write 2030-01-31T00:00:00Z"),
+        (["--since", "2030-01-31T09:00:00"], "add Z for UTC"),
+        (["--since", "1h", "--until", "2h"], "is after --until"),
+        (["--key-prefix", ""], "every key begins so"),
+        (["--sort", "size"], "'size' is not one of"),
+    ],
+)
+def test_a_choice_that_cannot_be_is_refused_with_the_way_out(cli, shop, args, says):
+    refused = cli("jobs", "list", "--app", shop, *args)
+    assert refused.exit_code == 2
+    assert says in " ".join(refused.stderr.split())
 
 
 def test_list_goes_on_after_the_last_of_a_page(cli, shop, enqueued):
@@ -107,6 +175,47 @@ def test_show_as_json_has_the_runs(cli, shop, enqueued, work):
     (run,) = job["executions"]
     assert (run["number"], run["ending"], run["failure"]["message"]) == (1, "failed", "x")
     assert job["failure"]["stack"].startswith("Traceback")
+
+
+def test_show_says_why_a_job_waits(cli, shop, enqueued):
+    id = enqueued("add", "a=1", "--delay", "2h")
+    page = cli("jobs", "show", id, "--app", shop).stdout
+    assert "WHY" in page
+    assert "• no worker is alive: start one with `mainspring worker`" in page
+    job = json.loads(cli("jobs", "show", id, "--app", shop, "--json").stdout)
+    assert [reason["code"] for reason in job["why"]] == ["not_due", "no_worker"]
+
+
+def test_show_of_a_finished_job_asks_no_why(cli, shop, enqueued, work):
+    id = enqueued("add", "a=1")
+    work()
+    assert "WHY" not in cli("jobs", "show", id, "--app", shop).stdout
+    assert json.loads(cli("jobs", "show", id, "--app", shop, "--json").stdout)["why"] == []
+
+
+def test_show_has_progress_items_and_notes_of_a_run(cli, shop, enqueued, work):
+    id = enqueued("talk", "say=[]", "rows=40")
+    work()
+    page = cli("jobs", "show", id, "--app", shop).stdout
+    assert "progress  40 of 80 (50 %): rows" in page
+    titles, run = (line.split() for line in page.splitlines() if line.startswith(("RUN", "1 ")))
+    assert titles == ["RUN", "TRY", "ENDED", "STARTED", "TOOK", "OK", "FAILED", "SKIPPED", "REASON", "WORKER"]
+    assert run[6:9] == ["40", "0", "1"]
+    assert 'run 1: {"source":"list"}' in page
+
+
+def test_show_has_cpu_and_memory_where_they_were_measured(capsys):
+    ran = {"job_id": "x", "attempt": 1, "ending": Ending.COMPLETED, "worker": "w", "lease": "l", "started_at": EPOCH}
+    measured = Execution(**ran, number=1, finished_at=EPOCH, usage=Usage(2.4, 48 << 20))
+    plain = Execution(**ran, number=2, finished_at=EPOCH)
+    job = Job(
+        id="x", task="t", payload="{}", queue="q", priority=0, state=State.COMPLETED, run_at=EPOCH, created_at=EPOCH
+    )
+    render.show(*job_page.job_page(job, [measured, plain], [], EPOCH))
+    titles, first, second = (line.split() for line in capsys.readouterr().out.splitlines()[-3:])
+    assert titles[5:7] == ["CPU", "MEMORY"]
+    assert first[6:8] == ["2.4s", "48M"]
+    assert second[6:] == ["w"]
 
 
 def test_cancel_and_retry_by_id(cli, shop, enqueued):
@@ -212,17 +321,3 @@ def test_all_that_is_refused_is_counted_and_shortened(cli, shop, inside, work):
     assert refused.stderr.count("it is completed, cancel needs") == 10
     assert "… and 5 more like these" in refused.stderr
     assert refused.stderr.endswith("error: 15 of 15 jobs refused\n")
-
-
-@pytest.mark.parametrize("action", ["cancel", "retry"])
-def test_neither_ids_nor_all_is_a_usage_error(cli, shop, action):
-    for args in ([], ["--state", "dead"], ["x", "--all"], ["x", "--state", "dead"]):
-        assert cli("jobs", action, *args, "--app", shop).exit_code == 2
-
-
-def test_jobs_that_move_on_meanwhile_are_left_alone(inside, enqueued, work, capsys):
-    id = enqueued("add", "a=1")
-    work()
-    chosen_before = Filter(states=("pending",))
-    tell(Action.CANCEL, inside(lambda app: change(app, Action.CANCEL, [id], chosen_before, None)))
-    assert capsys.readouterr().err == "1 job is in another state by now and left alone\n"

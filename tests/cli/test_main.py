@@ -57,6 +57,14 @@ def test_unknown_command_is_a_usage_error(cli):
     assert "No such command 'wroker'" in refused.stderr
 
 
+@pytest.mark.parametrize("words", [["jobs", "list", "--queue"], ["why"], ["jobs", "cancel"], ["enqueue"]])
+def test_words_that_are_no_text_are_a_usage_error(shop, words):
+    args = [sys.executable, "-m", "mainspring.cli", *words, b"\xff", "--app", shop]
+    done = subprocess.run(args, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2
+    assert done.stderr.endswith("'\\udcff' is not UTF-8 text\n")
+
+
 def test_an_error_of_ours_is_one_line_and_exit_code_1(cli, store):
     refused = cli("jobs", "show", "nope", "--store", store)
     assert refused.exit_code == 1

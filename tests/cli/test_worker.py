@@ -14,7 +14,7 @@ def test_it_starts_runs_jobs_and_stops_on_a_signal(process, shop, enqueued, numb
     enqueued("add", "a=1")
     worker = process("worker", shop, "--concurrency", "7", "--queues", "mail=5,default", "--log-level", "debug")
     start = worker.line("worker")
-    assert re.fullmatch(r"worker \S+ on sqlite:///jobs.db: queues mail=5,default, 4 tasks, 7 slots", start)
+    assert re.fullmatch(r"worker \S+ on sqlite:///jobs.db: queues mail=5,default, 5 tasks, 7 slots", start)
     waiting = process("enqueue", "add", "a=2", "--app", shop, "--wait", "20")
     assert waiting.end()[0] == 0
     worker.signal(number)

@@ -16,17 +16,27 @@ __all__ = ["COMMANDS", "main"]
 
 # Help shows these without importing a command; a test holds them to the commands' own words.
 COMMANDS = {
+    "dead": "See dead jobs by what killed them, and redrive them.",
     "demo": "Show real jobs running: an example shop on a temporary store.",
     "enqueue": "Store a job for TASK and print its id.",
-    "jobs": "See, cancel and retry jobs.",
+    "jobs": "See and steer jobs.",
     "migrate": "Step the store's schema up or down.",
+    "prune": "Remove finished jobs that retention does not keep.",
     "queues": "See, pause and resume queues.",
+    "why": "Say why a job is not running, or where it runs.",
     "worker": "Run jobs until SIGTERM or Ctrl-C, then let them finish.",
+    "workers": "See workers, resize, drain and resume them.",
 }
 
 
 class Lazy(click.Group):
     """Imports a command's module when that command is called."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        for word in args:
+            if not word.isascii() and word != word.encode("utf-8", "replace").decode():
+                raise click.UsageError(f"{word!r} is not UTF-8 text")
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

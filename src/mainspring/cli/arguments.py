@@ -8,14 +8,16 @@ from typing import Any
 import click
 import msgspec
 
+UNNAMED = "arguments without a name go in --args '[…]'"
 
-def read(words: Sequence[str], hints: Mapping[str, Any]) -> dict[str, Any]:
+
+def read(words: Sequence[str], hints: Mapping[str, Any], otherwise: str = UNNAMED) -> dict[str, Any]:
     """Arguments by name. `hints` are the types the task declares; what it does not name is text."""
     values: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")
         if not equals or not name.strip(":"):
-            raise click.UsageError(f"{word!r} is not KEY=VALUE; arguments without a name go in --args '[…]'")
+            raise click.UsageError(f"{word!r} is not KEY=VALUE; {otherwise}")
         literal = name.endswith(":")
         name = name.removesuffix(":")
         if name in values:

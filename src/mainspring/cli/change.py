@@ -1,10 +1,9 @@
-"""One action on many jobs, and what came of it."""
+"""One action on some jobs: which, whether really, and what came of it."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
 
 import click
 from msgspec import Struct
@@ -13,87 +12,183 @@ from msgspec.structs import replace
 from ..app import Mainspring
 from ..control import PAGE
 from ..errors import InvalidTransition, JobExists
+from ..events import JobsChanged
 from ..handle import missing
-from ..job import ALLOWED, Action, Changed, Filter, JobId, Refusal
+from ..job import ALLOWED, Action, Changed, Filter, Job, JobId, Refusal, Shown
+from . import records
+from .confirm import confirm
 from .failure import Failed, hint
+from .filters import filter_of, filters, options, words
+from .loading import place
+from .options import as_json, yes
+from .progress import counting
 
-DONE = {Action.CANCEL: "cancelled", Action.RETRY: "pending again"}
 SHOWN_REFUSALS = 10
+# A question counts no further.
+COUNTED = 10_000
+ABOUT = "--state, --queue, --task, …"
+
+
+class Deed(Struct, frozen=True, kw_only=True):
+    """What is done: its name, how a job is afterwards, in which states, and the call."""
+
+    verb: str
+    done: str
+    needs: Iterable[str]
+    act: Callable[[Filter], Awaitable[Changed]]
+
+    @classmethod
+    def of(cls, action: Action, done: str, act: Callable[[Filter], Awaitable[Changed]], verb: str = "") -> Deed:
+        return cls(verb=verb or action.value, done=done, needs=ALLOWED[action], act=act)
 
 
 class Report(Struct):
-    done: list[JobId] = []
+    done: list[JobId]
+    refused: dict[JobId, str]
     stopping: int = 0
-    """Running jobs among them: their worker ends them."""
-    moved: int = 0
-    """Chosen, and in another state by the time they were reached."""
-    refusals: list[str] = []
+    """Running jobs among those done: their worker ends them."""
 
 
-async def matching(app: Mainspring, which: Filter) -> list[JobId]:
-    """All of them, from the newest back, so that jobs that come meanwhile do not keep it going."""
-    found: list[JobId] = []
-    after: JobId | None = None
-    while page := await app.jobs.list(which, limit=PAGE, after=after):
-        found += [job.id for job in page]
-        after = page[-1].id
-    return found
+class Choice(Struct, frozen=True, kw_only=True):
+    """The jobs meant, and how the question is asked."""
+
+    ids: tuple[JobId, ...]
+    which: Filter
+    yes: bool
+    as_json: bool
 
 
-async def change(app: Mainspring, action: Action, ids: Sequence[JobId], which: Filter, reason: str | None) -> Report:
-    """Page by page, by id: a job that still fits the filter afterwards cannot make this go round for ever."""
-    report = Report()
-    pages = [tuple(ids[start : start + PAGE]) for start in range(0, len(ids), PAGE)]
-    progress = click.progressbar(pages, label=f"{action} {len(ids):,} jobs", file=sys.stderr)
-    with progress if len(pages) > 1 else nullcontext(pages) as each:
-        for page in each:
-            await _change(app, action, replace(which, ids=page), reason, report)
-    return report
+which_jobs = options(
+    click.argument("ids", nargs=-1, metavar="[ID]..."),
+    click.option("--all", "every", is_flag=True, help="All of them; the options below narrow it."),
+    filters,
+    yes,
+    as_json,
+)
 
 
-async def _change(app: Mainspring, action: Action, which: Filter, reason: str | None, report: Report) -> None:
-    if action is Action.RETRY:
-        changed = await app.jobs.retry(which)
-    else:
-        changed = await (app.jobs.cancel(which) if reason is None else app.jobs.cancel(which, reason))
-        running = Filter(ids=tuple(changed.done), states=("running",))
-        report.stopping += len(await app.jobs.list(running, limit=PAGE))
-    report.done += changed.done
-    report.refusals += [_refusal(action, id, why) for id, why in changed.refused.items()]
-    await _look_for_the_rest(app, which, changed, report)
+async def chosen(app: Mainspring, usual: tuple[Shown, ...], given: dict[str, Any]) -> Choice:
+    """From what `which_jobs` was given; a filter without states means the usual ones."""
+    ids: tuple[JobId, ...] = tuple(dict.fromkeys(given.pop("ids")))
+    every, yes, as_json = given.pop("every"), given.pop("yes"), given.pop("as_json")
+    narrowed = any(value not in (None, ()) for value in given.values())
+    if ids and (every or narrowed):
+        raise click.UsageError("ids say which jobs are meant: --all and options that choose do not go with them")
+    if not ids and not every and not narrowed:
+        raise click.UsageError(f"which jobs? Give ids, or options that choose ({ABOUT}), or --all")
+    if ids:
+        return Choice(ids=ids, which=Filter(ids=ids), yes=True, as_json=as_json)
+    which = await filter_of(app, given | {"states": given.get("states") or usual})
+    return Choice(ids=(), which=which, yes=yes, as_json=as_json)
 
 
-async def _look_for_the_rest(app: Mainspring, which: Filter, changed: Changed, report: Report) -> None:
-    answered = {*changed.done, *changed.refused}
-    rest = tuple(id for id in which.ids or () if id not in answered)
-    known = {job.id for job in await app.jobs.list(Filter(ids=rest), limit=PAGE)} if rest else set()
-    report.moved += len(known)
-    report.refusals += [str(missing(id)) for id in rest if id not in known]
+async def carry_out(app: Mainspring, deed: Deed, choice: Choice) -> None:
+    """Asks if it may be many, does it, and says what was done; fails if anything was refused."""
+    about, changed = words(choice.which), Changed([], {})
+    if (which := await _agreed(app, deed, choice)) is not None:
+        with counting(app, JobsChanged, deed.verb):
+            changed = await deed.act(which)
+    report = Report(changed.done, {id: _refusal(deed, id, why) for id, why in changed.refused.items()})
+    report.refused |= await _left(app, deed, choice.ids, {*changed.done, *changed.refused})
+    if deed.verb == Action.CANCEL:
+        report.stopping = len(set(changed.done) & await _running(app))
+    if not report.done and not report.refused:
+        hint(f"nothing to {deed.verb} in {place(app)}: no job with {about}")
+    _tell(deed, report, choice.as_json)
 
 
-def _refusal(action: Action, id: JobId, refusal: Refusal) -> str:
+async def _agreed(app: Mainspring, deed: Deed, choice: Choice) -> Filter | None:
+    """What may be done; None if there is nothing to ask about."""
+    if choice.yes:
+        return choice.which
+    # What comes while the question stands is not what it was about.
+    which = replace(choice.which, created_before=choice.which.created_before or app.clock.now())
+    count = await _count(app, which)
+    if not count:
+        return None
+    confirm(f"{deed.verb} {_many(count)} ({words(choice.which)}) in {place(app)}?")
+    return which
+
+
+async def first(app: Mainspring, which: Filter) -> list[Job]:
+    """The first thousand, first to last."""
+    return await app.jobs.list(which, limit=PAGE, newest=False, sort="created")
+
+
+async def _count(app: Mainspring, which: Filter) -> int:
+    """Up to COUNTED, and one more if there are more."""
+    count, after = 0, None
+    while count <= COUNTED:
+        page = await app.jobs.list(which, limit=PAGE, after=after, newest=False, sort="created")
+        count, after = count + len(page), page.next
+        if after is None:
+            break
+    return min(count, COUNTED + 1)
+
+
+def _many(count: int) -> str:
+    if count > COUNTED:
+        return f"more than {COUNTED:,} jobs"
+    return f"{count:,} job{'s' * (count != 1)}"
+
+
+async def _running(app: Mainspring) -> set[JobId]:
+    found: set[JobId] = set()
+    after = None
+    while True:
+        page = await app.jobs.list(Filter(states=("running",)), limit=PAGE, after=after)
+        found |= {job.id for job in page}
+        after = page.next
+        if after is None:
+            return found
+
+
+async def _left(app: Mainspring, deed: Deed, ids: Sequence[JobId], answered: set[JobId]) -> dict[JobId, str]:
+    """Those asked for by id that were not even looked at: unknown, or none of this deed's business."""
+    said: dict[JobId, str] = {}
+    rest = tuple(id for id in ids if id not in answered)
+    for some in (rest[start : start + PAGE] for start in range(0, len(rest), PAGE)):
+        known = {job.id: job for job in await first(app, Filter(ids=some))}
+        for id in some:
+            said[id] = _unfit(deed, id, known[id].state) if id in known else str(missing(id))
+    return said
+
+
+def _refusal(deed: Deed, id: JobId, refusal: Refusal) -> str:
+    if refusal.error is not None:
+        return f"cannot {deed.verb} job {id}: {refusal.error}"
     if refusal.holder is not None:
-        return f"cannot {action} job {id}: {JobExists(refusal.key or '', refusal.holder)}"
-    return str(InvalidTransition(id, refusal.state, action, ", ".join(sorted(ALLOWED[action]))))
+        return f"cannot {deed.verb} job {id}: {JobExists(refusal.key or '', refusal.holder)}"
+    return _unfit(deed, id, refusal.state)
 
 
-def tell(action: Action, report: Report) -> None:
-    """What was done on stdout, what was not on stderr; fails if anything was refused."""
-    ended = len(report.done) - report.stopping
-    if ended:
-        click.echo(f"{_jobs(ended)} {DONE[action]}")
+def _unfit(deed: Deed, id: JobId, state: str) -> str:
+    return str(InvalidTransition(id, state, deed.verb, ", ".join(sorted(deed.needs))))
+
+
+def _tell(deed: Deed, report: Report, as_json: bool) -> None:
+    """What was done on stdout, what was not on stderr."""
+    refused = list(report.refused.values())
+    if as_json:
+        told = [{"id": id, "error": error} for id, error in report.refused.items()]
+        records.emit({"action": deed.verb, "done": report.done, "stopping": report.stopping, "refused": told})
+    else:
+        _tell_done(deed, report)
+    if len(refused) == 1 and not report.done:
+        raise Failed(refused[0])
+    for line in [] if as_json else refused[:SHOWN_REFUSALS]:
+        hint(line)
+    if len(refused) > SHOWN_REFUSALS and not as_json:
+        hint(f"… and {len(refused) - SHOWN_REFUSALS:,} more like these")
+    if refused:
+        raise Failed(f"{len(refused):,} of {len(refused) + len(report.done):,} jobs refused")
+
+
+def _tell_done(deed: Deed, report: Report) -> None:
+    if ended := len(report.done) - report.stopping:
+        click.echo(f"{_jobs(ended)} {deed.done}")
     if report.stopping:
         click.echo(f"{_jobs(report.stopping)} running and told to stop")
-    if report.moved:
-        hint(f"{_jobs(report.moved)} in another state by now and left alone")
-    if len(report.refusals) == 1 and not report.done:
-        raise Failed(report.refusals[0])
-    for line in report.refusals[:SHOWN_REFUSALS]:
-        hint(line)
-    if len(report.refusals) > SHOWN_REFUSALS:
-        hint(f"… and {len(report.refusals) - SHOWN_REFUSALS:,} more like these")
-    if report.refusals:
-        raise Failed(f"{len(report.refusals):,} of {len(report.refusals) + len(report.done):,} jobs refused")
 
 
 def _jobs(count: int) -> str:

@@ -1,67 +1,74 @@
-"""mainspring jobs: seeing, cancelling and retrying jobs."""
+"""mainspring jobs: seeing them; what is done to them stands in files of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import click
+import msgspec
 
 from ..app import Mainspring
-from ..job import SHOWN, Action, Filter, JobId, Shown
+from ..job import SORTS, Filter, JobId, Sort
 from . import records
-from .change import change, matching, tell
-from .confirm import confirm
+from .actions import cancel, delete, pause, resume, retry
+from .edit import reschedule, update
 from .failure import hint
+from .filters import filter_of, filters
 from .loading import place, with_app
-from .options import F, as_json, yes
+from .logs import logs
+from .options import as_json
 
-_STATES = f"May be repeated. One of {', '.join(SHOWN)}."
-OPEN: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running", "waiting", "paused")
+# What a list in this order has at all.
+_ONLY = {"due": "pending, scheduled and retrying jobs", "finished": "finished jobs"}
+_SORT = "created, due (waiting jobs by when) or finished. Default: finished for completed, dead, cancelled ones."
 
 
 @click.group()
 def jobs() -> None:
-    """See, cancel and retry jobs."""
-
-
-def filters(command: F) -> F:
-    options: list[Callable[[F], F]] = [
-        click.option("--state", "states", type=click.Choice(SHOWN), metavar="STATE", multiple=True, help=_STATES),
-        click.option("--queue", "queues", metavar="NAME", multiple=True, help="May be repeated."),
-        click.option("--task", "tasks", metavar="NAME", multiple=True, help="May be repeated."),
-        click.option("--tag", "tags", metavar="TAG", multiple=True, help="May be repeated: all of them must be there."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+    """See and steer jobs."""
 
 
 @jobs.command("list")
 @filters
+@click.option("--sort", type=click.Choice(SORTS), metavar="ORDER", help=_SORT)
+@click.option("--oldest-first/--newest-first", default=None, help="Default: newest first; with --sort due, soonest.")
 @click.option("--limit", type=click.IntRange(1, 1000), metavar="N", default=20, show_default=True)
-@click.option("--after", metavar="ID", help="Go on after this job: the last one of the page before.")
+@click.option("--after", metavar="CURSOR", help="Go on where the page before ended, with the same options.")
 @as_json
 @with_app
-async def list_(app: Mainspring, limit: int, after: str | None, as_json: bool, **parts: Any) -> None:
+async def list_(
+    app: Mainspring,
+    sort: Sort | None,
+    oldest_first: bool | None,
+    limit: int,
+    after: str | None,
+    as_json: bool,
+    **parts: Any,
+) -> None:
     """Jobs, newest first."""
-    which = _filter(parts)
-    found = await app.jobs.list(which, limit=limit, after=after)
+    which = await filter_of(app, parts)
+    oldest = sort == "due" if oldest_first is None else oldest_first
+    page = await app.jobs.list(which, limit=limit, after=after, newest=not oldest, sort=sort)
     now = app.clock.now()
     if as_json:
-        return records.emit([records.job_record(job, now) for job in found])
-    if not found:
-        if after is not None:
-            return hint("no more jobs")
-        if which != Filter():
-            return hint(f"no job in {place(app)} fits these options; without them all are listed")
-        return hint(f"{place(app)} holds no jobs; store one: mainspring enqueue TASK …")
-    from . import render
+        records.emit([records.job_record(job, now) for job in page])
+    elif page:
+        from . import render
 
-    render.show(render.job_table(found, now))
-    if len(found) == limit:
-        hint(f"there may be more: --after {found[-1].id}")
-    return None
+        render.show(render.job_table(page, now, sort))
+    if not page and not as_json:
+        hint("no more jobs" if after is not None else _none(app, which, sort))
+    elif page.next is not None:
+        hint(f"there may be more: --after {page.next}")
+
+
+def _none(app: Mainspring, which: Filter, sort: Sort | None) -> str:
+    if which == Filter() and sort in _ONLY:
+        return f"{place(app)} holds no {_ONLY[sort]}, which is what --sort {sort} lists"
+    if which == Filter():
+        return f"{place(app)} holds no jobs; store one: mainspring enqueue TASK …"
+    only = f" (--sort {sort} lists {_ONLY[sort]} only)" if sort in _ONLY else ""
+    return f"no job in {place(app)} fits these options{only}; without them all are listed"
 
 
 @jobs.command()
@@ -69,79 +76,18 @@ async def list_(app: Mainspring, limit: int, after: str | None, as_json: bool, *
 @as_json
 @with_app
 async def show(app: Mainspring, id: JobId, as_json: bool) -> None:
-    """Everything about one job, every run included."""
-    job = await app.jobs.get(id)
+    """Everything about one job: why it waits, and every run."""
+    job, now = await app.jobs.get(id), app.clock.now()
     runs = await app.executions.list(job_id=id)
-    now = app.clock.now()
+    # That it is finished, and how, the page says anyway.
+    why = [reason for reason in await app.jobs.why(id) if reason.code != "final"]
     if as_json:
-        return records.emit(records.job_record(job, now) | {"executions": records.execution_records(runs)})
-    from . import render
+        more = {"why": msgspec.to_builtins(why), "executions": records.execution_records(runs)}
+        return records.emit(records.job_record(job, now) | more)
+    from . import job_page, render
 
-    return render.show(*render.job_page(job, runs, now))
-
-
-@jobs.command()
-@click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--reason", help="Kept with the job.")
-@click.option("--all", "every", is_flag=True, help="All that --state, --queue, --task and --tag choose.")
-@filters
-@yes
-@with_app
-async def cancel(
-    app: Mainspring, ids: tuple[JobId, ...], reason: str | None, every: bool, yes: bool, **parts: Any
-) -> None:
-    """Cancel jobs, by id or with --all (default: every unfinished one).
-
-    Waiting jobs never run. Running ones are interrupted when their worker next beats.
-    """
-    which = _chosen(ids, every, parts, OPEN)
-    await _apply(app, Action.CANCEL, ids, which, yes, reason)
+    return render.show(*job_page.job_page(job, runs, why, now))
 
 
-@jobs.command()
-@click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--all", "every", is_flag=True, help="All that --state, --queue, --task and --tag choose.")
-@filters
-@yes
-@with_app
-async def retry(app: Mainspring, ids: tuple[JobId, ...], every: bool, yes: bool, **parts: Any) -> None:
-    """Run jobs again, by id or with --all (default: every dead one).
-
-    Dead, cancelled and expired jobs become pending, with all their retries.
-    """
-    which = _chosen(ids, every, parts, ("dead",))
-    await _apply(app, Action.RETRY, ids, which, yes)
-
-
-def _filter(parts: dict[str, Any]) -> Filter:
-    return Filter(**{name: value or None for name, value in parts.items()})
-
-
-def _chosen(ids: tuple[JobId, ...], every: bool, parts: dict[str, Any], usual: tuple[Shown, ...]) -> Filter:
-    """What to act on: the ids as they are, or with --all a filter with its usual states."""
-    if every == bool(ids):
-        raise click.UsageError("give job ids, or --all and what to choose by (--state, --queue, --task, --tag)")
-    if ids and any(parts.values()):
-        raise click.UsageError("--state, --queue, --task and --tag choose among --all; ids need no choice")
-    return Filter() if ids else _filter({**parts, "states": parts["states"] or usual})
-
-
-async def _apply(
-    app: Mainspring,
-    action: Action,
-    ids: tuple[JobId, ...],
-    which: Filter,
-    yes: bool,
-    reason: str | None = None,
-) -> None:
-    found = list(dict.fromkeys(ids)) or await matching(app, which)
-    if not found:
-        return hint(f"nothing to {action} in {place(app)}: no job with {_words(which)}")
-    if not ids and not yes:
-        confirm(f"{action} {len(found):,} job{'s' * (len(found) != 1)} ({_words(which)}) in {place(app)}?")
-    return tell(action, await change(app, action, found, which, reason))
-
-
-def _words(which: Filter) -> str:
-    parts = {"state": which.states, "queue": which.queues, "task": which.tasks, "tag": which.tags}
-    return "; ".join(f"{name} {', '.join(values)}" for name, values in parts.items() if values)
+for command in (cancel, retry, pause, resume, delete, update, reschedule, logs):
+    jobs.add_command(command)

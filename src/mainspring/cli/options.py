@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from typing import Any, TypeVar
 
 import click
@@ -29,8 +29,29 @@ def instant(text: str) -> datetime:
     except ValueError:
         raise click.BadParameter(f"{text!r} is not an ISO 8601 instant such as 2030-01-31T09:00:00Z") from None
     if at.tzinfo is None:
-        raise click.BadParameter(f"{text!r} has no time zone: add Z for UTC, or one such as +02:00")
+        zone = f"write {text}T00:00:00Z" if _is_date(text) else "add Z for UTC, or one such as +02:00"
+        raise click.BadParameter(f"{text!r} has no time zone: {zone}")
     return at
+
+
+def moment(text: str) -> datetime | timedelta:
+    """An instant, or how long ago it was."""
+    try:
+        return timedelta(seconds=seconds(text, "it"))
+    except BadSetting:
+        pass
+    if not text[:4].isdigit():
+        raise click.BadParameter(
+            f"{text!r} is neither an instant such as 2030-01-31T09:00:00Z nor a span such as 90, 5m, 2h or 1d"
+        )
+    return instant(text)
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return bool(date.fromisoformat(text))
+    except ValueError:
+        return False
 
 
 def as_json(command: F) -> F:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import click
 import msgspec
 
 from ..codec import data
-from ..job import Execution, Failure, Job
+from ..job import Execution, Failure, Job, LiveWorker
 
 
 def emit(document: Any) -> None:
@@ -33,6 +33,24 @@ def job_record(job: Job, now: datetime) -> dict[str, Any]:
 
 def execution_records(executions: Sequence[Execution]) -> list[dict[str, Any]]:
     return [msgspec.to_builtins(run) | {"failure": _failure(run.failure)} for run in executions]
+
+
+def worker_record(worker: LiveWorker) -> dict[str, Any]:
+    """Every field of the worker, its shown state and its orders; queues are null where it serves all."""
+    record: dict[str, Any] = msgspec.to_builtins(worker.info)
+    orders = {"concurrency": worker.orders.concurrency, "drained": worker.orders.drained}
+    return record | {"state": worker_state(worker), "until": worker.until, "orders": orders}
+
+
+WorkerState = Literal["open", "draining", "drained", "resuming"]
+
+
+def worker_state(worker: LiveWorker) -> WorkerState:
+    """What people see: orders it has not heard yet are on their way."""
+    info, orders = worker.info, worker.orders
+    if orders.drained:
+        return "drained" if info.drained and not info.running else "draining"
+    return "resuming" if info.drained else "open"
 
 
 def _failure(failure: Failure | None) -> dict[str, Any] | None:

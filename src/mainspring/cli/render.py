@@ -1,18 +1,17 @@
-"""Jobs and queues as people read them: tables, ages, colours. A state has a symbol as well as a colour."""
+"""Things as people read them: tables, ages, sizes, colours. A state has a symbol as well as a colour."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import logging
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from textwrap import indent
 
-import msgspec
-from msgspec import UNSET
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..job import Ending, Execution, Job, Queue, Shown, State
+from ..job import DeadGroup, Job, LogLine, Progress, Queue, Shown, Sort
 from .text import clean
 
 STATES: dict[Shown, tuple[str, str]] = {
@@ -27,20 +26,13 @@ STATES: dict[Shown, tuple[str, str]] = {
     "cancelled": ("⊘", "dim"),
     "expired": ("◌", "red"),
 }
-ENDINGS: dict[Ending, tuple[str, str]] = {
-    Ending.COMPLETED: ("✓", "green"),
-    Ending.FAILED: ("✗", "red"),
-    Ending.TIMEOUT: ("✗", "red"),
-    Ending.SNOOZED: ("◔", "blue"),
-    Ending.RELEASED: ("◔", "blue"),
-    Ending.DISCARDED: ("✗", "bold red"),
-    Ending.CANCELLED: ("⊘", "dim"),
-    Ending.CRASHED: ("✗", "bold red"),
-}
+LEVELS = ((logging.ERROR, "bold red"), (logging.WARNING, "yellow"), (logging.INFO, "green"))
 # A console this wide also has room for attempts and reasons.
 WIDE = 110
 LONG = 4000
+NAME = 9
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"))
+_SIZES = ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
 
 
 def console(*, plain: bool = False) -> Console:
@@ -79,6 +71,14 @@ def span(seconds: float) -> str:
     return f"{seconds:.0f}s" if seconds < 59.5 else "1m"
 
 
+def size(count: int) -> str:
+    """Bytes: 312B, 4.2K, 48M, 1.5G."""
+    for unit, name in _SIZES:
+        if count >= unit:
+            return f"{count / unit:.1f}{name}" if count < 9.95 * unit else f"{count / unit:.0f}{name}"
+    return f"{count}B"
+
+
 def when(at: datetime, now: datetime) -> str:
     """An instant from here: 12m ago, in 3h."""
     distance = (at - now).total_seconds()
@@ -91,6 +91,31 @@ def _whole(seconds: float) -> str:
     return f"{int(seconds)}s" if seconds < 60 else span(seconds)
 
 
+def exact(at: datetime, now: datetime) -> str:
+    """The instant itself, and from here."""
+    return f"{at:%Y-%m-%d %H:%M:%S}Z  ({when(at, now)})"
+
+
+def progress(far: Progress) -> str:
+    """40 of 100 (40 %): rows."""
+    of = "" if far.total is None else f" of {far.total:g}"
+    share = f" ({100 * far.done / far.total:.0f} %)" if far.total else ""
+    return f"{far.done:g}{of}{share}{': ' * bool(far.note)}{far.note}"
+
+
+def facts(pairs: Mapping[str, str]) -> Text:
+    """Name and value, a line each; those without a value are left out."""
+    said = [(name, value) for name, value in pairs.items() if value]
+    width = max(len(name) for name, _ in said)
+    return Text("\n").join(Text.assemble((f"  {name:<{width}}  ", "dim"), clean(value)) for name, value in said)
+
+
+def section(title: str, text: str) -> list[RenderableType]:
+    if len(text) > LONG:
+        text = f"{text[:LONG]}\n… {len(text) - LONG:,} characters more; --json has all"
+    return [Text(), Text(title.upper(), style="dim"), Text(indent(clean(text.rstrip()), "  "))]
+
+
 def grid(*titles: str, cut: Collection[str] = ()) -> Table:
     """A table without lines, titles in dim capitals; where room is short, the columns in `cut` give."""
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
@@ -99,16 +124,16 @@ def grid(*titles: str, cut: Collection[str] = ()) -> Table:
     return table
 
 
-def job_table(jobs: Sequence[Job], now: datetime) -> Table:
+def job_table(jobs: Sequence[Job], now: datetime, sort: Sort | None = None) -> Table:
     wide = console().width >= WIDE
-    titles = ("id", "state", "task", "queue", "when", *(("try", "reason") if wide else ()))
-    table = grid(*titles, cut=("task", "queue", "reason"))
+    titles = ("id", "state", "task", "queue", "due" if sort == "due" else "when", *(("try", "about") if wide else ()))
+    table = grid(*titles, cut=("task", "queue", "about"))
     for job in jobs:
         shown = job.shown(now)
-        at = when(_instant(job, shown), now)
-        row: list[RenderableType] = [job.id, state(shown), line(job.task), line(job.queue), at]
+        at = when(job.run_at if sort == "due" else _instant(job, shown), now)
+        row: list[RenderableType] = [clean(job.id), state(shown), line(job.task), line(job.queue), at]
         if wide:
-            row += [str(job.attempt), line(reason(job))]
+            row += [str(job.attempt), line(about(job))]
         table.add_row(*row)
     return table
 
@@ -122,80 +147,17 @@ def _instant(job: Job, shown: Shown) -> datetime:
     return job.finished_at or job.created_at
 
 
+def about(job: Job) -> str:
+    """How far it is, or why it is where it is."""
+    if job.progress is not None and job.worker is not None:
+        return progress(job.progress)
+    return reason(job)
+
+
 def reason(job: Job) -> str:
     if job.cancel_reason:
         return job.cancel_reason
     return f"{job.failure.type}: {job.failure.message}" if job.failure else ""
-
-
-def job_page(job: Job, executions: Sequence[Execution], now: datetime) -> list[RenderableType]:
-    head = Text.assemble(state(job.shown(now)), "  ", (clean(job.task), "bold"), f"  {job.id}")
-    page: list[RenderableType] = [head, _facts(job, now)]
-    page += _section("arguments", _json(job.payload))
-    if job.result is not None:
-        page += _section("result", _json(job.result))
-    if job.failure is not None:
-        page += _section("failure", job.failure.stack or f"{job.failure.type}: {job.failure.message}")
-    if executions:
-        page += [Text(), _executions(executions)]
-    return page
-
-
-def _facts(job: Job, now: datetime) -> Text:
-    pairs = [(name, value) for name, value in _pairs(job, now).items() if value]
-    width = max(len(name) for name, _ in pairs)
-    return Text("\n").join(Text.assemble((f"  {name:<{width}}  ", "dim"), clean(value)) for name, value in pairs)
-
-
-def _pairs(job: Job, now: datetime) -> dict[str, str]:
-    def at(instant: datetime | None) -> str:
-        return "" if instant is None else f"{instant:%Y-%m-%d %H:%M:%S}Z  ({when(instant, now)})"
-
-    crashes = f" ({job.crashes} ended by a crash)" if job.crashes else ""
-    timeout = "none" if job.timeout is None else "" if job.timeout is UNSET else span(job.timeout)
-    return {
-        "queue": job.queue,
-        "priority": str(job.priority),
-        "created": at(job.created_at),
-        "due": at(job.run_at) if job.state is State.PENDING or job.run_at > job.created_at else "",
-        "expires": at(job.expires_at),
-        "started": at(job.started_at),
-        "finished": at(job.finished_at),
-        "attempts": f"{job.attempt}{crashes}",
-        "worker": job.worker or "",
-        "max retries": "" if job.max_retries is None else str(job.max_retries),
-        "timeout": timeout,
-        "unique key": job.unique_key or "",
-        "idempotency key": job.idempotency_key or "",
-        "tags": ", ".join(job.tags),
-        "metadata": msgspec.json.encode(job.metadata).decode() if job.metadata else "",
-        "cancel reason": job.cancel_reason or "",
-    }
-
-
-def _section(title: str, text: str) -> list[RenderableType]:
-    if len(text) > LONG:
-        text = f"{text[:LONG]}\n… {len(text) - LONG:,} characters more; --json has all"
-    return [Text(), Text(title.upper(), style="dim"), Text(indent(clean(text.rstrip()), "  "))]
-
-
-def _json(text: str) -> str:
-    try:
-        return msgspec.json.format(text, indent=2)
-    except msgspec.DecodeError:
-        return text
-
-
-def _executions(executions: Sequence[Execution]) -> Table:
-    table = grid("run", "try", "ended", "started", "took", "reason", "worker", cut=("reason", "worker"))
-    for run in executions:
-        symbol, style = ENDINGS[run.ending]
-        why = f"{run.failure.type}: {run.failure.message}" if run.failure else ""
-        table.add_row(
-            str(run.number), str(run.attempt), Text(f"{symbol} {run.ending}", style), f"{run.started_at:%H:%M:%S}",
-            span(run.duration.total_seconds()), line(why), line(run.worker),
-        )  # fmt: skip
-    return table
 
 
 def queue_table(queues: Sequence[Queue]) -> Table:
@@ -207,3 +169,33 @@ def queue_table(queues: Sequence[Queue]) -> Table:
         counts = (queue.pending, queue.scheduled, queue.retrying, queue.running)
         table.add_row(line(queue.name), mark, *(f"{count:,}" for count in counts))
     return table
+
+
+def dead_table(jobs: Sequence[Job], now: datetime) -> Table:
+    table = grid("id", "task", "died", "reason", cut=("task", "reason"))
+    for job in jobs:
+        table.add_row(clean(job.id), line(job.task), when(job.finished_at or job.created_at, now), line(reason(job)))
+    return table
+
+
+def group_table(groups: Sequence[DeadGroup], now: datetime) -> Table:
+    wide = console().width >= WIDE
+    table = grid("jobs", "task", "error", "last died", *(("newest",) if wide else ()), cut=("task", "error"))
+    table.columns[0].justify = "right"
+    for group in groups:
+        row: list[RenderableType] = [f"{group.count:,}", line(group.task), line(group.error), when(group.last_at, now)]
+        table.add_row(*row, *([group.newest] if wide else []))
+    return table
+
+
+def run_title(run: int) -> Text:
+    return Text(f"run {run}", style="dim")
+
+
+def log_line(said: LogLine) -> Text:
+    """Its instant, its level in colour, and the text; further lines of it stand apart from lines of their own."""
+    level = logging.getLevelName(said.level).lower()
+    style = next((style for least, style in LEVELS if said.level >= least), "dim")
+    at = f"{said.at:%Y-%m-%d %H:%M:%S}.{said.at.microsecond // 1000:03}Z "
+    text = clean(said.text).replace("\n", "\n    ")
+    return Text.assemble((at, "dim"), (f"{level:<{NAME}}", style), text)

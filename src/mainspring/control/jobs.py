@@ -12,8 +12,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from ..codec import encode_call
-from ..errors import BadInput, InvalidTransition, JobExists
+from ..codec import data, encode_call
+from ..errors import BadInput, BadPayload, InvalidTransition, JobExists
 from ..events import JobsChanged
 from ..handle import missing
 from ..job import (
@@ -27,6 +27,7 @@ from ..job import (
     Job,
     JobId,
     LogLine,
+    Refusal,
     Sort,
     State,
     Update,
@@ -199,20 +200,31 @@ class Jobs:
             job = await self.get(which)
             payload = self._edited(job, arguments)
             return await self._change(action, job.id, update=replace(update, payload=payload))
-        total, after = Changed([], {}), None
-        while page := await self.list(which, limit=PAGE, after=after, newest=False, sort="created"):
+        return await self._edit_all(action, which, update, arguments)
+
+    async def _edit_all(self, action: Action, which: Filter, update: Update, arguments: Mapping[str, Any]) -> Changed:
+        total, after, which = Changed([], {}), None, self._so_far(which)
+        while True:
+            page = await self.list(which, limit=PAGE, after=after, newest=False, sort="created")
+            changed = Changed([], {})
             for job in page:
-                edited = replace(update, payload=self._edited(job, arguments))
-                _add(total, await self._step(action, Filter(ids=(job.id,)), None, "", edited))
+                _add(changed, await self._edit(action, job, update, arguments))
+            _add(total, changed)
+            self._tell(action, changed)
             after = page.next
             if after is None:
-                break
-        self._tell(action, total)
-        return total
+                return total
+
+    async def _edit(self, action: Action, job: Job, update: Update, arguments: Mapping[str, Any]) -> Changed:
+        try:
+            payload = self._edited(job, arguments)
+        except BadPayload as bad:
+            return Changed([], {job.id: Refusal(job.state, error=str(bad))})
+        return await self._step(action, Filter(ids=(job.id,)), None, "", replace(update, payload=payload))
 
     def _edited(self, job: Job, arguments: Mapping[str, Any]) -> str:
         """The job's payload with some arguments changed; checked as a new call of its task would be."""
-        old = msgspec.json.decode(job.payload)
+        old = data(job.payload)
         merged = {**(old if isinstance(old, dict) else {}), **arguments}
         limit, task = self._ground.settings.payload_limit, self._ground.tasks.get(job.task)
         payload = encode_call(job.task, merged, limit)
@@ -240,19 +252,23 @@ class Jobs:
         return changed
 
     async def _change_all(self, action: Action, which: Filter, reason: str, update: Update | None) -> Changed:
-        """Step by step, in order of id, among those there are now: others may come meanwhile, and are left alone."""
-        now = self._ground.clock.now()
-        which = replace(which, created_before=min(which.created_before or now, now))
-        total, after = Changed([], {}), None
+        """Step by step, in order of id; each is told of, so that a later one that fails hides nothing."""
+        total, after, which = Changed([], {}), None, self._so_far(which)
         while True:
             changed = await self._step(action, which, after, reason, update)
             _add(total, changed)
+            self._tell(action, changed)
             after = changed.next
             if after is None:
-                break
+                return total
             await asyncio.sleep(0)
-        self._tell(action, total)
-        return total
+
+    def _so_far(self, which: Filter) -> Filter:
+        """Those there are now: others may come meanwhile, and are left alone. Ids say themselves who is meant."""
+        if which.ids is not None:
+            return which
+        now = self._ground.clock.now()
+        return replace(which, created_before=min(which.created_before or now, now))
 
     async def _step(
         self, action: Action, which: Filter, after: JobId | None, reason: str, update: Update | None
@@ -298,12 +314,12 @@ def _token(job: Job, sort: Sort) -> str:
 
 
 def _cursor(token: str, sort: Sort) -> Cursor:
-    if sort == "created":
-        return Cursor(token)
     try:
-        data = urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        of, at, id = msgspec.json.decode(data, type=tuple[str, datetime, str])
+        text = urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        of, at, id = msgspec.json.decode(text, type=tuple[str, datetime, str])
     except (ValueError, msgspec.DecodeError):
+        if sort == "created":
+            return Cursor(token)
         raise BadInput(f"after={token!r:.80} does not come from a page sorted by {sort!r}; give its `next`") from None
     if of != sort:
         raise BadInput(f"after= comes from a page sorted by {of!r}, this one is sorted by {sort!r}")

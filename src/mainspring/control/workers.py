@@ -12,6 +12,8 @@ from ..job import Filter, Job, LiveWorker, WorkerId
 from .ground import Ground
 
 MOST = 100_000
+# As many are named in an error.
+NAMED = 10
 
 
 class Workers:
@@ -28,12 +30,12 @@ class Workers:
         """By its id, or the beginning of it if that is enough."""
         live = await self.list()
         found = [worker for worker in live if worker.info.id == id] or [
-            worker for worker in live if worker.info.id.startswith(id)
+            worker for worker in live if id and worker.info.id.startswith(id)
         ]
-        if len(found) != 1:
-            what = "more than one live worker" if found else "no live worker"
-            known = ", ".join(worker.info.id for worker in live) or "none"
-            raise BadInput(f"{what} is called {id!r} (alive: {known})")
+        if len(found) > 1:
+            raise BadInput(f"the ids of {len(found)} live workers begin with {id!r}: {_names(found)}")
+        if not found:
+            raise BadInput(f"no live worker is called {id!r} (alive: {_names(live)})")
         return found[0]
 
     async def running(self, id: WorkerId, *, limit: int = 1000) -> Sequence[Job]:
@@ -62,3 +64,8 @@ class Workers:
         for worker in await self.list() if id is None else [await self.get(id)]:
             ordered += await store.order([worker.info.id], replace(worker.orders, **orders), now=now)
         return ordered
+
+
+def _names(workers: Sequence[LiveWorker]) -> str:
+    more = f" and {len(workers) - NAMED:,} more" if len(workers) > NAMED else ""
+    return (", ".join(worker.info.id for worker in workers[:NAMED]) or "none") + more

@@ -1,0 +1,80 @@
+"""mainspring jobs cancel, retry, pause, resume, delete: by id or by filter."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import click
+
+from ..app import Mainspring
+from ..job import Action, Shown
+from .change import Deed, carry_out, chosen, which_jobs
+from .loading import with_app
+
+OPEN: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running", "waiting", "paused")
+PENDING: tuple[Shown, ...] = ("pending", "scheduled", "retrying")
+FINISHED: tuple[Shown, ...] = ("completed", "dead", "cancelled", "expired")
+
+
+@click.command()
+@click.option("--reason", help="Kept with the job.")
+@which_jobs
+@with_app
+async def cancel(app: Mainspring, reason: str | None, **given: Any) -> None:
+    """Cancel jobs that wait or run.
+
+    By id, or those that options choose: without --state, unfinished ones. Waiting jobs never run; running
+    ones are interrupted when their worker next beats.
+    """
+    choice = await chosen(app, OPEN, given)
+    act = app.jobs.cancel if reason is None else partial(app.jobs.cancel, reason=reason)
+    await carry_out(app, Deed.of(Action.CANCEL, "cancelled", act), choice)
+
+
+@click.command()
+@which_jobs
+@with_app
+async def retry(app: Mainspring, **given: Any) -> None:
+    """Run dead, cancelled and expired jobs again.
+
+    By id, or those that options choose: without --state, dead ones. They become pending, with all their
+    retries.
+    """
+    await carry_out(app, Deed.of(Action.RETRY, "pending again", app.jobs.retry), await chosen(app, ("dead",), given))
+
+
+@click.command()
+@which_jobs
+@with_app
+async def pause(app: Mainspring, **given: Any) -> None:
+    """Hold jobs back until they are resumed.
+
+    By id, or those that options choose: without --state, pending, scheduled and retrying ones.
+    """
+    await carry_out(app, Deed.of(Action.PAUSE, "paused", app.jobs.pause), await chosen(app, PENDING, given))
+
+
+@click.command()
+@which_jobs
+@with_app
+async def resume(app: Mainspring, **given: Any) -> None:
+    """Let paused jobs go on.
+
+    By id, or those that options choose.
+    """
+    await carry_out(
+        app, Deed.of(Action.RESUME, "pending again", app.jobs.resume), await chosen(app, ("paused",), given)
+    )
+
+
+@click.command()
+@which_jobs
+@with_app
+async def delete(app: Mainspring, **given: Any) -> None:
+    """Remove jobs with their history.
+
+    By id, or those that options choose: without --state, finished ones. Running jobs are refused: cancel
+    them first.
+    """
+    await carry_out(app, Deed.of(Action.DELETE, "deleted", app.jobs.delete), await chosen(app, FINISHED, given))

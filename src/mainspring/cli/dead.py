@@ -1,0 +1,123 @@
+"""mainspring dead: dead letters, seen together and sent on their way again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import click
+import msgspec
+
+from ..app import Mainspring
+from ..job import DeadGroup, Filter
+from . import records
+from .change import Choice, Deed, carry_out
+from .edit import arg, arguments
+from .failure import hint
+from .filters import by_error, by_task, filter_of
+from .loading import place, with_app
+from .options import as_json, yes
+
+# As many kinds of failure are looked at.
+GROUPS = 1000
+
+
+@click.group()
+def dead() -> None:
+    """See dead jobs by what killed them, and redrive them."""
+
+
+@dead.command("list")
+@by_task
+@by_error
+@click.option("--ids", is_flag=True, help="The jobs themselves, the one that died last first.")
+@click.option("--limit", type=click.IntRange(1, 1000), metavar="N", default=20, show_default=True)
+@click.option("--after", metavar="CURSOR", help="With --ids: go on where the page before ended.")
+@as_json
+@with_app
+async def list_(app: Mainspring, ids: bool, limit: int, after: str | None, as_json: bool, **parts: Any) -> None:
+    """Dead jobs, by task and by what they failed with."""
+    if after is not None and not ids:
+        raise click.UsageError("--after goes on in the list of jobs: add --ids")
+    which = await filter_of(app, parts)
+    await (_jobs(app, which, limit, after, as_json) if ids else _groups(app, which, limit, as_json))
+
+
+async def _jobs(app: Mainspring, which: Filter, limit: int, after: str | None, as_json: bool) -> None:
+    page, now = await app.dead.list(which, limit=limit, after=after), app.clock.now()
+    if as_json:
+        records.emit([records.job_record(job, now) for job in page])
+    elif page:
+        from . import render
+
+        render.show(render.dead_table(page, now))
+    if not page and not as_json:
+        hint("no more dead jobs" if after is not None else _none(app, which))
+    elif page.next is not None:
+        hint(f"there may be more: --after {page.next}")
+
+
+async def _groups(app: Mainspring, which: Filter, limit: int, as_json: bool) -> None:
+    all = await app.dead.groups(limit=GROUPS)
+    found = [group for group in all if _fits(group, which)]
+    if as_json:
+        records.emit(msgspec.to_builtins(found[:limit]))
+    elif not found:
+        return hint(_none(app, which))
+    else:
+        from . import render
+
+        render.show(render.group_table(found[:limit], app.clock.now()))
+        hint("the jobs themselves: --ids; run them again: mainspring dead redrive --task NAME --error TEXT")
+    if len(found) > limit:
+        more = " or more" if len(all) == GROUPS else ""
+        hint(f"{limit:,} of {len(found):,}{more} kinds of failure: --limit shows more")
+    return None
+
+
+def _fits(group: DeadGroup, which: Filter) -> bool:
+    return (which.tasks is None or group.task in which.tasks) and (which.errors is None or group.error in which.errors)
+
+
+def _none(app: Mainspring, which: Filter) -> str:
+    if which == Filter():
+        return f"no job of {place(app)} is dead"
+    return f"no dead job of {place(app)} fits these options; without them all are listed"
+
+
+@dead.command()
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--all", "every", is_flag=True, help="All dead jobs; --task and --error narrow it.")
+@by_task
+@by_error
+@arg
+@yes
+@as_json
+@with_app
+async def redrive(
+    app: Mainspring,
+    ids: tuple[str, ...],
+    every: bool,
+    args: Sequence[str],
+    yes: bool,
+    as_json: bool,
+    **parts: Any,
+) -> None:
+    """Run dead jobs again, with all their retries.
+
+    By id, by --task and --error, or --all. With --arg they get some new arguments; with an app, their tasks
+    check them.
+    """
+    narrowed = any(parts.values())
+    if ids and (every or narrowed):
+        raise click.UsageError("ids say which jobs are meant: --all, --task and --error do not go with them")
+    if not ids and not every and not narrowed:
+        raise click.UsageError("which dead jobs? Give ids, --task NAME, --error TEXT, or --all")
+    ids = tuple(dict.fromkeys(ids))
+    which = Filter(ids=ids) if ids else await filter_of(app, parts | {"states": ("dead",)})
+    act = app.dead.redrive
+    if args:
+        act = partial(act, arguments=await arguments(app, args, which))
+    deed = Deed(verb="redrive", done="pending again", needs=("dead",), act=act)
+    await carry_out(app, deed, Choice(ids=ids, which=which, yes=yes or bool(ids), as_json=as_json))

@@ -1,0 +1,116 @@
+"""mainspring jobs update, reschedule: new values for jobs that wait."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import click
+import msgspec
+
+from ..app import Mainspring
+from ..job import MAX_PRIORITY, MIN_PRIORITY, Action, Filter, Shown
+from .arguments import read
+from .change import Deed, carry_out, chosen, first, which_jobs
+from .filters import options
+from .loading import with_app
+from .options import instant, span
+
+WAITING: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "waiting", "paused")
+PRIORITY = click.IntRange(MIN_PRIORITY, MAX_PRIORITY)
+_NONE = ("none", "never")
+# None is a value for some options, so that what was given comes in a tuple.
+Wish = tuple[float | datetime | None]
+
+arg = click.option(
+    "--arg",
+    "args",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="An argument in place of its own; KEY:=JSON too. May be repeated.",
+)
+
+
+def _timeout(text: str) -> Wish:
+    return (None if text in _NONE else span(text),)
+
+
+def _expiry(text: str) -> Wish:
+    return (None if text in _NONE else instant(text),)
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError as bad:
+        raise click.BadParameter(f"""takes a JSON object such as '{{"who": "ada"}}', got {text!r}: {bad}""") from None
+
+
+values = options(
+    click.option("--priority", type=PRIORITY, metavar="N", help="Higher runs first; negative ones last."),
+    click.option("--set-queue", "queue", metavar="NAME", help="Move to this queue."),
+    click.option("--max-retries", type=click.IntRange(0), metavar="N", help="Retries after the first attempt."),
+    click.option("--timeout", type=_timeout, metavar="SPAN|none", help="Longest time for one attempt: 90, 5m."),
+    click.option("--expires-at", type=_expiry, metavar="INSTANT|never", help="Not to be started from then on."),
+    click.option("--set-tag", "new_tags", metavar="TAG", multiple=True, help="Instead of its tags. May be repeated."),
+    click.option("--no-tags", is_flag=True, help="Take its tags away."),
+    click.option("--metadata", type=_object, metavar="JSON", help="An object, instead of its metadata."),
+    arg,
+)
+NAMES = ("priority", "queue", "max_retries", "metadata")
+
+
+@click.command()
+@values
+@which_jobs
+@with_app
+async def update(app: Mainspring, args: Sequence[str], new_tags: Sequence[str], no_tags: bool, **given: Any) -> None:
+    """Give waiting jobs new values.
+
+    By id, or those that options choose. What is left out stays. --queue and --tag choose jobs; --set-queue
+    and --set-tag change them. With an app, tasks check their new arguments.
+    """
+    new = {name: value for name in NAMES if (value := given.pop(name)) is not None}
+    new |= {name: value[0] for name in ("timeout", "expires_at") if (value := given.pop(name)) is not None}
+    if given["ids"] and (given["queues"] or given["tags"]):
+        raise click.UsageError("--queue and --tag choose jobs; --set-queue and --set-tag change them")
+    if new_tags and no_tags:
+        raise click.UsageError("--set-tag and --no-tags exclude each other")
+    if new_tags or no_tags:
+        new["tags"] = list(new_tags)
+    if not new and not args:
+        raise click.UsageError("what is to be changed? Give --priority, --set-queue, --metadata, --arg, …")
+    choice = await chosen(app, WAITING, given)
+    if args:
+        new["arguments"] = await arguments(app, args, choice.which)
+    await carry_out(app, Deed.of(Action.UPDATE, "updated", partial(app.jobs.update, **new)), choice)
+
+
+@click.command()
+@click.option("--at", type=instant, metavar="INSTANT", help="Due then: 2030-01-31T09:00:00Z.")
+@click.option("--in", "later", type=span, metavar="SPAN", help="Due so long from now: 90, 5m, 2h.")
+@which_jobs
+@with_app
+async def reschedule(app: Mainspring, at: datetime | None, later: float | None, **given: Any) -> None:
+    """Make waiting jobs due at another time.
+
+    By id, or those that options choose.
+    """
+    if (at is None) == (later is None):
+        raise click.UsageError("when? Give --at INSTANT or --in SPAN")
+    run_at = at if later is None else app.clock.now() + timedelta(seconds=later)
+    assert run_at is not None
+    done = f"due at {run_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+    act = partial(app.jobs.reschedule, at=run_at)
+    await carry_out(app, Deed.of(Action.UPDATE, done, act, "reschedule"), await chosen(app, WAITING, given))
+
+
+async def arguments(app: Mainspring, words: Sequence[str], which: Filter) -> dict[str, Any]:
+    """--arg as values: typed by the task if all the jobs are of one that is known, else text."""
+    tasks = {job.task for job in await first(app, which)}
+    known = app.tasks.get(tasks.pop()) if len(tasks) == 1 else None
+    hints = typing.get_type_hints(known.fn, include_extras=True) if known is not None else {}
+    return read(words, hints, "write --arg KEY=VALUE, or KEY:=JSON")

@@ -1,0 +1,106 @@
+"""The options that choose jobs, and the Filter they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import click
+
+from ..app import Mainspring
+from ..job import SHOWN, Failure, Filter, WorkerId
+from .options import F, moment
+
+_STATES = f"May be repeated. One of {', '.join(SHOWN)}."
+_WORKER = "What this worker runs now: its id, or how it begins. May be repeated."
+_ERROR = "What it failed with last: as `dead list` says it, or how that begins. May be repeated."
+_GROUPS = 1000
+# What a question calls the parts of a filter.
+_NAMES = {
+    "state": "states", "queue": "queues", "task": "tasks", "tag": "tags", "worker": "workers", "error": "errors",
+}  # fmt: skip
+
+
+def options(*which: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options as one decorator, shown in this order."""
+
+    def add(command: F) -> F:
+        for option in reversed(which):
+            command = option(command)
+        return command
+
+    return add
+
+
+by_task = click.option("--task", "tasks", metavar="NAME", multiple=True, help="May be repeated.")
+by_error = click.option("--error", "errors", metavar="TEXT", multiple=True, help=_ERROR)
+filters = options(
+    click.option("--state", "states", type=click.Choice(SHOWN), metavar="STATE", multiple=True, help=_STATES),
+    click.option("--queue", "queues", metavar="NAME", multiple=True, help="May be repeated."),
+    by_task,
+    click.option("--tag", "tags", metavar="TAG", multiple=True, help="May be repeated: all of them must be there."),
+    click.option("--worker", "workers", metavar="ID", multiple=True, help=_WORKER),
+    by_error,
+    click.option("--key-prefix", metavar="TEXT", help="How its unique or idempotency key begins."),
+    click.option("--since", type=moment, metavar="INSTANT|SPAN", help="Created then or later; 2h: two hours ago."),
+    click.option("--until", type=moment, metavar="INSTANT|SPAN", help="Created then or before; 2h: two hours ago."),
+)
+
+
+async def filter_of(app: Mainspring, parts: Mapping[str, Any]) -> Filter:
+    """The Filter that these options mean; workers and errors may be given by their beginning."""
+    given = {name: value for name, value in parts.items() if value not in (None, ())}
+    if given.get("key_prefix") == "":
+        raise click.UsageError("--key-prefix is empty, and every key begins so")
+    now = app.clock.now()
+    since, until = (_instant(given.pop(name, None), now) for name in ("since", "until"))
+    if since is not None and until is not None and since > until:
+        raise click.UsageError(f"--since {since:%Y-%m-%d %H:%M:%S}Z is after --until {until:%Y-%m-%d %H:%M:%S}Z")
+    if "workers" in given:
+        given["workers"] = await _workers(app, given["workers"])
+    if "errors" in given:
+        given["errors"] = await _errors(app, given["errors"])
+    return Filter(**given, created_after=since, created_before=until)
+
+
+def _instant(given: datetime | timedelta | None, now: datetime) -> datetime | None:
+    return now - given if isinstance(given, timedelta) else given
+
+
+async def _workers(app: Mainspring, given: Sequence[str]) -> tuple[WorkerId, ...]:
+    """Live ones that begin so; a name that fits none may be that of one which is gone, and is taken as it is."""
+    live = [worker.info.id for worker in await app.workers.list()]
+    return _distinct(one for text in given for one in _begun(text, live) or [text])
+
+
+async def _errors(app: Mainspring, given: Sequence[str]) -> tuple[str, ...]:
+    """Kinds of failure that dead letters have and that begin so; else the kind a message of that text is of."""
+    known = sorted({group.error for group in await app.dead.groups(limit=_GROUPS)})
+    return _distinct(one for text in given for one in _begun(text, known) or [text, _kind(text)])
+
+
+def _begun(text: str, known: Sequence[str]) -> list[str]:
+    return [text] if text in known else [one for one in known if text and one.startswith(text)]
+
+
+def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))
+
+
+def _kind(text: str) -> str:
+    type, _, message = text.partition(": ")
+    return Failure(type, message).kind
+
+
+def words(which: Filter) -> str:
+    """The filter as a question says it."""
+    parts = [(name, getattr(which, field)) for name, field in _NAMES.items()]
+    said = [f"{name} {', '.join(values)}" for name, values in parts if values]
+    if which.key_prefix:
+        said.append(f"key {which.key_prefix}…")
+    if which.created_after:
+        said.append(f"since {which.created_after:%Y-%m-%d %H:%M:%S}Z")
+    if which.created_before:
+        said.append(f"until {which.created_before:%Y-%m-%d %H:%M:%S}Z")
+    return "; ".join(said)

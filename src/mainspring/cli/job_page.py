@@ -1,0 +1,134 @@
+"""One job on a page: what it is, why it waits, how its runs went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import msgspec
+from msgspec import UNSET, Struct
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ..job import Ending, Execution, Job, State
+from ..why import Reason
+from .render import LONG, exact, facts, grid, line, progress, section, size, span, state, when
+from .text import clean
+
+ENDINGS: dict[Ending, tuple[str, str]] = {
+    Ending.COMPLETED: ("✓", "green"),
+    Ending.FAILED: ("✗", "red"),
+    Ending.TIMEOUT: ("✗", "red"),
+    Ending.SNOOZED: ("◔", "blue"),
+    Ending.RELEASED: ("◔", "blue"),
+    Ending.DISCARDED: ("✗", "bold red"),
+    Ending.CANCELLED: ("⊘", "dim"),
+    Ending.CRASHED: ("✗", "bold red"),
+}
+
+
+def job_page(
+    job: Job, executions: Sequence[Execution], reasons: Sequence[Reason], now: datetime
+) -> list[RenderableType]:
+    page: list[RenderableType] = [head(job, now), facts(_pairs(job, now))]
+    if reasons:
+        page += [Text(), Text("WHY", style="dim"), why_lines(reasons, now)]
+    page += section("arguments", _json(job.payload))
+    if job.result is not None:
+        page += section("result", _json(job.result))
+    if job.failure is not None:
+        page += section("failure", job.failure.stack or f"{job.failure.type}: {job.failure.message}")
+    if executions:
+        page += [Text(), _executions(executions), *_notes(executions)]
+    return page
+
+
+def head(job: Job, now: datetime) -> Text:
+    return Text.assemble(state(job.shown(now)), "  ", (clean(job.task), "bold"), f"  {clean(job.id)}")
+
+
+def why_lines(reasons: Sequence[Reason], now: datetime) -> Text:
+    """Each reason with when it may end, and below it the jobs that are in the way."""
+    lines: list[Text] = []
+    for reason in reasons:
+        until = f" ({when(reason.until, now)})" if reason.until is not None else ""
+        lines.append(Text.assemble(("  • ", "dim"), line(f"{reason.text[:LONG]}{until}")))
+        lines += [Text.assemble(("    in the way: ", "dim"), clean(holder)) for holder in reason.holders]
+    return Text("\n").join(lines)
+
+
+def _pairs(job: Job, now: datetime) -> dict[str, str]:
+    def at(instant: datetime | None) -> str:
+        return "" if instant is None else exact(instant, now)
+
+    crashes = f" ({job.crashes} ended by a crash)" if job.crashes else ""
+    timeout = "none" if job.timeout is None else "" if job.timeout is UNSET else span(job.timeout)
+    return {
+        "queue": job.queue,
+        "priority": str(job.priority),
+        "created": at(job.created_at),
+        "due": at(job.run_at) if job.state is State.PENDING or job.run_at > job.created_at else "",
+        "expires": at(job.expires_at),
+        "started": at(job.started_at),
+        "finished": at(job.finished_at),
+        "progress": "" if job.progress is None else f"{progress(job.progress)}  ({when(job.progress.at, now)})",
+        "attempts": f"{job.attempt}{crashes}",
+        "worker": job.worker or "",
+        "max retries": "" if job.max_retries is None else str(job.max_retries),
+        "timeout": timeout,
+        "unique key": job.unique_key or "",
+        "idempotency key": job.idempotency_key or "",
+        "tags": ", ".join(job.tags),
+        "metadata": msgspec.json.encode(job.metadata).decode() if job.metadata else "",
+        "cancel reason": job.cancel_reason or "",
+    }
+
+
+def _json(text: str) -> str:
+    try:
+        return msgspec.json.format(text, indent=2)
+    except msgspec.DecodeError:
+        return text
+
+
+def _executions(executions: Sequence[Execution]) -> Table:
+    """A row each; what no run has, has no column."""
+    more = [column for column in (_ITEMS, _USAGE) if any(column.of(run) for run in executions)]
+    titles = [title for column in more for title in column.titles]
+    table = grid("run", "try", "ended", "started", "took", *titles, "reason", "worker", cut=("reason", "worker"))
+    for column in table.columns[5 : 5 + len(titles)]:
+        column.justify = "right"
+    for run in executions:
+        symbol, style = ENDINGS[run.ending]
+        why = f"{run.failure.type}: {run.failure.message}" if run.failure else ""
+        cells = [cell for column in more for cell in column.of(run) or [""] * len(column.titles)]
+        table.add_row(
+            str(run.number), str(run.attempt), Text(f"{symbol} {run.ending}", style), f"{run.started_at:%H:%M:%S}",
+            span(run.duration.total_seconds()), *cells, line(why), line(run.worker),
+        )  # fmt: skip
+    return table
+
+
+class _Columns(Struct, frozen=True):
+    """Columns that only some jobs need; `of` has nothing for a run without them."""
+
+    titles: tuple[str, ...]
+    of: Callable[[Execution], Sequence[str]]
+
+
+def _items(run: Execution) -> Sequence[str]:
+    return () if run.items is None else [f"{n:,}" for n in (run.items.success, run.items.failed, run.items.skipped)]
+
+
+def _usage(run: Execution) -> Sequence[str]:
+    return () if run.usage is None else (span(run.usage.cpu), size(run.usage.memory))
+
+
+_ITEMS = _Columns(("ok", "failed", "skipped"), _items)
+_USAGE = _Columns(("cpu", "memory"), _usage)
+
+
+def _notes(executions: Sequence[Execution]) -> list[RenderableType]:
+    noted = [run for run in executions if run.metadata]
+    return [Text(clean(f"run {run.number}: {msgspec.json.encode(run.metadata).decode()[:LONG]}")) for run in noted]

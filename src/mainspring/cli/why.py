@@ -1,0 +1,30 @@
+"""mainspring why: what keeps a job from running."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from ..app import Mainspring
+from ..job import JobId
+from . import records
+from .loading import with_app
+from .options import as_json
+
+
+@click.command()
+@click.argument("id")
+@as_json
+@with_app
+async def why(app: Mainspring, id: JobId, as_json: bool) -> None:
+    """Say why a job is not running, or where it runs.
+
+    Every reason, until when it holds if that is known, and the jobs that are in the way.
+    """
+    job, reasons, now = await app.jobs.get(id), await app.jobs.why(id), app.clock.now()
+    shown = job.shown(now)
+    if as_json:
+        return records.emit({"id": id, "task": job.task, "shown": shown, "reasons": msgspec.to_builtins(reasons)})
+    from . import job_page, render
+
+    return render.show(job_page.head(job, now), job_page.why_lines(reasons, now))

@@ -1,0 +1,146 @@
+"""mainspring workers: who is alive, what they run, and orders for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from ..app import Mainspring
+from ..control.workers import MOST
+from . import records
+from .confirm import confirm
+from .failure import hint
+from .loading import place, with_app
+from .options import as_json, yes
+from .text import clean
+
+NONE = "no worker of {} is alive; start one: mainspring worker MODULE:ATTR"
+
+
+class Listing(click.Group):
+    """A group that lists when it is given no command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=Listing)
+def workers() -> None:
+    """See workers, resize, drain and resume them.
+
+    Without a command it is `list`. A worker is named by its id, or the beginning of it if that is enough.
+    Orders are heard at its next beat, and end with it.
+    """
+
+
+@workers.command("list")
+@as_json
+@with_app
+async def list_(app: Mainspring, as_json: bool) -> None:
+    """The workers that live, with what they have and do."""
+    found, now = await app.workers.list(), app.clock.now()
+    if as_json:
+        return records.emit([records.worker_record(worker) for worker in found])
+    if not found:
+        return hint(NONE.format(place(app)))
+    from . import render, worker_page
+
+    return render.show(worker_page.worker_table(found, now))
+
+
+@workers.command()
+@click.argument("id")
+@as_json
+@with_app
+async def show(app: Mainspring, id: str, as_json: bool) -> None:
+    """Everything about one worker, and what it runs."""
+    worker = await app.workers.get(id)
+    jobs, now = await app.workers.running(worker.info.id), app.clock.now()
+    if as_json:
+        runs = [records.job_record(job, now) for job in jobs]
+        return records.emit(records.worker_record(worker) | {"jobs": runs})
+    from . import render, worker_page
+
+    return render.show(*worker_page.worker_page(worker, jobs, now))
+
+
+@workers.command()
+@click.argument("words", nargs=-1, metavar="[ID] N|default")
+@click.option("--all", "every", is_flag=True, help="Every worker that lives.")
+@as_json
+@with_app
+async def resize(app: Mainspring, words: tuple[str, ...], every: bool, as_json: bool) -> None:
+    """Give a worker N slots, or those it was started with.
+
+    Running jobs are left alone: a worker that has too many takes none until enough have ended.
+    """
+    if len(words) != (1 if every else 2):
+        raise click.UsageError("give a worker and its slots: ID N, or ID default; or --all and the slots")
+    slots = _slots(words[-1])
+    ordered = await app.workers.resize(None if every else words[0], slots)
+    size = "the slots it was started with" if slots is None else f"{slots:,} slot{'s' * (slots != 1)}"
+    _tell(app, ordered, f"is told to have {size}", as_json)
+
+
+@workers.command()
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--all", "every", is_flag=True, help="Every worker that lives.")
+@yes
+@as_json
+@with_app
+async def drain(app: Mainspring, ids: tuple[str, ...], every: bool, yes: bool, as_json: bool) -> None:
+    """Let workers take no more jobs.
+
+    What runs goes on, and they stay alive until they are resumed or stopped.
+    """
+    named = await _named(app, ids, every)
+    if every and named and not yes:
+        count = f"the only worker of {place(app)}" if len(named) == 1 else f"all {len(named):,} workers of {place(app)}"
+        confirm(f"drain {count}, so that nothing more is started?")
+    ordered = [id for one in named for id in await app.workers.drain(one)]
+    _tell(app, ordered, "takes no more jobs from its next beat on", as_json)
+    if ordered and not as_json:
+        hint(f"to go on: mainspring workers resume {'--all' if every else ' '.join(ordered)}")
+
+
+@workers.command()
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--all", "every", is_flag=True, help="Every worker that lives.")
+@as_json
+@with_app
+async def resume(app: Mainspring, ids: tuple[str, ...], every: bool, as_json: bool) -> None:
+    """Let drained workers take jobs again."""
+    ordered = [id for one in await _named(app, ids, every) for id in await app.workers.resume(one)]
+    _tell(app, ordered, "takes jobs again from its next beat on", as_json)
+
+
+def _slots(text: str) -> int | None:
+    if text == "default":
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= MOST):
+        raise click.UsageError(
+            f"slots are from 1 to {MOST:,}, or `default` for those it was started with; got {text!r}"
+        )
+    return int(text)
+
+
+async def _named(app: Mainspring, ids: tuple[str, ...], every: bool) -> list[str]:
+    """Those meant, by their whole ids: one that is unknown is told before any has got its orders."""
+    if every == bool(ids):
+        raise click.UsageError("which workers? Give ids, or --all")
+    if every:
+        return [worker.info.id for worker in await app.workers.list()]
+    return list(dict.fromkeys([(await app.workers.get(id)).info.id for id in ids]))
+
+
+def _tell(app: Mainspring, ordered: Sequence[str], what: str, as_json: bool) -> None:
+    if as_json:
+        return records.emit({"ordered": ordered})
+    if not ordered:
+        return hint(NONE.format(place(app)))
+    for id in ordered:
+        click.echo(f"worker {clean(id)} {what}")
+    return None

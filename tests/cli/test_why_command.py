@@ -1,0 +1,56 @@
+"""mainspring why."""
+
+from __future__ import annotations
+
+import json
+
+
+def test_every_reason_is_told_with_when_it_ends(cli, shop, enqueued):
+    id = enqueued("add", "a=1", "--delay", "2h")
+    cli("queues", "pause", "mail", "--app", shop)
+    told = cli("why", id, "--app", shop)
+    assert told.exit_code == 0
+    head, due, paused, nobody = told.stdout.splitlines()
+    assert head == f"◔ scheduled  add  {id}"
+    assert due.startswith("  • it is due at 2")
+    assert due.endswith("Z (in 1h)")
+    assert paused == "  • queue 'mail' is paused; resume it to go on"
+    assert nobody == "  • no worker is alive: start one with `mainspring worker`"
+
+
+def test_json_has_codes_and_instants(cli, shop, enqueued):
+    id = enqueued("add", "a=1", "--delay", "2h")
+    told = json.loads(cli("why", id, "--json", "--app", shop).stdout)
+    assert (told["id"], told["task"], told["shown"]) == (id, "add", "scheduled")
+    due, nobody = told["reasons"]
+    assert (due["code"], due["until"][-1], nobody["code"], nobody["until"]) == ("not_due", "Z", "no_worker", None)
+
+
+def test_a_job_in_the_way_is_named(cli, shop, enqueued):
+    first = enqueued("add", "a=1", "--unique-key", "k")
+    cli("jobs", "cancel", first, "--app", shop)
+    second = enqueued("add", "a=1", "--unique-key", "k")
+    told = cli("why", first, "--app", shop).stdout
+    assert f"  • it cannot be retried while key 'k' is held by job {second} (pending)\n" in told
+    assert told.endswith(f"    in the way: {second}\n")
+
+
+def test_a_finished_job_says_how_it_ended(cli, shop, enqueued, work):
+    id = enqueued("fail", "why=no\x1b[2J\nluck")
+    work()
+    told = cli("why", id, "--app", shop)
+    assert told.exit_code == 0
+    assert "it is dead since" in told.stdout
+    assert "ValueError: no\\x1b[2J luck" in told.stdout
+
+
+def test_an_unknown_job_is_an_error(cli, shop):
+    refused = cli("why", "nope", "--app", shop)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "there is no job 'nope' in the store" in refused.stderr
+
+
+def test_without_an_id_it_says_what_it_takes(cli, shop):
+    refused = cli("why", "--app", shop)
+    assert refused.exit_code == 2
+    assert "mainspring why [OPTIONS] ID" in refused.stderr

@@ -1,0 +1,149 @@
+"""Many jobs at once: each step is told, what comes meanwhile is left alone, what cannot be is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from mainspring import BadInput, Filter, Mainspring, StoreUnavailable
+from mainspring.events import JobsChanged
+from mainspring.job import Changed, NewJob, WorkerInfo
+from mainspring.store import Store
+from mainspring.testing.clock import VirtualClock
+from mainspring.testing.contract.build import NOW
+
+
+async def work(a: int = 0) -> int:
+    return a
+
+
+async def fill(app: Mainspring, count: int) -> list[str]:
+    task = app.task(work)
+    return [handle.id for handle in await app.enqueue_many(task.job(n) for n in range(count))]
+
+
+def heard(app: Mainspring) -> list[int]:
+    """How many jobs each JobsChanged has told of."""
+    counts: list[int] = []
+    app.events.subscribe(JobsChanged, lambda event: counts.append(len(event.ids)))
+    return counts
+
+
+async def test_each_step_is_told_when_it_is_done(app: Mainspring) -> None:
+    await fill(app, 1200)
+    told = heard(app)
+    changed = await app.jobs.pause(Filter())
+    assert (len(changed.done), told) == (1200, [1000, 200])
+
+
+async def test_what_was_done_before_the_store_failed_is_told(
+    app: Mainspring, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(app, 1200)
+    told, change = heard(app), store.change
+
+    async def once(*args: object, after: str | None = None, **more: object) -> Changed:
+        if after is not None:
+            raise StoreUnavailable("locked")
+        return await change(*args, after=after, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store, "change", once)
+    with pytest.raises(StoreUnavailable):
+        await app.jobs.pause(Filter())
+    assert told == [1000]
+
+
+async def test_jobs_named_by_id_are_changed_though_their_clock_was_ahead(app: Mainspring, store: Store) -> None:
+    await app.opened()
+    ahead = NOW + timedelta(seconds=5)
+    await store.enqueue([NewJob(id="early", task="work", payload="{}", run_at=NOW)], now=ahead)
+    assert (await app.jobs.pause(Filter())).done == []
+    assert (await app.jobs.pause(Filter(ids=("early",)))).done == ["early"]
+    assert (await app.jobs.update(Filter(ids=("early",)), arguments={"a": 1})).done == ["early"]
+
+
+async def test_new_arguments_that_do_not_fit_one_job_are_refused_for_that_one(app: Mainspring) -> None:
+    first, second = await fill(app, 2)
+    await app.jobs.update(first, arguments={"a": 7})
+    other = await app.task(name="other")(lambda b=0: b).enqueue()
+    changed = await app.jobs.update(Filter(), arguments={"b": 1})
+    assert changed.done == [other.id]
+    assert set(changed.refused) == {first, second}
+    assert "task 'work' do not fit" in str(changed.refused[first].error)
+    assert (await app.jobs.get(first)).payload == '{"a":7}'
+
+
+async def test_a_payload_that_cannot_be_read_is_replaced_by_the_new_arguments(app: Mainspring, store: Store) -> None:
+    app.task(work)
+    await app.opened()
+    await store.enqueue([NewJob(id="torn", task="work", payload="{torn")], now=NOW)
+    await app.jobs.update("torn", arguments={"a": 1})
+    assert (await app.jobs.get("torn")).payload == '{"a":1}'
+
+
+async def test_a_bulk_edit_tells_once_for_its_page(app: Mainspring) -> None:
+    await fill(app, 3)
+    told = heard(app)
+    await app.jobs.update(Filter(), arguments={"a": 1})
+    assert told == [3]
+
+
+async def test_an_update_that_cannot_be_names_the_option(app: Mainspring) -> None:
+    with pytest.raises(BadInput, match=r"^option queue of this update: a queue name is"):
+        await app.jobs.update("x", queue=" ")
+
+
+@pytest.mark.parametrize("sort", ["created", "due"])
+async def test_a_cursor_of_another_sort_is_refused(app: Mainspring, sort: str) -> None:
+    await fill(app, 2)
+    await app.drain()
+    page = await app.jobs.list(limit=1, sort="finished")
+    with pytest.raises(BadInput, match=f"sorted by 'finished', this one is sorted by '{sort}'"):
+        await app.jobs.list(limit=1, after=page.next, sort=sort)  # type: ignore[arg-type]
+
+
+# workers by name
+
+
+async def crew(store: Store, clock: VirtualClock, *ids: str) -> None:
+    about = WorkerInfo(id="", host="h", pid=1, queues=None, tasks=(), concurrency=1, started_at=NOW)
+    for id in ids:
+        await store.beat(replace(about, id=id), until=clock.now() + timedelta(seconds=20), now=clock.now())
+
+
+@pytest.fixture
+def names(app: Mainspring, store: Store, clock: VirtualClock) -> Callable[..., object]:
+    async def begin(*ids: str) -> None:
+        await app.opened()
+        await crew(store, clock, *ids)
+
+    return begin
+
+
+async def test_a_worker_is_found_by_the_beginning_of_its_id(app: Mainspring, names) -> None:
+    await names("web-1-aa", "web-10-bb", "mail-2-cc")
+    assert (await app.workers.get("mail")).info.id == "mail-2-cc"
+    assert (await app.workers.get("web-1-aa")).info.id == "web-1-aa"
+
+
+async def test_a_beginning_that_fits_several_names_those(app: Mainspring, names) -> None:
+    await names("web-1-aa", "web-10-bb", "mail-2-cc")
+    with pytest.raises(BadInput) as refused:
+        await app.workers.get("web-1")
+    assert str(refused.value) == "the ids of 2 live workers begin with 'web-1': web-1-aa, web-10-bb"
+
+
+async def test_a_worker_nobody_knows_names_some_that_live(app: Mainspring, names) -> None:
+    await names(*(f"w{n:02}" for n in range(12)))
+    with pytest.raises(BadInput, match=r"no live worker is called 'x' \(alive: w00, .*, w09 and 2 more\)"):
+        await app.workers.drain("x")
+
+
+async def test_no_name_is_no_worker_even_if_there_is_only_one(app: Mainspring, names) -> None:
+    await names("only")
+    with pytest.raises(BadInput, match="no live worker is called ''"):
+        await app.workers.drain("")
+    assert not (await app.workers.get("only")).orders.drained
