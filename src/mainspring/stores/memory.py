@@ -51,7 +51,7 @@ from ..store import Store
 from ..tally import Span, Tally
 from .bell import Bell
 from .ledger import Ledger
-from .rules import act, admit, matches, meet, newer, settle
+from .rules import act, admit, lapsed, matches, meet, newer, settle
 
 Entry = tuple[datetime, JobId]
 
@@ -371,14 +371,15 @@ class MemoryStore:
         with self._lock:
             chosen = [job for job in self._matching(which, now) if after is None or job.id > after][:limit]
             for job in chosen:
-                refusal = self._refusal(action, job)
+                met = lapsed(job, now)
+                refusal = self._refusal(action, met)
                 if refusal is not None:
                     refused[job.id] = refusal
                     continue
                 if action is Action.DELETE:
                     self._drop(job)
                 else:
-                    self._put(act(action, job, now, reason, update))
+                    self._put(act(action, met, now, reason, update))
                 done.append(job.id)
         self._new.ring()
         self._final.ring()
@@ -389,7 +390,7 @@ class MemoryStore:
             return Refusal(job.state)
         if action is Action.RETRY:
             key, holder = self._holder(job)
-            if holder is not None:
+            if holder is not None and holder.id != job.id:
                 return Refusal(job.state, key, holder.id)
         return None
 

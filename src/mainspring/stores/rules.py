@@ -108,6 +108,13 @@ def moved(circuit: Circuit | None, outcome: Outcome) -> Circuit | None:
     return Circuit(outcome.task, failures, until, probe)
 
 
+def lapsed(job: Job, now: datetime) -> Job:
+    """The job as an operator meets it: one that waited past its expires_at has expired."""
+    if job.state is State.PENDING and job.shown(now) == "expired":
+        return replace(job, state=State.EXPIRED, finished_at=now)
+    return job
+
+
 def act(action: Action, job: Job, now: datetime, reason: str, update: Update | None = None) -> Job:
     """The job after an action its state allows (delete aside)."""
     if action is Action.UPDATE:

@@ -8,7 +8,7 @@ from datetime import datetime
 from ..clock import micros
 from ..job import ALLOWED, Action, Changed, Cursor, Filter, Job, JobId, Refusal, Update
 from .rows import job_of
-from .rules import act
+from .rules import act, lapsed
 from .sqlite_enqueue import drop, holder, save
 from .sqlite_read import jobs
 
@@ -33,7 +33,8 @@ def change(
     refused: dict[JobId, Refusal] = {}
     chosen = [job_of(row) for row in jobs(db, which, micros(now), limit, None if after is None else Cursor(after))]
     for job in chosen:
-        refusal = _refusal(db, action, job)
+        met = lapsed(job, now)
+        refusal = _refusal(db, action, met)
         if refusal is not None:
             refused[job.id] = refusal
             continue
@@ -42,7 +43,7 @@ def change(
         else:
             if action is Action.RETRY:
                 db.execute(_KEEP_LAST_RUN, (job.id,))
-            changed = act(action, job, now, reason, update)
+            changed = act(action, met, now, reason, update)
             if changed is not job:
                 save(db, job, changed)
         done.append(job.id)
@@ -54,6 +55,6 @@ def _refusal(db: sqlite3.Connection, action: Action, job: Job) -> Refusal | None
         return Refusal(job.state)
     if action is Action.RETRY:
         key, held = holder(db, job)
-        if held is not None:
+        if held is not None and held.id != job.id:
             return Refusal(job.state, key, held.id)
     return None

@@ -222,6 +222,15 @@ class ChangeContract(Contract):
             assert (await store.change(Action.CANCEL, which, now=NOW, limit=10)).done == [future]
             assert (await see(store, due)).state is State.PENDING
 
+    async def test_a_job_that_waited_too_long_is_met_as_expired(self) -> None:
+        async with self.opened() as store:
+            await put(store, late := new_job(expires_at=later(1), unique_key="k"))
+            refused = await act(store, Action.PAUSE, late.id, now=later(2))
+            assert refused.refused == {late.id: Refusal(State.EXPIRED)}
+            assert (await act(store, Action.RETRY, late.id, now=later(2))).done == [late.id]
+            job = await see(store, late.id)
+            assert (job.state, job.run_at, job.expires_at) == (State.PENDING, later(2), None)
+
     async def test_an_unknown_id_is_neither_done_nor_refused(self) -> None:
         async with self.opened() as store:
             assert await act(store, Action.DELETE, new_job().id) == Changed(done=[], refused={})
