@@ -12,7 +12,7 @@ from .clock import Clock
 from .context import Context
 from .errors import JobTimeout
 from .job import Beat, Job, JobId, Lease
-from .outcome import Ended, Released, Stopped
+from .outcome import Done, Ended, Released, Stopped
 from .runner import Runner
 
 RunKey = tuple[JobId, Lease]
@@ -102,8 +102,8 @@ class Slots:
             ended: Ended = run.why or asyncio.CancelledError("the task cancelled itself")
         else:
             ended = task.result()
-            if run.why is not None and isinstance(ended, BaseException):
-                ended = run.why  # whatever it raised on its way out, it was told to stop
+            if run.why is not None and (isinstance(run.why, Stopped) or not isinstance(ended, Done)):
+                ended = run.why  # whatever it did on its way out, it was told to stop; a release lets it be done
         if run.key in self._runs:
             self.give_up(run, ended)
         else:
