@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mainspring.testing.clock import VirtualClock
-from mainspring.threads import PATIENCE, Interrupted, Threads
+from mainspring.threads import PATIENCE, Interrupted, Threads, _raise_in
 
 BOUND = 10.0
 
@@ -232,6 +232,67 @@ async def test_a_task_that_answers_its_interruption_with_an_error_is_still_cance
     call.cancel()
     await asyncio.wait([call])
     assert call.cancelled()
+
+
+class Tag:
+    """Gets the means to interrupt its call alone."""
+
+    interrupt: Any = None
+
+
+class Trap:
+    """A lock that is met by the interruption when it is taken for the first time: between the function and its answer."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        self._armed = True
+
+    def __enter__(self) -> None:
+        if self._armed:
+            self._armed = False
+            _raise_in(threading.get_ident(), Interrupted)
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+async def test_an_interruption_just_after_the_function_does_not_lose_its_value(threads: Threads) -> None:
+    tag = Tag()
+
+    def work() -> str:
+        call = tag.interrupt.__self__
+        call.interrupted, call.lock = True, Trap(call.lock)
+        return "done"
+
+    async with asyncio.timeout(BOUND):
+        assert await threads.call(work, tag) == "done"
+
+
+async def test_a_thread_that_met_a_late_interruption_is_used_again(threads: Threads) -> None:
+    tag = Tag()
+
+    def work() -> int:
+        tag.interrupt.__self__.lock = Trap(tag.interrupt.__self__.lock)
+        return threading.get_ident()
+
+    async with asyncio.timeout(BOUND):
+        first = await threads.call(work, tag)
+        while not threads._idle:
+            await asyncio.sleep(0)
+        assert await threads.call(threading.get_ident) == first
+
+
+async def test_a_call_that_is_interrupted_before_it_began_never_begins(threads: Threads) -> None:
+    ran: list[int] = []
+
+    class Eager(Tag):
+        def __setattr__(self, name: str, interrupt: Any) -> None:
+            interrupt()
+
+    with pytest.raises(Interrupted):
+        await threads.call(lambda: ran.append(1), Eager())
+    assert ran == []
 
 
 # giving up
