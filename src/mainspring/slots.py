@@ -7,6 +7,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 from .clock import Clock
 from .context import Context
@@ -125,8 +126,7 @@ class Slots:
         if run.key not in self._runs or run.task is None:
             return
         self._leaks.add(run.key)
-        frames = run.task.get_stack()
-        stack = "".join(line for frame in frames for line in traceback.format_stack(frame, limit=1))
+        stack = _stack(run.task.get_coro())
         self.give_up(run, run.why or JobTimeout("ran on after its timeout, and ignored every interruption"))
         self._leaked(run.job, stack)
 
@@ -146,3 +146,12 @@ class Slots:
                     run.lose()
             elif id in beat.cancels:
                 run.end(Stopped(beat.cancels[id] or "cancelled"))
+
+
+def _stack(waiting: Any) -> str:
+    """Where a suspended coroutine is, down to what it awaits; a task's own get_stack() stops at its first frame."""
+    lines: list[str] = []
+    while (frame := getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)) is not None:
+        lines += traceback.format_stack(frame, limit=1)
+        waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
+    return "".join(lines)

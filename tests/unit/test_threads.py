@@ -241,7 +241,7 @@ class Tag:
 
 
 class Trap:
-    """A lock that is met by the interruption when it is taken for the first time: between the function and its answer."""
+    """A lock that is met by the interruption when first taken: between the function and its answer."""
 
     def __init__(self, lock: threading.Lock) -> None:
         self._lock = lock

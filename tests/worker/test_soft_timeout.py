@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -175,10 +176,8 @@ async def test_a_run_that_has_swallowed_the_soft_limit_is_not_cancelled_further_
 
     @app.task(soft_timeout=10, middleware=[outer])
     async def saving() -> str:
-        try:
+        with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            pass
         return "saved"
 
     async with app:
