@@ -21,6 +21,7 @@ from .errors import BadInput, MainspringError, StoreUnavailable
 from .events import (
     Bus,
     JobEnded,
+    JobEnqueued,
     JobLost,
     JobsExpired,
     JobStarted,
@@ -375,7 +376,13 @@ class Worker:
             if outcome.id not in stands:
                 self._bus.emit(JobLost(at=outcome.finished_at, job=run.job))
             elif wanted or outcome.failure is not None:
-                self._bus.emit(ended(outcome.finished_at, run.job, outcome))
+                self._stands(run.job, outcome)
+
+    def _stands(self, job: Job, outcome: Outcome) -> None:
+        at = outcome.finished_at
+        self._bus.emit(ended(at, job, outcome))
+        for new in outcome.then:
+            self._bus.emit(JobEnqueued(at=at, id=new.id, task=new.task, queue=new.queue, status="new"))
 
     # report: log lines and progress -> store.report
 
@@ -456,7 +463,7 @@ class Worker:
             stands = await self._store.finish([*outcomes.values(), *released])
             for job in lost:
                 if job.id in stands:
-                    self._bus.emit(ended(now, job, outcomes[job.id]))
+                    self._stands(job, outcomes[job.id])
         # Workers that started together need not sweep together.
         return 0.0 if len(lost) == SWEEP_LIMIT else self._settings.sweep * (0.75 + 0.25 * self._phase)
 

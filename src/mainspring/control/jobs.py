@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from ..codec import encode_call
+from ..codec import data, encode_call
 from ..errors import BadInput, InvalidTransition, JobExists
 from ..events import JobsChanged
 from ..handle import missing
@@ -199,20 +199,28 @@ class Jobs:
             job = await self.get(which)
             payload = self._edited(job, arguments)
             return await self._change(action, job.id, update=replace(update, payload=payload))
-        total, after = Changed([], {}), None
-        while page := await self.list(which, limit=PAGE, after=after, newest=False, sort="created"):
-            for job in page:
-                edited = replace(update, payload=self._edited(job, arguments))
-                _add(total, await self._step(action, Filter(ids=(job.id,)), None, "", edited))
-            after = page.next
-            if after is None:
-                break
+        # All are checked before any is changed: who asks for what does not fit gets nothing.
+        which = self._those_now(which)
+        async for job in self._each(which):
+            self._edited(job, arguments)
+        total = Changed([], {})
+        async for job in self._each(which):
+            edited = replace(update, payload=self._edited(job, arguments))
+            _add(total, await self._step(action, replace(which, ids=(job.id,)), None, "", edited))
         self._tell(action, total)
         return total
 
+    async def _each(self, which: Filter) -> AsyncIterator[Job]:
+        after: str | None = ""
+        while after is not None:
+            page = await self.list(which, limit=PAGE, after=after, newest=False, sort="created")
+            for job in page:
+                yield job
+            after = page.next
+
     def _edited(self, job: Job, arguments: Mapping[str, Any]) -> str:
         """The job's payload with some arguments changed; checked as a new call of its task would be."""
-        old = msgspec.json.decode(job.payload)
+        old = data(job.payload)
         merged = {**(old if isinstance(old, dict) else {}), **arguments}
         limit, task = self._ground.settings.payload_limit, self._ground.tasks.get(job.task)
         payload = encode_call(job.task, merged, limit)
@@ -241,8 +249,7 @@ class Jobs:
 
     async def _change_all(self, action: Action, which: Filter, reason: str, update: Update | None) -> Changed:
         """Step by step, in order of id, among those there are now: others may come meanwhile, and are left alone."""
-        now = self._ground.clock.now()
-        which = replace(which, created_before=min(which.created_before or now, now))
+        which = self._those_now(which)
         total, after = Changed([], {}), None
         while True:
             changed = await self._step(action, which, after, reason, update)
@@ -253,6 +260,10 @@ class Jobs:
             await asyncio.sleep(0)
         self._tell(action, total)
         return total
+
+    def _those_now(self, which: Filter) -> Filter:
+        now = self._ground.clock.now()
+        return replace(which, created_before=min(which.created_before or now, now))
 
     async def _step(
         self, action: Action, which: Filter, after: JobId | None, reason: str, update: Update | None
@@ -301,8 +312,8 @@ def _cursor(token: str, sort: Sort) -> Cursor:
     if sort == "created":
         return Cursor(token)
     try:
-        data = urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        of, at, id = msgspec.json.decode(data, type=tuple[str, datetime, str])
+        raw = urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        of, at, id = msgspec.json.decode(raw, type=tuple[str, datetime, str])
     except (ValueError, msgspec.DecodeError):
         raise BadInput(f"after={token!r:.80} does not come from a page sorted by {sort!r}; give its `next`") from None
     if of != sort:
