@@ -78,8 +78,7 @@ class Jobs:
         `sort` is "created" (by id), "due" (pending jobs by run_at) or "finished" (final ones by finished_at);
         left out it is "finished" if only completed, dead or cancelled jobs are asked for, else "created".
         """
-        if isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit <= PAGE:
-            raise BadInput(f"limit must be from 1 to {PAGE}, got {limit!r}; page on with after=")
+        checked_limit(limit, PAGE)
         which = checked_filter(which or Filter())
         if sort is None:
             sort = "finished" if which.states and set(which.states) <= _AT_REST else "created"
@@ -119,6 +118,7 @@ class Jobs:
 
     async def logs(self, id: JobId, *, limit: int = LINES, after: tuple[int, int] = (0, 0)) -> Sequence[LogLine]:
         """What its runs have logged, first to last; `after` is the (run, n) of the last line seen."""
+        checked_limit(limit, LINES)
         await self.get(id)
         return await (await self._ground.opened()).logs(id, limit=limit, after=after)
 
@@ -290,6 +290,11 @@ def checked_filter(which: Filter) -> Filter:
         if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
             raise BadInput(f"{name} takes a datetime with a time zone, got {at!r}")
     return which
+
+
+def checked_limit(limit: object, most: int) -> None:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit <= most:
+        raise BadInput(f"limit must be from 1 to {most}, got {limit!r}; page on with after=")
 
 
 def checked_id(id: object) -> JobId:
