@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -170,6 +171,16 @@ async def test_an_exception_is_kept_with_its_stack(app: Mainspring, how: str) ->
     assert line.text.endswith("KeyError: 'lost'\n")
 
 
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("restless")
 async def test_no_line_of_many_threads_is_lost(app: Mainspring, clock: VirtualClock) -> None:
     """Lines, counts and the worker's carrying meet each other as they please."""
 
@@ -198,6 +209,7 @@ async def test_no_line_of_many_threads_is_lost(app: Mainspring, clock: VirtualCl
     assert run.items.success == 800
 
 
+@pytest.mark.usefixtures("restless")
 async def test_what_many_threads_lay_on_the_desk_is_all_taken() -> None:
     clock = VirtualClock()
     desk, taken = Desk(clock), []
