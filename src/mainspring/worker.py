@@ -111,7 +111,7 @@ class Worker:
         )  # fmt: skip
         self._pulse = Pulse(
             clock, bus, beat=settings.beat, lease=settings.lease, describe=self._describe, heard=self._heard,
-            silent=self._lose_all,
+            silent=self._lose_all, turned=lambda: self._turn("beat"),
         )  # fmt: skip
         self._outcomes: list[tuple[Run, Outcome]] = []
         self._flushing = asyncio.Lock()
@@ -416,7 +416,6 @@ class Worker:
         return about, runs
 
     def _heard(self, beat: Beat, sent: set[RunKey]) -> None:
-        self._turn("beat")
         self._slots.hear(beat, sent)
         if beat.orders != self._orders:
             self._obey(beat.orders)
@@ -442,7 +441,6 @@ class Worker:
     async def _tick_loop(self) -> None:
         while True:
             wait = await self._insist("sweeping", self._sweep)
-            self._turn("tick")
             await self._clock.sleep(wait)
 
     async def _prune_loop(self) -> None:
@@ -454,6 +452,7 @@ class Worker:
 
     async def _sweep(self) -> float:
         """Settles the runs of silent workers, and those nobody here knows; returns when to look again."""
+        self._turn("tick")  # a store that fails does not make the loop stand still
         now = self._clock.now()
         lost = await self._store.expired(now=now, limit=SWEEP_LIMIT)
         outcomes = {job.id: self._crashed(job, now) for job in lost}
