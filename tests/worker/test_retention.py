@@ -312,5 +312,5 @@ def test_a_bad_retention_is_refused_by_the_tasks_name(app: Mainspring, bad: Any)
 
 
 def test_an_archive_that_cannot_be_called_is_refused(app: Mainspring) -> None:
-    with pytest.raises(BadInput, match="@app.archive takes a function of a list of Archived"):
+    with pytest.raises(BadInput, match=r"@app\.archive takes a function of a list of Archived"):
         app.archive("s3://bucket")  # type: ignore[arg-type]

@@ -27,6 +27,7 @@ from ..job import (
     Job,
     JobId,
     LogLine,
+    Shown,
     Sort,
     State,
     Update,
@@ -40,6 +41,8 @@ PAGE = 1000
 LINES = 1000
 # What why() looks at of all that runs.
 RUNNING = 5000
+_UNFINISHED: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running", "waiting", "paused")
+_IDEMPOTENT: tuple[Shown, ...] = (*_UNFINISHED, "completed")
 _AT_REST = {"completed", "dead", "cancelled"}
 # A job may be seen as expired before a claim has ended it.
 _FINAL = _AT_REST | {"expired"}
@@ -110,11 +113,11 @@ class Jobs:
         key = job.unique_key or job.idempotency_key
         if key is None or not job.state.final or job.state is State.COMPLETED:
             return None
-        store, now = await self._ground.opened(), self._ground.clock.now()
-        named = await store.jobs(Filter(key_prefix=key), now=now, limit=PAGE)
-        same = [one for one in named if (one.unique_key, one.idempotency_key) == (job.unique_key, job.idempotency_key)]
-        holds = [one for one in same if not one.state.final or (job.idempotency_key and one.state is State.COMPLETED)]
-        return next((one for one in holds if one.id != job.id), None)
+        holding = _IDEMPOTENT if job.idempotency_key else _UNFINISHED
+        async for one in self._each(Filter(key_prefix=key, states=holding)):
+            if (one.unique_key, one.idempotency_key) == (job.unique_key, job.idempotency_key) and one.id != job.id:
+                return one
+        return None
 
     async def logs(self, id: JobId, *, limit: int = LINES, after: tuple[int, int] = (0, 0)) -> Sequence[LogLine]:
         """What its runs have logged, first to last; `after` is the (run, n) of the last line seen."""
