@@ -284,7 +284,15 @@ def _add(total: Changed, more: Changed) -> None:
     total.refused.update(more.refused)
 
 
+_TEXTS = ("ids", "states", "queues", "tasks", "tags", "workers", "errors")
+
+
 def checked_filter(which: Filter) -> Filter:
+    """Refuses by name what no job can match because it is not even the right kind of thing."""
+    for name in _TEXTS:
+        _texts(f"Filter({name}=…)", getattr(which, name))
+    if which.key_prefix is not None and not _text(which.key_prefix):
+        raise BadInput(f"Filter(key_prefix=…) takes a text, got {which.key_prefix!r:.80}")
     for state in which.states or ():
         if state not in SHOWN:
             raise BadInput(f"unknown state {state!r} (known: {', '.join(SHOWN)})")
@@ -293,6 +301,22 @@ def checked_filter(which: Filter) -> Filter:
         if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
             raise BadInput(f"{name} takes a datetime with a time zone, got {at!r}")
     return which
+
+
+def _texts(what: str, given: object) -> None:
+    if given is not None and (not isinstance(given, tuple | list) or not all(map(_text, given))):
+        raise BadInput(f"{what} takes a tuple of texts, got {given!r:.80}")
+
+
+def _text(value: object) -> bool:
+    """A text that can be asked for: a lone surrogate has no bytes in any store."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def checked_limit(limit: object, most: int) -> None:
@@ -317,13 +341,18 @@ def _token(job: Job, sort: Sort) -> str:
 
 
 def _cursor(token: str, sort: Sort) -> Cursor:
+    strange = f"after={token!r:.80} does not come from a page sorted by {sort!r}; give its `next`"
+    if not _text(token):
+        raise BadInput(strange)
     if sort == "created":
         return Cursor(token)
     try:
         raw = urlsafe_b64decode(token + "=" * (-len(token) % 4))
         of, at, id = msgspec.json.decode(raw, type=tuple[str, datetime, str])
     except (ValueError, msgspec.DecodeError):
-        raise BadInput(f"after={token!r:.80} does not come from a page sorted by {sort!r}; give its `next`") from None
+        raise BadInput(strange) from None
     if of != sort:
         raise BadInput(f"after= comes from a page sorted by {of!r}, this one is sorted by {sort!r}")
+    if at.tzinfo is None:
+        raise BadInput(strange)
     return Cursor(id, at)
