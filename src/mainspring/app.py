@@ -262,8 +262,9 @@ class Mainspring:
             layers = middleware if isinstance(middleware, Sequence) else (middleware,)
             if not all(is_async(layer) for layer in layers):
                 raise BadTask(f"task {title!r}: middleware is a list of `async def layer(ctx, call_next)` functions")
-            if given.get("on_failure") is not None:
-                check_handler(given["on_failure"])
+            handler = given.get("on_failure")
+            if handler is not None and check_handler(handler).app is not self:
+                raise BadTask(f"task {title!r}: on_failure is task {handler.name!r} of another app; register it here")
             settled = exclusive(Options(**given), title)
             self.tasks[title] = Task(self, title, fn, settled, middleware, stub)
             return self.tasks[title]
@@ -279,7 +280,12 @@ class Mainspring:
         if self._handler is not None:
             raise BadTask(f"the dead-letter handler is {self._handler.name!r} already; an app has one")
         task = fn if isinstance(fn, Task) else self.task(queue=self.settings.dead_queue)(fn)
-        self._handler = check_handler(task)
+        try:
+            self._handler = check_handler(task)
+        except BadTask:
+            if task is not fn:
+                del self.tasks[task.name]
+            raise
         return task
 
     def archive(self, hook: Archive) -> Archive:

@@ -25,6 +25,8 @@ _SIZE_UNITS = {"": 1, "K": 1 << 10, "M": _MB, "G": 1 << 30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?\s*", re.ASCII | re.IGNORECASE)
 # More processes than this on one machine is a slip of the finger.
 _MOST_WORKERS = 1000
+# A century: beyond, subtracting it from now leaves the calendar.
+_MOST_DAYS = 36_500
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -178,8 +180,8 @@ def _check(s: Settings) -> None:
         raise BadSetting(
             f"lease ({s.lease:g}s) must be at least twice beat ({s.beat:g}s), or one late beat loses every job"
         )
-    if s.history_days < 0:
-        raise BadSetting(f"history_days must be 0 or more, got {s.history_days:g}")
+    if not 0 <= s.history_days <= _MOST_DAYS:
+        raise BadSetting(f"history_days must be from 0 to {_MOST_DAYS}, got {s.history_days:g}")
     try:
         s.backoff  # noqa: B018  its own checks are the test
     except BadSetting as bad:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
+import threading
 import traceback
 from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +15,7 @@ import msgspec
 
 from .clock import Clock
 from .codec import encode
+from .errors import BadInput
 from .job import Account, Items, Job, Lease, LogLine, Progress, Report, Usage
 
 _logger = logging.getLogger("mainspring.task")
@@ -21,6 +25,8 @@ _Adapter = logging.LoggerAdapter[logging.Logger]
 # progress is told again.
 LINES, LINE_LIMIT = 1000, 4096
 STEP, PAUSE = 10, 1.0
+# Bytes of JSON that ctx.note() may gather, and a count or a level that every store can hold.
+NOTES, MOST = 65_536, 2**31 - 1
 
 
 class Context:
@@ -73,16 +79,20 @@ class Context:
         self.said.items(success, failed, skipped)
 
     def note(self, **metadata: Any) -> None:
-        """Keeps these values, of types that JSON has, with the run's execution."""
-        self.said.metadata.update(msgspec.json.decode(encode(metadata)))
+        """Keeps these values, as JSON has them, with the run's execution."""
+        self.said.note(metadata)
 
     # for the engine
 
     @property
     def said(self) -> Said:
-        if isinstance(self._said, Desk):
-            self._said = Said(self.job, self._said)
-        return self._said
+        desk = self._said
+        if not isinstance(desk, Desk):
+            return desk
+        with desk.lock:  # two threads of one task may speak up at once
+            if isinstance(self._said, Desk):
+                self._said = Said(self.job, desk)
+            return self._said
 
     @property
     def counted(self) -> Items | None:
@@ -112,6 +122,7 @@ class Said:
     def __init__(self, job: Job, desk: Desk) -> None:
         self._job = job
         self._desk = desk
+        self._lock = threading.RLock()
         self._lines: list[LogLine] = []
         self._count = 0
         self._progress: Progress | None = None
@@ -122,59 +133,85 @@ class Said:
         self.log.keep = self.line
 
     def line(self, level: int, text: str) -> None:
-        self._count += 1
-        if self._count <= LINES:
-            self._add(level, text)
+        with self._lock:
+            self._count += 1
+            kept = self._count <= LINES
+            if kept:
+                self._add(level, text)
+        if kept:
+            self._desk.lay(self._job, self)
 
     def progress(self, done: float, total: float | None, note: str) -> None:
-        now, told = self._desk.clock.now(), self._told
-        self._progress = Progress(self._job.runs, now, done, total, clean_line(note))
-        due = told is None or abs(done - told.done) >= STEP or done == total
-        if due or (told is not None and (now - told.at).total_seconds() >= PAUSE):
-            self._told = self._progress
+        done, total = _number(done), None if total is None else _number(total)
+        with self._lock:
+            now, told = self._desk.clock.now(), self._told
+            self._progress = Progress(self._job.runs, now, done, total, clean_line(note))
+            due = told is None or abs(done - told.done) >= STEP or done == total
+            due = due or (told is not None and (now - told.at).total_seconds() >= PAUSE)
+            if due:
+                self._told = self._progress
+        if due:
             self._desk.lay(self._job, self)
 
     def items(self, success: int, failed: int, skipped: int) -> None:
-        old = self.counted or Items()
-        self.counted = Items(old.success + success, old.failed + failed, old.skipped + skipped)
+        for count in (success, failed, skipped):
+            if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST:
+                raise BadInput(f"ctx.items() takes whole numbers of 0 or more, got {count!r:.80}")
+        with self._lock:
+            old = self.counted or Items()
+            self.counted = Items(old.success + success, old.failed + failed, old.skipped + skipped)
+
+    def note(self, metadata: Mapping[str, Any]) -> None:
+        with self._lock:
+            data = encode({**self.metadata, **metadata})
+            if len(data) > NOTES:
+                raise BadInput(f"ctx.note() keeps up to {NOTES:,} bytes, got {len(data):,}: keep big data elsewhere")
+            self.metadata = msgspec.json.decode(data)
 
     def close(self) -> None:
         """The run is over: what was held back is told as well."""
-        if self._count > LINES:
-            self._add(logging.WARNING, f"{self._count - LINES} lines more were logged and not kept")
-            self._count = LINES
-        if self._progress is not None and self._progress is not self._told:
+        with self._lock:
+            more, self._count = self._count - LINES, min(self._count, LINES)
+            held = self._progress is not self._told
             self._told = self._progress
+            if more > 0:
+                self._add(logging.WARNING, f"{more} lines more were logged and not kept", LINES + 1)
+        if more > 0 or held:
             self._desk.lay(self._job, self)
 
     def report(self) -> Report:
         """Everything new; the store has it when the call that carries this returns."""
-        lines, self._lines = self._lines, []
-        return Report(id=self._job.id, lease=self._job.lease or "", lines=tuple(lines), progress=self._told)
+        with self._lock:
+            lines, self._lines = self._lines, []
+            return Report(id=self._job.id, lease=self._job.lease or "", lines=tuple(lines), progress=self._told)
 
-    def _add(self, level: int, text: str) -> None:
-        n = min(self._count, LINES + 1)
-        self._lines.append(LogLine(self._job.runs, n, self._desk.clock.now(), level, clean_line(text)))
-        self._desk.lay(self._job, self)
+    def _add(self, level: int, text: str, n: int | None = None) -> None:
+        level = max(0, min(level, MOST))
+        line = LogLine(self._job.runs, n or self._count, self._desk.clock.now(), level, clean_line(text))
+        self._lines.append(line)
 
 
 class Desk:
-    """Where runs lay what they say, until the worker carries it to the store."""
+    """Where runs lay what they say, until the worker carries it to the store. Any thread may lay."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.level = logging.INFO
         self.ring: Callable[[], object] = lambda: None
+        """Called when something was laid on an empty desk, from whatever thread did it."""
+        self.lock = threading.RLock()
         self._laid: dict[tuple[str, Lease], Said] = {}
 
     def lay(self, job: Job, said: Said) -> None:
-        first = not self._laid
-        self._laid[job.id, job.lease or ""] = said
+        with self.lock:
+            first = not self._laid
+            self._laid[job.id, job.lease or ""] = said
         if first:
-            self.ring()
+            with suppress(RuntimeError):  # the worker's loop is closed: nobody carries any more
+                self.ring()
 
     def take(self) -> list[Report]:
-        laid, self._laid = self._laid, {}
+        with self.lock:
+            laid, self._laid = self._laid, {}
         return [said.report() for said in laid.values()]
 
     def __bool__(self) -> bool:
@@ -189,21 +226,40 @@ class _Log(_Adapter):
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         if level >= logging.INFO or self.isEnabledFor(level):
             self.keep(level, _text(msg, args, kwargs.get("exc_info")))
-        super().log(level, msg, *args, **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
+        with suppress(Exception):  # a handler of this process that raises is no failure of the task
+            super().log(level, msg, *args, **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         extra: Mapping[str, object] = kwargs.get("extra") or {}
         return msg, {**kwargs, "extra": {**(self.extra or {}), **extra}}
 
 
-def _text(msg: object, args: tuple[object, ...], exc_info: Any) -> str:
+def _text(msg: object, args: tuple[Any, ...], exc_info: Any) -> str:
+    """The line as logging would write it; a bad format or a broken __str__ must not break the task."""
     try:
-        text = str(msg) % args if args else str(msg)
-    except Exception as bad:  # as logging does: a bad format must not break the task
-        text = f"{msg!r} {args!r} ({type(bad).__name__}: {bad})"
-    if exc_info:
-        text = f"{text}\n{traceback.format_exc()}"
-    return text
+        values = args[0] if len(args) == 1 and isinstance(args[0], Mapping) and args[0] else args
+        text = str(msg) % values if args else str(msg)
+    except Exception as bad:
+        text = f"a {type(msg).__name__} that cannot be written ({type(bad).__name__})"
+        with suppress(Exception):
+            text = f"{msg!r} {args!r} ({type(bad).__name__}: {bad})"
+    return f"{text}\n{_stack(exc_info)}" if exc_info else text
+
+
+def _stack(exc_info: Any) -> str:
+    error = exc_info[1] if isinstance(exc_info, tuple) else exc_info
+    with suppress(Exception):
+        return "".join(traceback.format_exception(error)) if error is not True else traceback.format_exc()
+    return "(its stack cannot be written)"
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
+        raise BadInput(f"ctx.progress() takes finite numbers, got {value!r:.80}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise BadInput("ctx.progress() takes finite numbers, got one beyond every float") from None
 
 
 def clean_line(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .clock import EPOCH
 from .codec import data
-from .errors import BadPayload
+from .errors import BadPayload, BadTask
 from .job import Failure, Job, JobId, NewJob, State
 from .outcome import Outcome
 from .task import Task
 
+_logger = logging.getLogger("mainspring")
 # On the handler's own job: whose death it is about. Such a job's own death is not told to anybody.
 MARK = "dead_letter_of"
 
@@ -46,11 +49,17 @@ def letter(job: Job, outcome: Outcome) -> DeadLetter:
 
 
 def mourned(job: Job, outcome: Outcome, handlers: Sequence[Task[Any, Any]]) -> Outcome:
-    """The outcome with a job for each handler, if it means the job's death."""
+    """The outcome with a job for each handler, if it means the job's death. Never keeps the job from dying."""
     if outcome.state is not State.DEAD or not handlers or MARK in job.metadata:
         return outcome
-    told = letter(job, outcome)
-    return replace(outcome, then=tuple(_notice(handler, told) for handler in handlers))
+    told, notices = letter(job, outcome), []
+    for handler in dict.fromkeys(handlers):
+        try:
+            notices.append(_notice(handler, told))
+        except Exception:  # a key of the handler's own, or a limit smaller than any letter
+            text = "job %s died, and dead-letter handler %r could not be told"
+            _logger.exception(text, job.id, handler.name)
+    return replace(outcome, then=tuple(notices))
 
 
 def _notice(handler: Task[Any, Any], told: DeadLetter) -> NewJob:
@@ -67,7 +76,11 @@ def check_handler(task: Task[Any, Any]) -> Task[Any, Any]:
     """Refuses a handler that a letter does not fit, before anything has died."""
     empty = DeadLetter(
         job_id="", task="", queue="", arguments={}, failure=Failure("", ""), attempts=0, crashes=0,
-        created_at=datetime.min, died_at=datetime.min,
+        created_at=EPOCH, died_at=EPOCH,
     )  # fmt: skip
-    task.arguments.encode((empty,), {}, 1 << 20)
+    try:
+        task.arguments.encode((empty,), {}, 1 << 20)
+    except BadPayload as bad:
+        fits = f"def {task.name}(letter: DeadLetter)"
+        raise BadTask(f"dead-letter handler {task.name!r} must take one DeadLetter: {fits}; {bad}") from None
     return task

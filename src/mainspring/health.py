@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from msgspec import Struct
 
-from .errors import MainspringError
 from .store import Store
 from .worker import Worker
 
@@ -16,7 +15,7 @@ PATIENCE = 5.0
 
 
 class Health(Struct, frozen=True):
-    """`live`: every loop here has turned recently. `ready`: the store answers as well."""
+    """`live`: every loop here has turned recently, if only to meet a store that fails. `ready`: it answers as well."""
 
     live: bool
     ready: bool
@@ -38,10 +37,8 @@ async def _trouble(opened: Callable[[], Awaitable[Store]]) -> list[str]:
             found, newest = await store.schema()
     except TimeoutError:
         return [f"the store has not answered within {PATIENCE:g} s"]
-    except MainspringError as error:
+    except Exception as error:  # whatever it is, the answer to "how are you?" is an answer
         return [f"the store does not answer: {error}"]
-    return (
-        []
-        if found == newest
-        else [f"the store has schema {found}, this release works with {newest}: mainspring migrate"]
-    )
+    if found != newest:
+        return [f"the store has schema {found}, this release works with {newest}: mainspring migrate"]
+    return []

@@ -39,8 +39,3 @@ def new_id(now: datetime) -> str:
 def _head(ms: int) -> str:
     """The same for all ids of a millisecond, of which a bulk enqueue has many."""
     return f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7"
-
-
-def first_id(at: datetime) -> str:
-    """What every id minted before that instant sorts before."""
-    return _head(max(0, int(at.timestamp() * 1000)))

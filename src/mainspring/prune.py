@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from datetime import timedelta
+from inspect import isawaitable
 
 from msgspec import Struct
 
-from .clock import Clock
-from .codec import is_async
+from .clock import EPOCH, Clock
 from .config import Settings
 from .events import Bus, JobsPruned
 from .job import Action, Execution, Filter, Job, LogLine, State
@@ -57,19 +56,23 @@ class Pruner:
         for state, task in await store.groups():
             rule = kept(state, self._own.get(task, {}), self._settings)
             if rule.age is not None:
-                gone += await self._group(store, state, task, rule.keep, self._clock.now() - rule.age)
+                gone += await self._group(store, state, task, rule.keep, rule.age)
         return gone
 
-    async def _group(self, store: Store, state: State, task: str, keep: int, before: datetime) -> int:
-        gone = 0
+    async def _group(self, store: Store, state: State, task: str, keep: int, age: timedelta) -> int:
+        gone, now = 0, self._clock.now()
+        before = now - min(age, now - EPOCH)
         while old := await store.surplus(state, task, keep=keep, before=before, limit=STEP):
             if not await self._archived(store, old):
-                return gone
+                break
             # Only those that are still what they were: somebody may have retried one meanwhile.
             which = Filter(ids=tuple(job.id for job in old), states=(state.value,))
-            changed = await store.change(Action.DELETE, which, now=self._clock.now(), limit=STEP)
-            gone += len(changed.done)
-            self._bus.emit(JobsPruned(at=self._clock.now(), state=state, task=task, ids=tuple(changed.done)))
+            done = (await store.change(Action.DELETE, which, now=self._clock.now(), limit=STEP)).done
+            gone += len(done)
+            if done:
+                self._bus.emit(JobsPruned(at=self._clock.now(), state=state, task=task, ids=tuple(done)))
+            if len(old) < STEP:
+                break
             await self._clock.sleep(PAUSE)
         return gone
 
@@ -78,8 +81,8 @@ class Pruner:
             return True
         leaving = [Archived(job, await store.executions(job.id), await store.logs(job.id, limit=LINES)) for job in old]
         try:
-            value: Any = self._archive(leaving)
-            if is_async(self._archive):
+            value = self._archive(leaving)
+            if isawaitable(value):
                 await value
         except Exception:
             _logger.exception("the archive hook raised; %d finished jobs stay until it does not", len(old))

@@ -41,9 +41,10 @@ class Pulse:
         describe: Callable[[], tuple[WorkerInfo, set[RunKey]]],
         heard: Callable[[Beat, set[RunKey]], object],
         silent: Callable[[], object],
+        turned: Callable[[], object],
     ) -> None:
         """`heard` gets each answer with the runs there were when it was asked for; `silent` comes when the
-        lease is about to end unrenewed."""
+        lease is about to end unrenewed; `turned` after every try, whether the store answered or failed."""
         self._clock = clock
         self._bus = bus
         self._beat = beat
@@ -51,6 +52,7 @@ class Pulse:
         self._describe = describe
         self._heard = heard
         self._silent = silent
+        self._turned = turned
         self._going = True
         self._guard: Timer = _NoTimer()
         self._nudge: Callable[[], object] = lambda: None
@@ -122,6 +124,7 @@ class Pulse:
             else:
                 failures, wait = 0, self._beat
                 tell(_settle, self._first, None)
+            tell(self._turned)
             if self._going:
                 await alarm.wait(wait)
         self._guard.cancel()

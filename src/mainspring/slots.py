@@ -7,12 +7,13 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 from .clock import Clock
 from .context import Context
 from .errors import JobTimeout
 from .job import Beat, Job, JobId, Lease
-from .outcome import Ended, Released, Stopped
+from .outcome import Done, Ended, Released, Stopped
 from .runner import Runner
 
 RunKey = tuple[JobId, Lease]
@@ -102,8 +103,8 @@ class Slots:
             ended: Ended = run.why or asyncio.CancelledError("the task cancelled itself")
         else:
             ended = task.result()
-            if run.why is not None and isinstance(ended, BaseException):
-                ended = run.why  # whatever it raised on its way out, it was told to stop
+            if run.why is not None and (isinstance(run.why, Stopped) or not isinstance(ended, Done)):
+                ended = run.why  # whatever it did on its way out, it was told to stop; a release lets it be done
         if run.key in self._runs:
             self.give_up(run, ended)
         else:
@@ -127,8 +128,7 @@ class Slots:
         if run.key not in self._runs or run.task is None:
             return
         self._leaks.add(run.key)
-        frames = run.task.get_stack()
-        stack = "".join(line for frame in frames for line in traceback.format_stack(frame, limit=1))
+        stack = _stack(run.task.get_coro())
         self.give_up(run, run.why or JobTimeout("ran on after its timeout, and ignored every interruption"))
         self._leaked(run.job, stack)
 
@@ -148,3 +148,12 @@ class Slots:
                     run.lose()
             elif id in beat.cancels:
                 run.end(Stopped(beat.cancels[id] or "cancelled"))
+
+
+def _stack(waiting: Any) -> str:
+    """Where a suspended coroutine is, down to what it awaits; a task's own get_stack() stops at its first frame."""
+    lines: list[str] = []
+    while (frame := getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)) is not None:
+        lines += traceback.format_stack(frame, limit=1)
+        waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
+    return "".join(lines)

@@ -169,11 +169,11 @@ class Store(Protocol):
         """Applies the action to at most `limit` matching jobs, in order of id, from beyond `after`.
 
         job.ALLOWED says from which states; the others are refused by name, and count towards the
-        limit. A pending job past its expires_at is met as expired. Cancelling a running job leaves it running with its cancel_reason set; the first reason
-        stays. Delete takes executions and log lines too. Retry is due now, starts the count of attempts and
-        crashes anew, keeps created_at, drops expires_at, and is refused while another job holds
-        its key. Update writes the values of `update`; retry does so too, if given any. `next` is None
-        if fewer than `limit` matched.
+        limit. A pending job past its expires_at is met as expired. Cancelling a running job leaves it
+        running with its cancel_reason set; the first reason stays. Delete takes executions and log lines
+        too. Retry is due now, starts the count of attempts and crashes anew, keeps created_at, drops
+        expires_at, and is refused while another job holds its key. Update writes the values of `update`;
+        retry does so too, if given any. `next` is None if fewer than `limit` matched.
         """
         ...
 

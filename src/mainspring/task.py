@@ -319,9 +319,12 @@ def _errors(value: Any) -> tuple[type[BaseException], ...]:
 def _breaker(value: Any) -> Breaker:
     if type(value) is int:
         value = Breaker(value)
-    if not isinstance(value, Breaker) or value.failures < 1 or value.cooldown <= 0:
-        raise BadInput(f"takes Breaker(failures=5, cooldown=60), each more than 0; got {value!r}")
-    return value
+    try:
+        if not isinstance(value, Breaker):
+            raise BadInput("not a breaker")
+        return Breaker(_count(1)(value.failures), _positive(value.cooldown))
+    except BadInput:
+        raise BadInput(f"takes Breaker(failures=5, cooldown=60), each more than 0; got {value!r:.80}") from None
 
 
 def _ratio(value: Any) -> float:

@@ -9,6 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
@@ -36,6 +37,7 @@ class _Call:
         self.interrupted = False
 
     def run(self) -> None:
+        """Calls the function and delivers what came of it, wherever an interruption meets it."""
         with self.lock:
             if self.interrupted:
                 return self._deliver(None, Interrupted())
@@ -45,11 +47,22 @@ class _Call:
             value = self.context.run(self.fn)
         except BaseException as raised:
             error = raised
+        while self.thread is not None:
+            with suppress(Interrupted):  # meant for the function, which has ended
+                self._leave()
+        return self._deliver(value, error)
+
+    def abandon(self) -> None:
+        """The interruption met the thread after the function, before what it returned was safe."""
+        self._leave()
+        self._deliver(None, Interrupted())
+
+    def _leave(self) -> None:
+        """From here on nothing interrupts this thread."""
         with self.lock:
             self.thread = None
             if self.interrupted:
                 _raise_in(threading.get_ident(), None)
-        return self._deliver(value, error)
 
     def interrupt(self) -> None:
         with self.lock:
@@ -145,15 +158,11 @@ class Threads:
             self._calls.put(None)
 
     def _work(self) -> None:
-        while True:
+        while (call := self._calls.get()) is not None:
             try:
-                call = self._calls.get()
-                if call is None:
-                    return
                 call.run()
-                del call
-                with self._lock:
-                    self._idle += 1
             except Interrupted:
-                # Raised just after its call had ended: meant for nobody any more.
-                continue
+                call.abandon()
+            del call
+            with self._lock:
+                self._idle += 1

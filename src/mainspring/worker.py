@@ -22,6 +22,7 @@ from .errors import BadInput, MainspringError, StoreUnavailable
 from .events import (
     Bus,
     JobEnded,
+    JobEnqueued,
     JobLost,
     JobsExpired,
     JobStarted,
@@ -111,7 +112,7 @@ class Worker:
         )  # fmt: skip
         self._pulse = Pulse(
             clock, bus, beat=settings.beat, lease=settings.lease, describe=self._describe, heard=self._heard,
-            silent=self._lose_all,
+            silent=self._lose_all, turned=lambda: self._turn("beat"),
         )  # fmt: skip
         self._outcomes: list[tuple[Run, Outcome]] = []
         self._flushing = asyncio.Lock()
@@ -378,7 +379,13 @@ class Worker:
             if outcome.id not in stands:
                 self._bus.emit(JobLost(at=outcome.finished_at, job=run.job))
             elif wanted or outcome.failure is not None:
-                self._bus.emit(ended(outcome.finished_at, run.job, outcome))
+                self._stands(run.job, outcome)
+
+    def _stands(self, job: Job, outcome: Outcome) -> None:
+        at = outcome.finished_at
+        self._bus.emit(ended(at, job, outcome))
+        for new in outcome.then:
+            self._bus.emit(JobEnqueued(at=at, id=new.id, task=new.task, queue=new.queue, status="new"))
 
     # report: log lines and progress -> store.report
 
@@ -412,7 +419,6 @@ class Worker:
         return about, runs
 
     def _heard(self, beat: Beat, sent: set[RunKey]) -> None:
-        self._turn("beat")
         self._slots.hear(beat, sent)
         if beat.orders != self._orders:
             self._obey(beat.orders)
@@ -438,7 +444,6 @@ class Worker:
     async def _tick_loop(self) -> None:
         while True:
             wait = await self._insist("sweeping", self._sweep)
-            self._turn("tick")
             await self._clock.sleep(wait)
 
     async def _prune_loop(self) -> None:
@@ -450,6 +455,7 @@ class Worker:
 
     async def _sweep(self) -> float:
         """Settles the runs of silent workers, and those nobody here knows; returns when to look again."""
+        self._turn("tick")  # a store that fails does not make the loop stand still
         now = self._clock.now()
         lost = await self._store.expired(now=now, limit=SWEEP_LIMIT)
         outcomes = {job.id: self._crashed(job, now) for job in lost}
@@ -459,7 +465,7 @@ class Worker:
             stands = await self._store.finish([*outcomes.values(), *released])
             for job in lost:
                 if job.id in stands:
-                    self._bus.emit(ended(now, job, outcomes[job.id]))
+                    self._stands(job, outcomes[job.id])
         # Workers that started together need not sweep together.
         return 0.0 if len(lost) == SWEEP_LIMIT else self._settings.sweep * (0.75 + 0.25 * self._phase)
 

@@ -36,6 +36,10 @@ GIVEN: dict[str, tuple[str, Any, Any]] = {
     "durability": ("relaxed", "relaxed", "full"),
     "instance_id": ("ada", "ada", "bob"),
     "log_level": ("debug", "debug", "error"),
+    "dead_queue": ("letters", "letters", "graves"),
+    "dead_retention": ("72h", 259200.0, 60.0),
+    "history_keep": ("0", 0, 5),
+    "history_days": ("1.5", 1.5, 7.0),
 }
 
 
@@ -75,6 +79,9 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
     assert (settings.workers, settings.recycle_jobs, settings.recycle_memory) == (1, 0, 0)
     assert (settings.payload_limit, settings.result_limit) == (1 << 20, 1 << 20)
     assert (settings.durability, settings.log_level) == ("full", "info")
+    assert (settings.workers, settings.recycle_jobs, settings.recycle_memory) == (1, 0, 0)
+    assert (settings.dead_queue, settings.dead_retention) == ("dead", timedelta(days=7).total_seconds())
+    assert (settings.history_keep, settings.history_days) == (100, 30)
 
 
 def test_the_environment_is_read_when_the_app_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,6 +145,7 @@ TOO_SHORT = "must be a span of more than 0 seconds, got"
 NO_SIZE = "must be a size such as '512MB' or '2GB', at least 1MB, or 0 for never; got"
 NO_COUNT = "must be a whole number from 1 to 1000, or 'auto'; got"
 LEVELS = "debug, info, warning, error"
+NO_SIZE = "must be a size such as '512MB' or '2GB', at least 1MB, or 0 for never; got"
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"beat": "5 minutes"}, f"beat {NO_SPAN} '5 minutes'"),
@@ -190,6 +198,18 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"log_level": "loud"}, f"log_level must be one of {LEVELS}, got 'loud'"),
     ({"instance_id": 5}, "instance_id must be text, got 5"),
     ({"store": 5}, "store must be text, got 5"),
+    ({"workers": 0}, "workers must be a whole number from 1 to 1000, or 'auto'; got 0"),
+    ({"workers": True}, "workers must be a whole number from 1 to 1000, or 'auto'; got True"),
+    ({"workers": "some"}, "workers must be a whole number from 1 to 1000, or 'auto'; got 'some'"),
+    ({"recycle_jobs": -1}, "recycle_jobs must be a whole number of at least 0, got -1"),
+    ({"recycle_memory": "much"}, f"recycle_memory {NO_SIZE} 'much'"),
+    ({"recycle_memory": "1KB"}, f"recycle_memory {NO_SIZE} '1KB'"),
+    ({"dead_queue": 5}, "dead_queue must be text, got 5"),
+    ({"dead_retention": 0}, f"dead_retention {TOO_SHORT} 0"),
+    ({"history_keep": -1}, "history_keep must be a whole number of at least 0, got -1"),
+    ({"history_days": -1}, "history_days must be from 0 to 36500, got -1"),
+    ({"history_days": 1e9}, "history_days must be from 0 to 36500, got 1e+09"),
+    ({"history_days": "long"}, "history_days must be a number, got 'long'"),
 ]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mainspring.testing.clock import VirtualClock
-from mainspring.threads import PATIENCE, Interrupted, Threads
+from mainspring.threads import PATIENCE, Interrupted, Threads, _raise_in
 
 BOUND = 10.0
 
@@ -63,8 +63,8 @@ class Stuck:
             self.ended.set()
 
 
-async def started(threads: Threads, work: Loop | Stuck) -> asyncio.Task[Any]:
-    call = asyncio.create_task(threads.call(work))
+async def started(threads: Threads, work: Loop | Stuck, tag: Any = None) -> asyncio.Task[Any]:
+    call = asyncio.create_task(threads.call(work, tag))
     await asyncio.to_thread(work.running.wait, BOUND)
     return call
 
@@ -234,29 +234,104 @@ async def test_a_task_that_answers_its_interruption_with_an_error_is_still_cance
     assert call.cancelled()
 
 
+class Tag:
+    """Gets the means to interrupt its call alone."""
+
+    interrupt: Any = None
+
+
+class Trap:
+    """A lock that is met by the interruption when first taken: between the function and its answer."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        self._armed = True
+
+    def __enter__(self) -> None:
+        if self._armed:
+            self._armed = False
+            _raise_in(threading.get_ident(), Interrupted)
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+async def test_an_interruption_just_after_the_function_does_not_lose_its_value(threads: Threads) -> None:
+    tag = Tag()
+
+    def work() -> str:
+        call = tag.interrupt.__self__
+        call.interrupted, call.lock = True, Trap(call.lock)
+        return "done"
+
+    async with asyncio.timeout(BOUND):
+        assert await threads.call(work, tag) == "done"
+
+
+async def test_a_thread_that_met_a_late_interruption_is_used_again(threads: Threads) -> None:
+    tag = Tag()
+
+    def work() -> int:
+        tag.interrupt.__self__.lock = Trap(tag.interrupt.__self__.lock)
+        return threading.get_ident()
+
+    async with asyncio.timeout(BOUND):
+        first = await threads.call(work, tag)
+        while not threads._idle:
+            await asyncio.sleep(0)
+        assert await threads.call(threading.get_ident) == first
+
+
+async def test_a_call_that_is_interrupted_before_it_began_never_begins(threads: Threads) -> None:
+    ran: list[int] = []
+
+    class Eager(Tag):
+        def __setattr__(self, name: str, interrupt: Any) -> None:
+            interrupt()
+
+    with pytest.raises(Interrupted):
+        await threads.call(lambda: ran.append(1), Eager())
+    assert ran == []
+
+
 # giving up
 
 
-async def given_up(work: Stuck) -> None:
-    """Starts the task, cancels it and lets PATIENCE pass."""
-    clock = VirtualClock()
+async def given_up(work: Stuck) -> list[tuple[str, str]]:
+    """Starts the task, cancels it and lets PATIENCE pass; what was told as leaked, and when it returned."""
+    clock, told = VirtualClock(), []
     threads = Threads(clock)
-    call = await started(threads, work)
+    threads.leaked = lambda tag, stack: told.append((tag, stack))
+    threads.returned = lambda tag: told.append((tag, "returned"))
+    call = await started(threads, work, "this call")
     call.cancel()
     await clock.settle()
     await clock.elapse(seconds=PATIENCE)
     await clock.settle()
     assert call.cancelled()
+    return told
 
 
-async def test_a_task_stuck_in_c_is_given_up_after_patience(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_task_stuck_in_c_is_given_up_after_patience() -> None:
     stuck = Stuck()
-    with caplog.at_level(logging.ERROR, "mainspring"):
-        await given_up(stuck)
+    told = await given_up(stuck)
     assert not stuck.ended.is_set()
-    assert "a task's thread ignores its interruption; it goes on here:" in caplog.text
-    assert "self.release.wait(BOUND)" in caplog.text
+    ((tag, stack),) = told
+    assert tag == "this call"
+    assert "self.release.wait(BOUND)" in stack
     stuck.release.set()
+
+
+async def test_a_leaked_call_that_ends_after_all_is_told_once() -> None:
+    stuck = Stuck()
+    told = await given_up(stuck)
+    stuck.release.set()
+    await asyncio.to_thread(stuck.ended.wait, BOUND)
+    async with asyncio.timeout(BOUND):
+        while len(told) < 2:
+            await asyncio.sleep(0)
+    assert told[1:] == [("this call", "returned")]
 
 
 async def test_a_stuck_task_is_not_given_up_before_patience_is_over() -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ..errors import BadInput
 from ..job import Action, Changed, DeadGroup, Filter, JobId, Update
 from .ground import Ground
-from .jobs import PAGE, Jobs, Page
+from .jobs import PAGE, Jobs, Page, checked_limit
 
 
 class Dead:
@@ -25,8 +25,7 @@ class Dead:
 
     async def groups(self, *, limit: int = 100) -> Sequence[DeadGroup]:
         """Those of one task that failed in the same way together, most first."""
-        if not 0 < limit <= PAGE:
-            raise BadInput(f"limit must be from 1 to {PAGE}, got {limit!r}")
+        checked_limit(limit, PAGE)
         return await (await self._ground.opened()).dead(limit=limit)
 
     async def redrive(

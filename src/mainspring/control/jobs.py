@@ -28,6 +28,7 @@ from ..job import (
     JobId,
     LogLine,
     Refusal,
+    Shown,
     Sort,
     State,
     Update,
@@ -41,6 +42,8 @@ PAGE = 1000
 LINES = 1000
 # What why() looks at of all that runs.
 RUNNING = 5000
+_UNFINISHED: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running", "waiting", "paused")
+_IDEMPOTENT: tuple[Shown, ...] = (*_UNFINISHED, "completed")
 _AT_REST = {"completed", "dead", "cancelled"}
 # A job may be seen as expired before a claim has ended it.
 _FINAL = _AT_REST | {"expired"}
@@ -79,8 +82,7 @@ class Jobs:
         `sort` is "created" (by id), "due" (pending jobs by run_at) or "finished" (final ones by finished_at);
         left out it is "finished" if only completed, dead or cancelled jobs are asked for, else "created".
         """
-        if isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit <= PAGE:
-            raise BadInput(f"limit must be from 1 to {PAGE}, got {limit!r}; page on with after=")
+        checked_limit(limit, PAGE)
         which = checked_filter(which or Filter())
         if sort is None:
             sort = "finished" if which.states and set(which.states) <= _AT_REST else "created"
@@ -112,14 +114,15 @@ class Jobs:
         key = job.unique_key or job.idempotency_key
         if key is None or not job.state.final or job.state is State.COMPLETED:
             return None
-        store, now = await self._ground.opened(), self._ground.clock.now()
-        named = await store.jobs(Filter(key_prefix=key), now=now, limit=PAGE)
-        same = [one for one in named if (one.unique_key, one.idempotency_key) == (job.unique_key, job.idempotency_key)]
-        holds = [one for one in same if not one.state.final or (job.idempotency_key and one.state is State.COMPLETED)]
-        return next((one for one in holds if one.id != job.id), None)
+        holding = _IDEMPOTENT if job.idempotency_key else _UNFINISHED
+        async for one in self._each(Filter(key_prefix=key, states=holding)):
+            if (one.unique_key, one.idempotency_key) == (job.unique_key, job.idempotency_key) and one.id != job.id:
+                return one
+        return None
 
     async def logs(self, id: JobId, *, limit: int = LINES, after: tuple[int, int] = (0, 0)) -> Sequence[LogLine]:
         """What its runs have logged, first to last; `after` is the (run, n) of the last line seen."""
+        checked_limit(limit, LINES)
         await self.get(id)
         return await (await self._ground.opened()).logs(id, limit=limit, after=after)
 
@@ -201,6 +204,16 @@ class Jobs:
             payload = self._edited(job, arguments)
             return await self._change(action, job.id, update=replace(update, payload=payload))
         return await self._edit_all(action, which, update, arguments)
+
+    async def _each(self, which: Filter) -> AsyncIterator[Job]:
+        after: str | None = None
+        while True:
+            page = await self.list(which, limit=PAGE, after=after, newest=False, sort="created")
+            for job in page:
+                yield job
+            after = page.next
+            if after is None:
+                return
 
     async def _edit_all(self, action: Action, which: Filter, update: Update, arguments: Mapping[str, Any]) -> Changed:
         total, after, which = Changed([], {}), None, self._so_far(which)
@@ -286,7 +299,15 @@ def _add(total: Changed, more: Changed) -> None:
     total.refused.update(more.refused)
 
 
+_TEXTS = ("ids", "states", "queues", "tasks", "tags", "workers", "errors")
+
+
 def checked_filter(which: Filter) -> Filter:
+    """Refuses by name what no job can match because it is not even the right kind of thing."""
+    for name in _TEXTS:
+        _texts(f"Filter({name}=…)", getattr(which, name))
+    if which.key_prefix is not None and not _text(which.key_prefix):
+        raise BadInput(f"Filter(key_prefix=…) takes a text, got {which.key_prefix!r:.80}")
     for state in which.states or ():
         if state not in SHOWN:
             raise BadInput(f"unknown state {state!r} (known: {', '.join(SHOWN)})")
@@ -295,6 +316,27 @@ def checked_filter(which: Filter) -> Filter:
         if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
             raise BadInput(f"{name} takes a datetime with a time zone, got {at!r}")
     return which
+
+
+def _texts(what: str, given: object) -> None:
+    if given is not None and (not isinstance(given, tuple | list) or not all(map(_text, given))):
+        raise BadInput(f"{what} takes a tuple of texts, got {given!r:.80}")
+
+
+def _text(value: object) -> bool:
+    """A text that can be asked for: a lone surrogate has no bytes in any store."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def checked_limit(limit: object, most: int) -> None:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit <= most:
+        raise BadInput(f"limit must be from 1 to {most}, got {limit!r}; page on with after=")
 
 
 def checked_id(id: object) -> JobId:
@@ -314,13 +356,18 @@ def _token(job: Job, sort: Sort) -> str:
 
 
 def _cursor(token: str, sort: Sort) -> Cursor:
+    strange = f"after={token!r:.80} does not come from a page sorted by {sort!r}; give its `next`"
+    if not _text(token):
+        raise BadInput(strange)
     try:
         text = urlsafe_b64decode(token + "=" * (-len(token) % 4))
         of, at, id = msgspec.json.decode(text, type=tuple[str, datetime, str])
     except (ValueError, msgspec.DecodeError):
         if sort == "created":
             return Cursor(token)
-        raise BadInput(f"after={token!r:.80} does not come from a page sorted by {sort!r}; give its `next`") from None
+        raise BadInput(strange) from None
     if of != sort:
         raise BadInput(f"after= comes from a page sorted by {of!r}, this one is sorted by {sort!r}")
+    if at.tzinfo is None:
+        raise BadInput(strange)
     return Cursor(id, at)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from ..errors import BadInput
 from ..job import Filter, Job, LiveWorker, WorkerId
 from .ground import Ground
+from .jobs import PAGE, checked_limit
 
 MOST = 100_000
 # As many are named in an error.
@@ -38,8 +39,9 @@ class Workers:
             raise BadInput(f"no live worker is called {id!r} (alive: {_names(live)})")
         return found[0]
 
-    async def running(self, id: WorkerId, *, limit: int = 1000) -> Sequence[Job]:
+    async def running(self, id: WorkerId, *, limit: int = PAGE) -> Sequence[Job]:
         """What it runs now."""
+        checked_limit(limit, PAGE)
         worker = await self.get(id)
         store = await self._ground.opened()
         return await store.jobs(Filter(workers=(worker.info.id,)), now=self._ground.clock.now(), limit=limit)

@@ -24,12 +24,17 @@ class _Watch:
         self.at = hard if soft is None else min(hard, soft)
         self.hard = hard
         self.soft = soft is not None
-        """True while the first, soft interruption is still to come."""
+        """True until the hard interruption, for a run that has a soft one."""
         self.task = task
         self.ctx = ctx
         self.fired = False
         self.cancelled = False
         """One of the task's cancellations is ours."""
+
+    @property
+    def over(self) -> bool:
+        """The run was interrupted for good: nothing it says counts any more."""
+        return self.fired and not self.soft
 
 
 class Timeout:
@@ -44,33 +49,50 @@ class Timeout:
         self._timer: Timer | None = None
 
     async def __call__(self, ctx: Context, call_next: Next) -> Any:
-        task = asyncio.current_task()
-        if ctx.timeout is None or task is None:
+        task, soft = asyncio.current_task(), self._soft.get(ctx.job.task)
+        if (ctx.timeout is None and soft is None) or task is None:
             return await call_next(ctx)
-        began, soft = self._clock.monotonic(), self._soft.get(ctx.job.task)
-        watch = _Watch(began + ctx.timeout, None if soft is None else began + soft, task, ctx)
+        began = self._clock.monotonic()
+        hard = math.inf if ctx.timeout is None else began + ctx.timeout
+        watch = _Watch(hard, None if soft is None else began + soft, task, ctx)
         self._watches.add(watch)
         if watch.at < self._earliest:
             self._arm(watch.at)
         try:
-            return await call_next(ctx)
-        except asyncio.CancelledError:
-            # Cancelled by us alone: a timeout. By somebody else as well: theirs counts.
-            if watch.cancelled and task.uncancel() == 0:
-                raise _late(watch) from None
-            raise
-        except Interrupted:
-            if watch.fired:
-                raise _late(watch) from None
-            raise
+            return await self._judged(watch, call_next)
         finally:
             self._watches.discard(watch)
+
+    async def _judged(self, watch: _Watch, call_next: Next) -> Any:
+        """What the run returns or raises, unless its time was over."""
+        try:
+            value = await call_next(watch.ctx)
+        except asyncio.CancelledError:
+            # Cancelled by us alone: a timeout. By somebody else as well: theirs counts.
+            if watch.cancelled and watch.task.uncancel() == 0:
+                raise _late(watch) from None
+            raise
+        except BaseException as error:
+            self._forgive(watch)
+            if watch.over or (watch.fired and isinstance(error, Interrupted)):
+                raise _late(watch) from (None if isinstance(error, Interrupted) else error)
+            raise
+        self._forgive(watch)
+        if watch.over:
+            raise _late(watch)
+        return value
+
+    def _forgive(self, watch: _Watch) -> None:
+        """The run has swallowed our cancellation: it must not pass for somebody else's further out."""
+        if watch.cancelled:
+            watch.task.uncancel()
 
     def _arm(self, at: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._earliest = at
-        self._timer = self._clock.call_later(at - self._clock.monotonic(), self._look)
+        self._earliest, self._timer = at, None
+        if at < math.inf:
+            self._timer = self._clock.call_later(at - self._clock.monotonic(), self._look)
 
     def _look(self) -> None:
         now = self._clock.monotonic()

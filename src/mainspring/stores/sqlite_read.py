@@ -5,13 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from ..clock import instant, micros
-from ..ids import first_id
 from ..job import Cursor, DeadGroup, Filter, JobId, LogLine, Queue, Shown, Sort, State
 from .rows import COLUMNS, HELD, Row, stored, where
 from .sqlite_claim import GROUPS, PAUSED
@@ -19,7 +18,6 @@ from .sqlite_claim import GROUPS, PAUSED
 # Up to so many jobs that indexes name are looked at one by one; a choice of more is met often on a walk by id, of
 # which so many steps are tried.
 FEW, SHORT = 2000, 5000
-SLACK = timedelta(hours=1)
 
 _json = msgspec.json.encode
 
@@ -49,10 +47,6 @@ def jobs(
     sort: Sort = "created",
 ) -> list[Row]:
     condition, values = where(which, now)
-    if which.created_before is not None:
-        # Ids are minted before their jobs are created: none beyond this one can match, and a walk need not meet them.
-        condition += " AND id < :beyond_id"
-        values["beyond_id"] = first_id(which.created_before + SLACK)
     if sort != "created":
         return _merged(db, _GROUPS[sort](db, which), sort, condition, values, limit, after, newest)
     if which.ids is not None or which.key_prefix is not None:
@@ -60,8 +54,10 @@ def jobs(
     if which.tags:
         source = "mainspring_tags CROSS JOIN mainspring_jobs ON id = job_id"
         return _walked(db, source, f"tag = :tag0 AND {condition}", values, limit, after, newest)
-    groups = list(_narrow(db, which))
-    if groups and _count(db, groups) > FEW:
+    if not _is_narrow(which):
+        return _walked(db, "mainspring_jobs", condition, values, limit, after, newest)
+    groups = list(_groups(db, which))
+    if _count(db, groups) > FEW:
         # Many match: most often a short walk by id meets enough of them.
         short = (
             f"(SELECT * FROM mainspring_jobs WHERE {_beyond(after, newest)} ORDER BY id {_way(newest)} LIMIT {SHORT})"
@@ -69,9 +65,7 @@ def jobs(
         rows = _walked(db, short, condition, values, limit, after, newest)
         if len(rows) == limit:
             return rows
-    if groups or _is_narrow(which):
-        return _merged(db, groups, sort, condition, values, limit, after, newest)
-    return _walked(db, "mainspring_jobs", condition, values, limit, after, newest)
+    return _merged(db, groups, sort, condition, values, limit, after, newest)
 
 
 def _walked(
@@ -99,14 +93,6 @@ def _is_narrow(which: Filter) -> bool:
     return any(part is not None for part in named)
 
 
-def _narrow(db: sqlite3.Connection, which: Filter) -> Iterator[Group]:
-    """Groups that an index answers, if the filter names any part that one has; else nothing."""
-    if _is_narrow(which):
-        yield from _groups(db, which)
-    elif which.created_after is not None and (first := _first_since(db, micros(which.created_after - SLACK))):
-        yield "n >= :first", {"first": first}
-
-
 def _count(db: sqlite3.Connection, groups: Sequence[Group]) -> int:
     """How many rows the groups have, or FEW + 1."""
     count = 0
@@ -116,19 +102,6 @@ def _count(db: sqlite3.Connection, groups: Sequence[Group]) -> int:
         if count > FEW:
             break
     return count
-
-
-def _first_since(db: sqlite3.Connection, at: int) -> int | None:
-    """The first of the last rows, FEW at most, that were created since then; None: there are more of them.
-
-    Rows are numbered as they are written, which follows their created_at but for the time a writer waits.
-    """
-    sql = "SELECT n FROM mainspring_jobs ORDER BY n DESC LIMIT 1 OFFSET :few"
-    row = db.execute(sql, {"few": FEW}).fetchone()
-    if row is None:
-        return 1
-    created = db.execute("SELECT created_at FROM mainspring_jobs WHERE n = ?", row).fetchone()[0]
-    return row[0] if created < at else None
 
 
 def _groups(db: sqlite3.Connection, which: Filter) -> Iterator[Group]:

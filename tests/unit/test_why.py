@@ -1,0 +1,247 @@
+"""Every reason why a job is not running, one by one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, get_args
+
+import pytest
+
+from mainspring import Mainspring, Reason, State
+from mainspring.job import Circuit, Failure, Job, LiveWorker, Orders
+from mainspring.store import Store
+from mainspring.testing.clock import VirtualClock
+from mainspring.testing.contract.build import A_MINUTE_LATER, NOW, a_worker, bring, new_job, put
+from mainspring.why import Code, Facts, reasons
+
+
+def a_job(id: str = "j", **fields: Any) -> Job:
+    given = {"task": "task", "payload": "{}", "queue": "default", "priority": 0, "state": State.PENDING}
+    return Job(**{"id": id, **given, "run_at": NOW, "created_at": NOW, **fields})
+
+
+def live(name: str = "ada", orders: Orders = Orders(), **fields: Any) -> LiveWorker:  # noqa: B008
+    return LiveWorker(a_worker(name, **fields), A_MINUTE_LATER, orders)
+
+
+def runs(n: int, worker: str = "ada", **fields: Any) -> list[Job]:
+    return [a_job(f"r{k}", state=State.RUNNING, worker=worker, **fields) for k in range(n)]
+
+
+def why(job: Job, **facts: Any) -> list[Reason]:
+    return reasons(job, Facts(**{"now": NOW, "paused": (), "workers": [live()], "running": [], **facts}))
+
+
+SOON = NOW + timedelta(seconds=90)
+DIED = Failure("ValueError", "no")
+HOLDER = a_job("h", unique_key="k")
+
+# The reason, the job, the facts; what the text says, until when, and who is in the way.
+CASES: list[tuple[Code, Job, dict[str, Any], str, Any, tuple[str, ...]]] = [
+    ("next", a_job(), {}, "nothing keeps it: a worker takes it at its next claim", None, ()),
+    (
+        "running",
+        a_job(state=State.RUNNING, worker="ada", attempt=2, started_at=NOW),
+        {},
+        "it is running on ada since 2030-01-01 12:00:00Z, attempt 2",
+        None,
+        (),
+    ),
+    (
+        "stopping",
+        a_job(state=State.RUNNING, worker="ada", started_at=NOW, cancel_reason="wrong customer"),
+        {},
+        "it was asked to cancel (wrong customer); its worker hears of it at its beat",
+        None,
+        (),
+    ),
+    ("paused", a_job(state=State.PAUSED), {}, "the job is paused; resume it to let it run", None, ()),
+    ("waiting", a_job(state=State.WAITING), {}, "it waits for other steps of its flow", None, ()),
+    (
+        "final",
+        a_job(state=State.DEAD, finished_at=NOW, failure=DIED),
+        {},
+        "it is dead since 2030-01-01 12:00:00Z: ValueError: no",
+        None,
+        (),
+    ),
+    (
+        "key_held",
+        a_job(state=State.DEAD, finished_at=NOW, unique_key="k"),
+        {"holder": HOLDER},
+        "it cannot be retried while key 'k' is held by job h (pending)",
+        None,
+        ("h",),
+    ),
+    (
+        "expired",
+        a_job(expires_at=NOW),
+        {},
+        "it was not started before 2030-01-01 12:00:00Z, and never will be",
+        None,
+        (),
+    ),
+    ("not_due", a_job(run_at=SOON), {}, "it is due at 2030-01-01 12:01:30Z", SOON, ()),
+    (
+        "not_due",
+        a_job(run_at=SOON, attempt=1),
+        {},
+        "its next attempt is due at 2030-01-01 12:01:30Z",
+        SOON,
+        (),
+    ),
+    ("queue_paused", a_job(), {"paused": {"default"}}, "queue 'default' is paused; resume it to go on", None, ()),
+    ("no_worker", a_job(), {"workers": []}, "no worker is alive: start one with `mainspring worker`", None, ()),
+    (
+        "unknown_task",
+        a_job(task="new"),
+        {"workers": [live(), live("bob")]},
+        "none of the 2 live workers knows task 'new': deploy one that does",
+        None,
+        (),
+    ),
+    (
+        "queue_not_served",
+        a_job(),
+        {"workers": [live(queues=("mail",)), live("bob", tasks=("other",))]},
+        "no live worker that knows task 'task' serves queue 'default'",
+        None,
+        (),
+    ),
+    (
+        "draining",
+        a_job(),
+        {"workers": [live(orders=Orders(drained=True)), live("bob", drained=True)]},
+        "every worker that could take it is drained; resume one",
+        None,
+        (),
+    ),
+    (
+        "workers_full",
+        a_job(),
+        {"workers": [live(concurrency=3, leaked=1)], "running": runs(2)},
+        "all 3 slots of worker ada are taken, 1 of them leaked",
+        None,
+        ("r0", "r1"),
+    ),
+    (
+        "workers_full",
+        a_job(),
+        {"workers": [live(concurrency=10, orders=Orders(concurrency=2))], "running": runs(2)},
+        "all 2 slots of worker ada are taken",
+        None,
+        ("r0", "r1"),
+    ),
+    (
+        "limit_reached",
+        a_job(),
+        {"workers": [live(limits={"task": 2})], "running": runs(2) + runs(1, task="other")},
+        "worker ada runs 2 of task 'task', its limit",
+        None,
+        ("r0", "r1"),
+    ),
+    (
+        "limit_reached",
+        a_job(),
+        {"workers": [live(queue_limits={"default": 1})], "running": runs(1, task="other")},
+        "worker ada runs 1 of queue 'default', its limit",
+        None,
+        ("r0",),
+    ),
+    (
+        "breaker_open",
+        a_job(),
+        {"circuit": Circuit("task", 5, SOON)},
+        "task 'task' failed 5 times in a row, so its breaker is open until 2030-01-01 12:01:30Z",
+        SOON,
+        (),
+    ),
+    (
+        "breaker_open",
+        a_job(),
+        {"circuit": Circuit("task", 5, NOW, "probe")},
+        "task 'task' failed 5 times in a row, so its breaker is open; job probe is trying whether it works again",
+        None,
+        ("probe",),
+    ),
+    (
+        "suspect",
+        a_job(crashes=2),
+        {"running": runs(1, crashes=2)},
+        "it has crashed 2 times, and worker ada runs such jobs singly",
+        None,
+        ("r0",),
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "job", "facts", "text", "until", "holders"), CASES, ids=[case[0] for case in CASES])
+def test_the_reason_is_named_with_its_end_and_its_holders(
+    code: Code, job: Job, facts: dict[str, Any], text: str, until: Any, holders: tuple[str, ...]
+) -> None:
+    assert why(job, **facts)[-1] == Reason(code=code, text=text, until=until, holders=holders)
+
+
+def test_every_reason_there_is_has_its_case() -> None:
+    assert {case[0] for case in CASES} == set(get_args(Code))
+
+
+def test_all_reasons_are_told_together() -> None:
+    job = a_job(run_at=SOON, task="new")
+    found = why(job, paused={"default"}, circuit=Circuit("new", 5, SOON))
+    assert [reason.code for reason in found] == ["not_due", "queue_paused", "breaker_open", "unknown_task"]
+
+
+def test_one_worker_with_room_is_enough() -> None:
+    full = live(concurrency=1)
+    assert why(a_job(), workers=[full, live("bob")], running=runs(1))[0].code == "next"
+
+
+@pytest.mark.parametrize("circuit", [Circuit("task", 2), Circuit("task", 5, NOW)], ids=["closed", "half open"])
+def test_a_breaker_that_lets_it_through_is_no_reason(circuit: Circuit) -> None:
+    assert why(a_job(), circuit=circuit)[0].code == "next"
+
+
+def test_at_most_ten_holders_are_named() -> None:
+    (reason,) = why(a_job(), workers=[live(concurrency=50)], running=runs(50))
+    assert len(reason.holders) == 10
+
+
+# asked of the app
+
+
+async def test_the_app_gathers_the_facts(app: Mainspring, store: Store, clock: VirtualClock) -> None:
+    async with app:
+        job = await bring(store, State.PENDING)
+        await app.queues.pause("default")
+        assert [reason.code for reason in await app.jobs.why(job.id)] == ["queue_paused", "no_worker"]
+        await store.beat(a_worker(), until=A_MINUTE_LATER, now=NOW)
+        await app.queues.resume("default")
+        assert [reason.code for reason in await app.jobs.why(job.id)] == ["next"]
+        clock.advance(minutes=1)
+        assert [reason.code for reason in await app.jobs.why(job.id)] == ["no_worker"]
+
+
+@pytest.mark.parametrize("key", ["unique_key", "idempotency_key"])
+async def test_who_holds_the_key_of_a_dead_job_is_found(
+    app: Mainspring, store: Store, clock: VirtualClock, key: str
+) -> None:
+    async with app:
+        dead = await bring(store, State.DEAD, **{key: "order:1"})
+        assert [reason.code for reason in await app.jobs.why(dead.id)] == ["final"]
+        await bring(store, State.PENDING, **{key: "order:10"})
+        assert [reason.code for reason in await app.jobs.why(dead.id)] == ["final"]
+        holder = await bring(store, State.PENDING, **{key: "order:1"})
+        found = await app.jobs.why(dead.id)
+    assert [(reason.code, reason.holders) for reason in found] == [("final", ()), ("key_held", (holder.id,))]
+
+
+async def test_the_holder_is_found_among_thousands_of_longer_keys(
+    app: Mainspring, store: Store, clock: VirtualClock
+) -> None:
+    async with app:
+        dead = await bring(store, State.DEAD, unique_key="a")
+        await put(store, *(new_job(unique_key=f"a{n}") for n in range(1200)))
+        holder = await bring(store, State.PENDING, unique_key="a")
+        found = await app.jobs.why(dead.id)
+    assert found[-1].holders == (holder.id,)

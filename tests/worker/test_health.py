@@ -1,0 +1,128 @@
+"""Health: alive if every loop here turns, ready if the store answers too; and if not, why."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mainspring import Health, Mainspring
+from mainspring.stores.memory import MemoryStore
+from mainspring.testing import Faults, FaultStore, VirtualClock
+
+
+def busy(app: Mainspring) -> None:
+    @app.task
+    async def nothing() -> None: ...
+
+
+async def test_an_app_without_a_worker_is_alive_and_ready(app: Mainspring) -> None:
+    async with app:
+        assert await app.health() == Health(live=True, ready=True, reasons=[])
+
+
+async def test_a_worker_that_turns_is_alive_and_ready_for_as_long_as_it_runs(
+    app: Mainspring, clock: VirtualClock
+) -> None:
+    busy(app)
+    async with app:
+        async with app.worker():
+            for _ in range(20):
+                await clock.elapse(seconds=7)
+                assert await app.health() == Health(live=True, ready=True, reasons=[])
+        assert await app.health() == Health(live=True, ready=True, reasons=[])
+
+
+async def test_a_store_that_fails_is_not_ready_and_the_worker_stays_alive(clock: VirtualClock) -> None:
+    """Who restarts a process because its database is down makes it worse."""
+    faults = Faults()
+    app = Mainspring(FaultStore(MemoryStore(clock), faults), clock=clock)  # type: ignore[arg-type]
+    busy(app)
+    async with app, app.worker():
+        await clock.elapse(seconds=1)
+        for verb in ("time", "claim", "beat", "expired", "wait", "groups"):
+            faults.when(verb, lambda: True)
+        await clock.elapse(minutes=5)
+        down = await app.health()
+        faults.clear()
+        await clock.elapse(seconds=10)
+        assert await app.health() == Health(live=True, ready=True, reasons=[])
+    assert (down.live, down.ready) == (True, False)
+    assert down.reasons == ["the store does not answer: injected into time"]
+
+
+class Hung(MemoryStore):
+    """A store that can stop answering."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def schema(self) -> tuple[int, int]:
+        await self.answers.wait()
+        return await super().schema()
+
+
+async def test_a_store_that_hangs_is_not_ready(clock: VirtualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.health.PATIENCE", 0.05)
+    store = Hung(clock)
+    app = Mainspring(store, clock=clock)
+    async with app:
+        store.answers.clear()
+        assert await app.health() == Health(True, False, ["the store has not answered within 0.05 s"])
+
+
+async def test_a_store_that_breaks_in_its_own_way_is_told_and_not_raised(clock: VirtualClock) -> None:
+    faults = Faults()
+    app = Mainspring(FaultStore(MemoryStore(clock), faults), clock=clock)  # type: ignore[arg-type]
+    async with app:
+        faults.fail("time", error=lambda: OSError("no route to host"))
+        assert await app.health() == Health(True, False, ["the store does not answer: no route to host"])
+
+
+async def test_a_store_of_another_schema_says_what_to_do(clock: VirtualClock) -> None:
+    class Old(MemoryStore):
+        async def schema(self) -> tuple[int, int]:
+            return 3, 4
+
+    app = Mainspring(Old(clock), clock=clock)
+    async with app:
+        health = await app.health()
+    assert health.reasons == ["the store has schema 3, this release works with 4: mainspring migrate"]
+    assert (health.live, health.ready) == (True, False)
+
+
+async def test_a_closed_app_is_not_ready(app: Mainspring) -> None:
+    async with app:
+        pass
+    health = await app.health()
+    assert (health.live, health.ready) == (True, False)
+    assert "this app is closed" in health.reasons[0]
+
+
+async def test_a_worker_whose_loops_do_not_turn_is_not_alive(app: Mainspring, clock: VirtualClock) -> None:
+    busy(app)
+    async with app, app.worker() as worker:
+        await clock.elapse(seconds=6)
+        clock.advance(minutes=1)  # as if the loop had been blocked: nothing has turned meanwhile
+        health = await app.health()
+        await clock.elapse(seconds=10)
+        assert (await app.health()).live
+    assert (health.live, health.ready) == (False, False)
+    assert health.reasons[0].startswith(f"worker {worker.id}: its beat loop has not turned for 6")
+    assert health.reasons[1].startswith(f"worker {worker.id}: its tick loop has not turned for 6")
+
+
+async def test_a_worker_that_ended_by_an_error_is_not_alive(clock: VirtualClock) -> None:
+    faults = Faults()
+    app = Mainspring(FaultStore(MemoryStore(clock), faults), clock=clock)  # type: ignore[arg-type]
+    busy(app)
+    async with app:
+        worker = await app.worker().__aenter__()
+        faults.fail("claim", error=lambda: RuntimeError("a bug"))
+        await clock.elapse(seconds=5)
+        health = await app.health()
+        with pytest.raises(BaseExceptionGroup):
+            await worker.stop()
+        assert health == Health(False, False, [f"worker {worker.id} has ended"])

@@ -1,0 +1,187 @@
+"""Orders for workers at work: resize, drain, resume; heard at the beat, shown, and gone with the worker."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mainspring import BadInput, Mainspring, State, Task
+from mainspring.job import LiveWorker, Orders
+from mainspring.testing import VirtualClock
+
+
+def sleeper(app: Mainspring, clock: VirtualClock, seconds: float = 20) -> Task[[], None]:
+    @app.task
+    async def sleeps() -> None:
+        await clock.sleep(seconds)
+
+    return sleeps
+
+
+async def running(app: Mainspring) -> int:
+    return (await app.stats()).running
+
+
+async def only(app: Mainspring) -> LiveWorker:
+    (worker,) = await app.workers.list()
+    return worker
+
+
+async def test_a_worker_is_enlarged_while_it_works(app: Mainspring, clock: VirtualClock) -> None:
+    task = sleeper(app, clock)
+    async with app:
+        await app.enqueue_many(task.job() for _ in range(10))
+        async with app.worker(concurrency=2) as worker:
+            await clock.elapse(seconds=1)
+            assert await running(app) == 2
+            assert await app.workers.resize(worker.id, 6) == [worker.id]
+            assert (await only(app)).orders == Orders(concurrency=6)
+            await clock.elapse(seconds=5)
+            assert await running(app) == 6
+            await clock.elapse(seconds=5)
+            assert (await only(app)).info.concurrency == 6
+            await worker.stop(grace=0)
+
+
+async def test_a_worker_is_shrunk_without_harm_to_what_it_runs(app: Mainspring, clock: VirtualClock) -> None:
+    task = sleeper(app, clock)
+    async with app:
+        await app.enqueue_many(task.job() for _ in range(10))
+        async with app.worker(concurrency=4) as worker:
+            await clock.elapse(seconds=1)
+            await app.workers.resize(worker.id, 1)
+            await clock.elapse(seconds=10)
+            assert await running(app) == 4
+            await clock.elapse(seconds=12)
+            assert await running(app) == 1
+            await app.workers.resize(worker.id, None)
+            await clock.elapse(seconds=6)
+            assert await running(app) == 4
+            await worker.stop(grace=0)
+
+
+async def test_a_drained_worker_finishes_takes_nothing_and_lives_until_it_is_resumed(
+    app: Mainspring, clock: VirtualClock
+) -> None:
+    task = sleeper(app, clock, 2)
+    async with app:
+        first = await task.enqueue()
+        async with app.worker() as worker:
+            await clock.elapse(seconds=1)
+            await app.workers.drain(worker.id)
+            await clock.elapse(seconds=5)
+            assert (await first.job()).state is State.COMPLETED
+            second = await task.enqueue()
+            await clock.elapse(seconds=60)
+            assert (await second.job()).state is State.PENDING
+            live = await only(app)
+            assert (live.orders.drained, live.info.drained) == (True, True)
+            assert [reason.code for reason in await app.jobs.why(second.id)] == ["draining"]
+            await app.workers.resume(worker.id)
+            await clock.elapse(seconds=10)
+            assert (await second.job()).state is State.COMPLETED
+            assert (await only(app)).info.drained is False
+
+
+async def test_one_order_leaves_the_other_as_it_is(app: Mainspring, clock: VirtualClock) -> None:
+    sleeper(app, clock)
+    async with app, app.worker() as worker:
+        await app.workers.resize(worker.id, 7)
+        await app.workers.drain(worker.id)
+        assert (await only(app)).orders == Orders(concurrency=7, drained=True)
+        await app.workers.resume(worker.id)
+        assert (await only(app)).orders == Orders(concurrency=7)
+
+
+async def test_all_workers_are_ordered_at_once_and_one_by_the_beginning_of_its_name(
+    url: str, clock: VirtualClock
+) -> None:
+    ada = Mainspring(url, clock=clock, instance_id="ada")
+    sleeper(ada, clock)
+    async with ada:
+        bob = Mainspring(await ada.opened(), clock=clock, instance_id="bob")
+        sleeper(bob, clock)
+        async with ada.worker() as first, bob.worker() as second:
+            assert sorted(await ada.workers.drain(None)) == sorted([first.id, second.id])
+            assert await ada.workers.resume("bob") == [second.id]
+            orders = {worker.info.id: worker.orders.drained for worker in await ada.workers.list()}
+    assert orders == {first.id: True, second.id: False}
+
+
+async def test_orders_during_a_stop_do_not_begin_anything_new(app: Mainspring, clock: VirtualClock) -> None:
+    task = sleeper(app, clock)
+    async with app:
+        await app.enqueue_many(task.job() for _ in range(5))
+        async with app.worker(concurrency=1) as worker:
+            await clock.elapse(seconds=1)
+            stopping = asyncio.create_task(worker.stop())
+            await clock.settle()
+            await app.workers.resize(worker.id, 5)
+            await app.workers.drain(worker.id)
+            await app.workers.resume(worker.id)
+            await clock.elapse(seconds=12)
+            assert await running(app) == 1
+            await clock.elapse(seconds=20)
+            await stopping
+        assert (await app.stats()).completed == 1
+
+
+async def test_orders_go_with_their_worker(app: Mainspring, clock: VirtualClock) -> None:
+    sleeper(app, clock)
+    async with app:
+        async with app.worker() as worker:
+            await app.workers.drain(worker.id)
+            await clock.elapse(seconds=6)
+        async with app.worker():
+            await clock.elapse(seconds=6)
+            live = await only(app)
+    assert (live.orders, live.info.drained) == (Orders(), False)
+
+
+async def test_a_worker_is_told_with_what_it_runs_and_has_done(app: Mainspring, clock: VirtualClock) -> None:
+    task = sleeper(app, clock, 8)
+    async with app:
+        handle = await task.enqueue()
+        async with app.worker() as worker:
+            await clock.elapse(seconds=6)
+            live = await app.workers.get(worker.id)
+            assert (live.info.running, live.info.finished, live.info.leaked) == (1, 0, 0)
+            assert live.info.memory > 1 << 20
+            assert [job.id for job in await app.workers.running(worker.id)] == [handle.id]
+            await clock.elapse(seconds=6)
+            assert (await only(app)).info.finished == 1
+            assert await app.workers.running(worker.id) == []
+
+
+async def test_a_worker_that_falls_silent_is_gone_when_its_lease_is_over(app: Mainspring, clock: VirtualClock) -> None:
+    sleeper(app, clock)
+    async with app:
+        store = await app.opened()
+        info, now = app.worker()._info, clock.now()
+        await store.beat(info, until=now + timedelta(seconds=20), now=now)
+        clock.advance(seconds=19)
+        assert len(await app.workers.list()) == 1
+        clock.advance(seconds=1)
+        assert await app.workers.list() == []
+        assert await app.workers.drain(None) == []
+
+
+@pytest.mark.parametrize("concurrency", [0, -1, True, 1.5, "4", 100_001])
+async def test_a_bad_size_is_refused(app: Mainspring, concurrency: Any) -> None:
+    async with app:
+        with pytest.raises(BadInput, match="concurrency is a whole number from 1 to 100,000, or None"):
+            await app.workers.resize(None, concurrency)
+
+
+async def test_a_worker_nobody_knows_is_told_with_those_alive(app: Mainspring, clock: VirtualClock) -> None:
+    sleeper(app, clock)
+    async with app:
+        with pytest.raises(BadInput, match=r"no live worker is called 'eve' \(alive: none\)"):
+            await app.workers.drain("eve")
+        async with app.worker() as one, app.worker() as two:
+            both = rf"more than one live worker is called '' \(alive: ({one.id}, {two.id}|{two.id}, {one.id})\)"
+            with pytest.raises(BadInput, match=both):
+                await app.workers.get("")

@@ -1,0 +1,316 @@
+"""Retention: the newest N or the younger than D stay, by state and task; what works is never touched."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mainspring import Archived, BadInput, Context, Filter, Mainspring, Retention, State
+from mainspring.events import JobsPruned
+from mainspring.prune import STEP
+from mainspring.testing import Recorder, VirtualClock
+
+DAY = timedelta(days=1)
+
+
+async def left(app: Mainspring, *states: Any) -> int:
+    return len(await app.jobs.list(Filter(states=states or None), limit=1000))
+
+
+async def done(app: Mainspring, n: int, task: str = "work") -> list[str]:
+    """Ends n jobs now."""
+    handles = await app.enqueue_many(app.tasks[task].job() for _ in range(n))
+    await app.drain()
+    return [handle.id for handle in handles]
+
+
+def work(app: Mainspring, name: str = "work", **options: Any) -> None:
+    async def nothing() -> None: ...
+
+    app.task(name=name, **options)(nothing)
+
+
+async def test_the_newest_stay_however_old(app: Mainspring, clock: VirtualClock) -> None:
+    work(app, retention=Retention(keep=3, age=DAY))
+    async with app:
+        old = []
+        for _ in range(5):
+            old += await done(app, 1)
+            clock.advance(minutes=1)
+        clock.advance(days=400)
+        assert await app.prune() == 2
+        assert [job.id for job in await app.jobs.list(newest=False)] == old[2:]
+
+
+async def test_the_younger_stay_however_many(app: Mainspring, clock: VirtualClock) -> None:
+    work(app, retention=Retention(keep=0, age=DAY))
+    async with app:
+        await done(app, 3)
+        clock.advance(hours=13)
+        young = await done(app, 20)
+        clock.advance(hours=12)
+        assert await app.prune() == 3
+        assert {job.id for job in await app.jobs.list()} == set(young)
+
+
+async def test_no_age_keeps_all_and_an_age_of_nothing_keeps_none(app: Mainspring, clock: VirtualClock) -> None:
+    work(app, "kept", retention=Retention(keep=0, age=None))
+    work(app, "gone", retention=Retention(keep=0, age=timedelta(0)))
+    work(app, "old", retention=Retention(keep=0, age=timedelta.max))
+    async with app:
+        for task in ("kept", "gone", "old"):
+            await done(app, 2, task)
+        clock.advance(days=3650)
+        assert await app.prune() == 2
+        assert {job.task for job in await app.jobs.list()} == {"kept", "old"}
+
+
+async def test_each_state_has_its_own_rule(app: Mainspring, clock: VirtualClock) -> None:
+    rules = {"dead": Retention(0, 3 * DAY), "completed": Retention(0, DAY)}
+
+    @app.task(max_retries=0, retention=rules)
+    async def may_fail(fail: bool) -> None:
+        if fail:
+            raise ValueError
+
+    async with app:
+        await app.enqueue_many(may_fail.job(fail) for fail in (True, False))
+        gone = await may_fail.using(delay=60).enqueue(fail=False)
+        await app.jobs.cancel(gone.id)
+        await app.drain()
+        clock.advance(days=2)
+        assert await app.prune() == 1
+        assert await left(app, "completed") == 0
+        clock.advance(days=2)
+        assert await app.prune() == 1
+        assert await left(app, "dead") == 0
+        assert await left(app, "cancelled") == 1
+
+
+async def test_without_a_rule_of_its_own_a_task_has_the_apps(url: str, clock: VirtualClock) -> None:
+    app = Mainspring(url, clock=clock, history_keep=2, history_days=10, dead_retention="3d")
+    work(app)
+
+    @app.task(max_retries=0)
+    async def failing() -> None:
+        raise ValueError
+
+    async with app:
+        await done(app, 5)
+        await done(app, 5, "failing")
+        clock.advance(days=4)
+        assert await app.prune() == 5
+        assert (await left(app, "dead"), await left(app, "completed")) == (0, 5)
+        clock.advance(days=7)
+        assert await app.prune() == 3
+        assert await left(app) == 2
+
+
+async def test_tasks_nobody_knows_any_more_are_pruned_by_the_apps_rule(url: str, clock: VirtualClock) -> None:
+    app = Mainspring(url, clock=clock, history_keep=1)
+    work(app, "old name")
+    async with app:
+        await done(app, 3, "old name")
+        del app.tasks["old name"]
+        clock.advance(days=31)
+        assert await app.prune() == 2
+
+
+async def test_unfinished_work_is_never_touched(app: Mainspring, clock: VirtualClock) -> None:
+    go = asyncio.Event()
+    rule = Retention(0, timedelta(0))
+
+    @app.task(retention=rule, timeout=None)
+    async def held() -> None:
+        await go.wait()
+
+    work(app, "waits", retention=rule)
+    async with app, app.worker():
+        running = await held.enqueue()
+        await clock.settle()
+        scheduled = await app.tasks["waits"].using(delay=86400 * 400).enqueue()
+        paused = await app.tasks["waits"].using(delay=60).enqueue()
+        await app.jobs.pause(paused.id)
+        await clock.elapse(seconds=95)
+        assert await app.prune() == 0
+        assert {job.id for job in await app.jobs.list()} == {running.id, scheduled.id, paused.id}
+        go.set()
+
+
+async def test_a_worker_prunes_by_itself(app: Mainspring, clock: VirtualClock) -> None:
+    recorder = Recorder(app)
+    work(app, retention=Retention(0, timedelta(seconds=100)))
+    async with app:
+        ids = await done(app, 3)
+        async with app.worker():
+            await clock.elapse(seconds=95)
+            assert await left(app) == 3
+            await clock.elapse(seconds=100)
+            assert await left(app) == 0
+    (pruned,) = recorder.of(JobsPruned)
+    assert (pruned.state, pruned.task, sorted(pruned.ids)) == (State.COMPLETED, "work", sorted(ids))
+
+
+async def test_many_go_in_small_steps_with_pauses_between(app: Mainspring, clock: VirtualClock) -> None:
+    recorder = Recorder(app)
+    work(app, retention=Retention(0, DAY))
+    async with app:
+        await done(app, 2 * STEP + 10)
+        clock.advance(days=2)
+        began = clock.monotonic()
+        pruning = asyncio.create_task(app.prune())
+        await clock.elapse(seconds=5)
+        assert await pruning == 2 * STEP + 10
+        assert await left(app) == 0
+    assert [len(event.ids) for event in recorder.of(JobsPruned)] == [STEP, STEP, 10]
+    assert recorder.of(JobsPruned)[-1].at > recorder.of(JobsPruned)[0].at
+    assert began < clock.monotonic()
+
+
+async def test_history_and_lines_go_with_the_job(app: Mainspring, clock: VirtualClock) -> None:
+    @app.task(retention=Retention(0, DAY))
+    async def speaks(ctx: Context) -> None:
+        ctx.log.info("words")
+
+    async with app:
+        handle = await speaks.enqueue()
+        await app.drain()
+        clock.advance(days=2)
+        await app.prune()
+        store = await app.opened()
+        assert await store.executions(handle.id) == []
+        assert await store.logs(handle.id, limit=10) == []
+        assert (await app.stats(None)).total.completed == 1  # what was counted stays counted
+
+
+# the archive
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_the_archive_gets_each_job_with_its_runs_and_lines_before_it_goes(
+    app: Mainspring, clock: VirtualClock, kind: str
+) -> None:
+    kept: list[Archived] = []
+    there: list[int] = []
+
+    async def later(leaving: Sequence[Archived]) -> None:
+        there.append(await left(app))
+        kept.extend(leaving)
+
+    app.archive(kept.extend if kind == "sync" else later)
+
+    @app.task(retention=Retention(0, DAY))
+    async def speaks(ctx: Context) -> str:
+        ctx.log.info("words")
+        return "value"
+
+    async with app:
+        handle = await speaks.enqueue()
+        await app.drain()
+        clock.advance(days=2)
+        assert await app.prune() == 1
+    (one,) = kept
+    assert (one.job.id, one.job.result) == (handle.id, '"value"')
+    assert [run.number for run in one.executions] == [1]
+    assert [line.text for line in one.lines] == ["words"]
+    assert there == ([] if kind == "sync" else [1])
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_an_archive_that_raises_keeps_the_jobs_until_it_does_not(
+    app: Mainspring, clock: VirtualClock, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    full = [True]
+
+    def hook(leaving: Sequence[Archived]) -> None:
+        if full:
+            raise OSError("no space left")
+
+    async def later(leaving: Sequence[Archived]) -> None:
+        hook(leaving)
+
+    app.archive(hook if kind == "sync" else later)
+    work(app, retention=Retention(0, DAY))
+    async with app:
+        await done(app, 3)
+        clock.advance(days=2)
+        assert await app.prune() == 0
+        assert await left(app) == 3
+        assert "the archive hook raised; 3 finished jobs stay until it does not" in caplog.text
+        full.clear()
+        assert await app.prune() == 3
+
+
+async def test_an_archive_that_raises_does_not_end_the_worker(app: Mainspring, clock: VirtualClock) -> None:
+    @app.archive
+    def hook(leaving: Sequence[Archived]) -> None:
+        raise OSError("no space left")
+
+    work(app, retention=Retention(0, timedelta(0)))
+    async with app:
+        await done(app, 1)
+        async with app.worker():
+            await clock.elapse(seconds=95)
+            handle = await app.tasks["work"].enqueue()
+            await clock.elapse(seconds=2)
+            assert (await handle.job()).state is State.COMPLETED
+
+
+async def test_a_job_that_is_retried_while_it_is_archived_stays(app: Mainspring, clock: VirtualClock) -> None:
+    @app.task(max_retries=0, retention=Retention(0, DAY))
+    async def failing() -> None:
+        raise ValueError
+
+    async with app:
+        kept, gone = await done(app, 2, "failing")
+
+        @app.archive
+        async def hook(leaving: Sequence[Archived]) -> None:
+            if (await app.jobs.get(kept)).state is State.DEAD:
+                await app.jobs.retry(kept)
+
+        clock.advance(days=2)
+        assert await app.prune() == 1
+        assert [job.id for job in await app.jobs.list()] == [kept]
+        assert gone != kept
+
+
+async def test_two_who_prune_at_once_disturb_nobody(app: Mainspring, clock: VirtualClock) -> None:
+    recorder = Recorder(app)
+    work(app, retention=Retention(0, DAY))
+    async with app:
+        await done(app, 20)
+        clock.advance(days=2)
+        assert sum(await asyncio.gather(app.prune(), app.prune())) == 20
+    assert sum(len(event.ids) for event in recorder.of(JobsPruned)) == 20
+    assert all(event.ids for event in recorder.of(JobsPruned))
+
+
+# values
+
+
+@pytest.mark.parametrize("keep", [-1, True, 1.5, "5", None])
+def test_a_bad_number_to_keep_is_refused(keep: Any) -> None:
+    with pytest.raises(BadInput, match=r"Retention\(keep=…\) takes a whole number of 0 or more"):
+        Retention(keep=keep)
+
+
+@pytest.mark.parametrize("age", [5, "1d", -DAY])
+def test_a_bad_age_is_refused(age: Any) -> None:
+    with pytest.raises(BadInput, match=r"Retention\(age=…\) takes a timedelta, or None to keep all"):
+        Retention(age=age)
+
+
+@pytest.mark.parametrize("bad", [5, {"running": Retention()}, {"dead": 5}, [Retention()]], ids=repr)
+def test_a_bad_retention_is_refused_by_the_tasks_name(app: Mainspring, bad: Any) -> None:
+    with pytest.raises(BadInput, match="option retention of task 'work'"):
+        work(app, retention=bad)
+
+
+def test_an_archive_that_cannot_be_called_is_refused(app: Mainspring) -> None:
+    with pytest.raises(BadInput, match=r"@app\.archive takes a function of a list of Archived"):
+        app.archive("s3://bucket")  # type: ignore[arg-type]

@@ -1,0 +1,242 @@
+"""Statistics: what is shown equals a recount of the executions, and percentiles are close to the truth."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mainspring import BadInput, Discard, Execution, Mainspring, Snooze
+from mainspring.job import WENT_WRONG, Ending, Failure
+from mainspring.stats import Figures, TopError
+from mainspring.tally import KINDS, OTHERS, Sums, bucket, middle, percentile
+from mainspring.testing import Faults, FaultStore, VirtualClock
+
+
+async def executions(app: Mainspring) -> list[tuple[str, str, Execution]]:
+    """Every run with its task and queue."""
+    return [
+        (job.task, job.queue, run)
+        for job in await app.jobs.list(limit=1000)
+        for run in await app.executions.list(job_id=job.id)
+    ]
+
+
+def recount(runs: list[Execution]) -> Counter[Ending]:
+    return Counter(run.ending for run in runs if run.ending not in (Ending.SNOOZED, Ending.RELEASED))
+
+
+def check(shown: Figures, runs: list[Execution]) -> None:
+    """The figures are those of these executions."""
+    counted = recount(runs)
+    good, bad = counted[Ending.COMPLETED], sum(counted[kind] for kind in WENT_WRONG)
+    assert (shown.runs, shown.completed, shown.failed) == (counted.total(), good, bad)
+    assert shown.cancelled == counted[Ending.CANCELLED]
+    assert shown.success_rate == (good / (good + bad) if good + bad else None)
+    took = sorted(run.duration.total_seconds() for run in runs if run.ending in counted)
+    assert shown.average == pytest.approx(sum(took) / len(took))
+    assert shown.last_at == max(run.finished_at for run in runs if run.ending in counted)
+
+
+async def play(app: Mainspring, clock: VirtualClock, seed: int = 7) -> None:
+    """A few minutes with every ending there is but a crash."""
+    chance = random.Random(seed)
+
+    @app.task(max_retries=1, timeout=20)
+    async def work(seconds: float, how: str) -> None:
+        await clock.sleep(seconds)
+        if how == "fail":
+            raise ValueError(f"number {seconds}")
+        if how == "discard":
+            raise Discard("useless")
+        if how == "snooze" and chance.random() < 0.5:
+            raise Snooze(1)
+
+    other = app.task(name="other")(work.fn)
+    async with app.worker():
+        for n in range(40):
+            how = chance.choice(["fine", "fine", "fail", "discard", "snooze"])
+            task = (work if n % 3 else other).using(queue=chance.choice(["a", "b"]))
+            handle = await task.enqueue(chance.choice([0.5, 2, 5, 25]), how)
+            await clock.elapse(seconds=chance.choice([1, 6]))
+            if n % 10 == 0:
+                await app.jobs.cancel(handle.id) if (await handle.job()).state == "running" else None
+        await clock.elapse(seconds=60)
+
+
+async def test_figures_equal_a_recount_of_the_executions(app: Mainspring, clock: VirtualClock) -> None:
+    async with app:
+        await play(app, clock)
+        stats = await app.stats()
+        found = await executions(app)
+        check(stats.total, [run for *_, run in found])
+        for name in ("work", "other"):
+            check(stats.by_task[name], [run for task, _, run in found if task == name])
+        for name in ("a", "b"):
+            check(stats.by_queue[name], [run for _, queue, run in found if queue == name])
+        ever = await app.stats(None)
+        assert (ever.total, ever.series) == (stats.total, [])
+        day = await app.stats(timedelta(days=2))
+        assert day.total == stats.total
+        states = Counter(str(job.state) for job in await app.jobs.list(limit=1000))
+        assert {name: getattr(stats, name) for name in ("completed", "dead", "cancelled")} == {
+            name: states[name] for name in ("completed", "dead", "cancelled")
+        }
+        assert stats.total.cancelled > 0 < stats.total.failed
+    assert sum(point.completed for point in stats.series) == stats.total.completed
+    assert sum(point.failed for point in stats.series) == stats.total.failed
+
+
+async def test_the_series_has_a_point_for_each_minute_those_without_a_run_too(
+    app: Mainspring, clock: VirtualClock
+) -> None:
+    @app.task(max_retries=0)
+    async def work(fail: bool = False) -> None:
+        if fail:
+            raise ValueError
+
+    async with app:
+        start = clock.now()
+        for fail in (False, True, False):
+            await work.enqueue(fail)
+            await app.drain()
+            clock.advance(minutes=2)
+        series = (await app.stats(timedelta(minutes=10))).series
+    assert [point.at for point in series] == [start + timedelta(minutes=n) for n in range(-4, 7)]
+    assert [(point.completed, point.failed) for point in series][4:] == [
+        (1, 0), (0, 0), (0, 1), (0, 0), (1, 0), (0, 0), (0, 0),
+    ]  # fmt: skip
+
+
+async def test_a_window_leaves_out_what_is_older(app: Mainspring, clock: VirtualClock) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    async with app:
+        for hours in (30, 3, 0):
+            await work.enqueue()
+            await app.drain()
+            clock.advance(hours=hours)
+        spans = [timedelta(hours=1), timedelta(hours=4), timedelta(days=2), timedelta(days=31), None]
+        assert [(await app.stats(span)).total.runs for span in spans] == [1, 2, 3, 3, 3]
+        assert [len((await app.stats(span)).series) for span in spans] == [61, 241, 49, 745, 0]
+
+
+@pytest.mark.parametrize("window", [timedelta(0), timedelta(seconds=-1), timedelta(days=32)])
+async def test_a_window_beyond_what_is_kept_is_refused(app: Mainspring, window: timedelta) -> None:
+    async with app:
+        with pytest.raises(BadInput, match=r"statistics reach back up to 31 days, or for ever \(None\)"):
+            await app.stats(window)
+
+
+async def test_nothing_has_run_is_no_division_by_nothing(app: Mainspring) -> None:
+    async with app:
+        stats = await app.stats()
+    assert (stats.total, stats.by_task, stats.errors) == (Figures(), {}, [])
+    assert (stats.total.success_rate, stats.total.p99, stats.total.last_at) == (None, None, None)
+
+
+@pytest.mark.parametrize("scale", [0.001, 0.1, 3.0])
+async def test_percentiles_of_known_durations_are_within_13_percent(
+    app: Mainspring, clock: VirtualClock, scale: float
+) -> None:
+    @app.task
+    async def work(seconds: float) -> None:
+        await clock.sleep(seconds)
+
+    durations = [round(scale * n, 6) for n in range(1, 101)]
+    async with app:
+        await app.enqueue_many(work.job(seconds) for seconds in durations)
+        async with app.worker():
+            await clock.elapse(seconds=scale * 101)
+        total = (await app.stats(timedelta(hours=1))).total
+    assert total.average == pytest.approx(sum(durations) / 100)
+    for shown, share in ((total.p50, 50), (total.p95, 95), (total.p99, 99)):
+        assert shown == pytest.approx(durations[share - 1], rel=0.13)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_bucket_stands_for_its_durations_within_an_eighth(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(200):
+        took = int(10 ** chance.uniform(0, 12))
+        assert middle(bucket(took)) * 1e6 == pytest.approx(took, rel=0.125, abs=0.51)
+
+
+def test_buckets_rise_with_durations() -> None:
+    numbers = [bucket(took) for took in range(100_000)]
+    assert numbers == sorted(numbers)
+
+
+def test_a_percentile_of_nothing_is_none() -> None:
+    assert percentile({}, 0.5) is None
+
+
+async def test_the_commonest_errors_come_first_and_a_cancel_is_none(app: Mainspring, clock: VirtualClock) -> None:
+    @app.task(max_retries=0)
+    async def one(n: int) -> None:
+        raise ValueError(f"order {n} is gone")
+
+    @app.task(max_retries=0)
+    async def two(n: int) -> None:
+        if n < 2:
+            raise ValueError(f"order {n} is gone")
+        if n == 2:
+            raise KeyError("name")
+        await clock.sleep(100)
+
+    async with app:
+        await app.enqueue_many([one.job(n) for n in range(3)] + [two.job(n) for n in range(4)])
+        async with app.worker():
+            await clock.elapse(seconds=1)
+            for job in await app.jobs.list():
+                if job.state == "running":
+                    await app.jobs.cancel(job.id, "not needed")
+            await clock.elapse(seconds=6)
+        stats = await app.stats()
+    assert stats.errors == [
+        TopError("ValueError: order … is gone", 5, ("one", "two")),
+        TopError("KeyError: …", 1, ("two",)),
+    ]
+    assert stats.total.cancelled == 1
+
+
+def test_a_task_that_fails_in_ever_new_ways_does_not_make_a_tally_grow() -> None:
+    sums = Sums()
+    for n in range(1000):
+        sums.add(Sums(errors={Failure("Error", "x" * n).kind + chr(97 + n % 26) * (n // 26): 1}))
+    assert len(sums.errors) == KINDS + 1
+    assert sum(sums.errors.values()) == 1000
+    assert sums.errors[OTHERS] > 900
+
+
+async def test_what_is_counted_survives_a_lost_reply_once(app: Mainspring, clock: VirtualClock) -> None:
+    faults = Faults()
+    shaky = Mainspring(FaultStore(await app.opened(), faults), clock=clock)  # type: ignore[arg-type]
+
+    @shaky.task
+    async def work() -> None: ...
+
+    async with shaky:
+        await work.enqueue()
+        faults.fail("finish", times=2, moment="after")
+        async with shaky.worker():
+            await clock.elapse(seconds=10)
+        assert (await shaky.stats()).total.runs == 1
+
+
+async def test_queues_are_told_with_what_waits_in_them(app: Mainspring, clock: VirtualClock) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    async with app:
+        await work.using(queue="a").enqueue()
+        await work.using(queue="b", delay=60).enqueue()
+        await app.queues.pause("c")
+        stats = await app.stats()
+    found: dict[str, Any] = {queue.name: (queue.pending, queue.scheduled, queue.paused) for queue in stats.queues}
+    assert found == {"a": (1, 0, False), "b": (0, 1, False), "c": (0, 0, True)}
+    assert (stats.pending, stats.scheduled) == (1, 1)
