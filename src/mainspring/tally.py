@@ -50,7 +50,7 @@ class Sums(Struct, omit_defaults=True):
         self.endings[outcome.ending] = self.endings.get(outcome.ending, 0) + 1
         self.spread[size] = self.spread.get(size, 0) + 1
         self.took += took
-        if outcome.failure is not None:
+        if outcome.failure is not None and outcome.ending is not Ending.CANCELLED:  # an operator's wish is no error
             self._met(outcome.failure.kind, 1)
 
     def _met(self, kind: str, count: int) -> None:

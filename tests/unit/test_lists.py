@@ -129,9 +129,7 @@ async def test_a_cursor_of_another_order_is_refused(app: Mainspring, store: Stor
     async with app:
         await crowd(store)
         due = await app.jobs.list(limit=2, sort="due")
-        with pytest.raises(
-            BadInput, match="sorted by 'due', this one is sorted by 'finished'"
-        ):
+        with pytest.raises(BadInput, match="sorted by 'due', this one is sorted by 'finished'"):
             await app.jobs.list(limit=2, sort="finished", after=due.next)
 
 
