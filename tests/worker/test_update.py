@@ -176,9 +176,15 @@ async def test_a_bad_value_is_refused_by_name_and_nothing_changes(
         assert await handle.job() == before
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"n": "seven"}, {"colour": "red"}, {"n": float("nan")}, {"more": "x" * (1 << 20)}], ids=["type", "name", "nan", "size"]
-)  # fmt: skip
+MISFITS: dict[str, dict[str, Any]] = {
+    "type": {"n": "seven"},
+    "name": {"colour": "red"},
+    "nan": {"n": float("nan")},
+    "size": {"more": "x" * (1 << 20)},
+}
+
+
+@pytest.mark.parametrize("arguments", MISFITS.values(), ids=MISFITS)
 async def test_arguments_the_task_would_not_accept_are_refused(app: Mainspring, arguments: dict[str, Any]) -> None:
     task = noting(app, [])
     async with app:
