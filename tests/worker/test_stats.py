@@ -139,7 +139,7 @@ async def test_nothing_has_run_is_no_division_by_nothing(app: Mainspring) -> Non
     assert (stats.total.success_rate, stats.total.p99, stats.total.last_at) == (None, None, None)
 
 
-@pytest.mark.parametrize("scale", [0.001, 0.1, 2.0])
+@pytest.mark.parametrize("scale", [0.001, 0.1, 1.0])
 async def test_percentiles_of_known_durations_are_within_13_percent(
     app: Mainspring, clock: VirtualClock, scale: float
 ) -> None:
