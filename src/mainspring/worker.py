@@ -215,6 +215,7 @@ class Worker:
             await self._work()
         finally:
             self._lose_all()
+            self._slots.close()
             await self._pulse.stop()
             self._runner.close()
             self._bus.emit(WorkerStopped(at=self._clock.now(), worker=self.id))
@@ -522,6 +523,7 @@ class Worker:
                 await self._flush()
         finally:
             self._lose_all()
+            self._slots.close()
             await self._pulse.stop()
             self._runner.close()
 
