@@ -104,7 +104,8 @@ class Slots:
         if run.key not in self._runs:  # settled long ago; what it says now counts for nothing
             self._deserted.discard(task)
             self._leaks.discard(run.key)
-            task.cancelled() or task.exception()
+            if not task.cancelled():
+                task.exception()  # looked at, so that asyncio does not complain
             return
         if task.cancelled():
             ended: Ended = run.why or asyncio.CancelledError("the task cancelled itself")
