@@ -6,6 +6,7 @@ import asyncio
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -65,6 +66,7 @@ class Slots:
         self._leaked = leaked
         self._runs: dict[RunKey, Run] = {}
         self._leaks: set[RunKey] = set()
+        self._deserted: set[asyncio.Task[Ended]] = set()
         runner.threads.leaked = self._thread_leaked
         runner.threads.returned = self._thread_returned
         self.size = size
@@ -99,16 +101,19 @@ class Slots:
         run.task.add_done_callback(partial(self._done, run))
 
     def _done(self, run: Run, task: asyncio.Task[Ended]) -> None:
+        if run.key not in self._runs:  # settled long ago; what it says now counts for nothing
+            self._deserted.discard(task)
+            self._leaks.discard(run.key)
+            if not task.cancelled():
+                task.exception()  # looked at, so that asyncio does not complain
+            return
         if task.cancelled():
             ended: Ended = run.why or asyncio.CancelledError("the task cancelled itself")
         else:
             ended = task.result()
             if run.why is not None and (isinstance(run.why, Stopped) or not isinstance(ended, Done)):
                 ended = run.why  # whatever it did on its way out, it was told to stop; a release lets it be done
-        if run.key in self._runs:
-            self.give_up(run, ended)
-        else:
-            self._leaks.discard(run.key)
+        self.give_up(run, ended)
 
     def give_up(self, run: Run, ended: Ended) -> None:
         """Settles the run and gives its slot back; one that was settled already is not heard a second time."""
@@ -116,7 +121,17 @@ class Slots:
             del self._runs[run.key]
             self.per_task[run.job.task] -= 1
             self.per_queue[run.job.queue] -= 1
+            if run.task is not None and not run.task.done():
+                self._deserted.add(run.task)
             self._ended(run, ended)
+
+    def close(self) -> None:
+        """Ends the coroutines that were given up: an event loop waits for all of its tasks before it closes."""
+        for task in self._deserted:
+            with suppress(RuntimeError):  # it ignores even this
+                coroutine: Any = task.get_coro()
+                coroutine.close()
+            task.cancel()
 
     def _watch(self, ctx: Context) -> None:
         run = self._runs.get((ctx.job.id, ctx.lease))

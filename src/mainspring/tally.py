@@ -98,7 +98,7 @@ def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], Sums
             sums = found.setdefault((minute, *key), Sums())
             sums.count(outcome.ending, [at - (outcome.started_at or at)])
             sums.last = max(sums.last, micros(at))
-            if outcome.failure is not None:
+            if outcome.failure is not None and outcome.ending is not Ending.CANCELLED:  # a wish is no error
                 sums.meet(outcome.failure)
     _gather(found, well, minute, ends)
     return found

@@ -218,6 +218,7 @@ class Worker:
             await self._work()
         finally:
             self._lose_all()
+            self._slots.close()
             await self._pulse.stop()
             self._runner.close()
             self._bus.emit(WorkerStopped(at=self._clock.now(), worker=self.id))
@@ -529,6 +530,7 @@ class Worker:
             return runs
         finally:
             self._lose_all()
+            self._slots.close()
             await self._pulse.stop()
             self._runner.close()
 

@@ -52,7 +52,7 @@ async def test_it_opens_after_failures_in_a_row_and_deferred_jobs_lose_no_attemp
     async with app:
         await app.enqueue_many(task.job(n) for n in range(10))
         async with app.worker(concurrency=1):
-            await clock.elapse(seconds=50)
+            await clock.elapse(seconds=20)
             assert len(service.calls) == 3
             assert await attempts(app) == [0] * 7
             found = await circuit(app)

@@ -53,7 +53,7 @@ async def test_the_handler_is_told_once_with_input_error_and_attempts(app: Mains
         charging = charge.using(queue="money", tags=["eu"], metadata={"order": 7})
         handle = await charging.enqueue(42, amount="9.99")
         async with app.worker():
-            await clock.elapse(minutes=5)
+            await clock.elapse(seconds=30)
         job = await handle.job()
         (notice,) = await mourners(app, "bury")
     (letter,) = heard
@@ -80,7 +80,7 @@ async def test_a_job_that_completes_or_is_cancelled_is_no_letter(app: Mainspring
         cancelled = await second_time.using(delay=60).enqueue()
         await app.jobs.cancel(cancelled.id)
         async with app.worker():
-            await clock.elapse(minutes=5)
+            await clock.elapse(seconds=30)
     assert heard == []
 
 
@@ -155,7 +155,7 @@ async def test_a_lost_reply_to_the_ending_tells_the_letter_once(app: Mainspring,
         await failing.enqueue()
         faults.fail("finish", times=3, moment="after")
         async with shaky.worker():
-            await clock.elapse(minutes=1)
+            await clock.elapse(seconds=20)
         assert len(await mourners(shaky, "bury")) == 1
     assert len(faults.injected) == 3
     assert len(heard) == 1
@@ -176,7 +176,7 @@ async def test_a_handler_that_fails_is_retried_dies_and_tells_nobody(app: Mainsp
     async with app:
         await failing.enqueue()
         async with app.worker():
-            await clock.elapse(hours=1)
+            await clock.elapse(seconds=30)
         (notice,) = await mourners(app, "bury")
     assert notice.state is State.DEAD
     assert len(tries) == 4

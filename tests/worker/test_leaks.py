@@ -194,6 +194,26 @@ async def test_a_leak_recycles_the_worker_only_if_it_was_asked_to(
     assert worker.recycled == (f"a slot leaked: leaky {handle.id} ignores its interruption" if recycle else None)
 
 
+async def test_a_coroutine_that_ignores_everything_does_not_outlive_its_worker(
+    app: Mainspring, clock: VirtualClock, hold: Hold
+) -> None:
+    """An event loop waits for all of its tasks before it closes: the process would never end."""
+    task = app.task(name="leaky")(hold.coroutine)
+
+    async with app:
+        given_up = await task.enqueue()
+        async with app.worker() as worker:
+            await cancelled(app, given_up, hold, clock)
+            released = await task.enqueue()
+            await clock.elapse(seconds=2)
+            stopping = asyncio.create_task(worker.stop(grace=1))
+            await clock.elapse(seconds=10)
+            await stopping
+        await clock.settle()
+        assert (await released.job()).state is State.PENDING
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
 async def test_a_leak_in_drain_does_not_hold_it_up(app: Mainspring, clock: VirtualClock, hold: Hold) -> None:
     task = app.task(name="leaky", timeout=1, max_retries=0)(hold.coroutine)
 

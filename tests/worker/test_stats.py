@@ -122,13 +122,13 @@ async def test_a_window_leaves_out_what_is_older(app: Mainspring, clock: Virtual
             clock.advance(hours=hours)
         spans = [timedelta(hours=1), timedelta(hours=4), timedelta(days=2), timedelta(days=31), None]
         assert [(await app.stats(span)).total.runs for span in spans] == [1, 2, 3, 3, 3]
-        assert [len((await app.stats(span)).series) for span in spans] == [61, 241, 49, 745, 0]
+        assert [len((await app.stats(span)).series) for span in spans] == [61, 5, 49, 32, 0]
 
 
-@pytest.mark.parametrize("window", [timedelta(0), timedelta(seconds=-1), timedelta(days=32)])
+@pytest.mark.parametrize("window", [timedelta(0), timedelta(seconds=-1), timedelta(days=367)])
 async def test_a_window_beyond_what_is_kept_is_refused(app: Mainspring, window: timedelta) -> None:
     async with app:
-        with pytest.raises(BadInput, match=r"statistics reach back up to 31 days, or for ever \(None\)"):
+        with pytest.raises(BadInput, match=r"statistics reach back up to 366 days, or for ever \(None\)"):
             await app.stats(window)
 
 
@@ -139,7 +139,7 @@ async def test_nothing_has_run_is_no_division_by_nothing(app: Mainspring) -> Non
     assert (stats.total.success_rate, stats.total.p99, stats.total.last_at) == (None, None, None)
 
 
-@pytest.mark.parametrize("scale", [0.001, 0.1, 3.0])
+@pytest.mark.parametrize("scale", [0.001, 0.1, 1.0])
 async def test_percentiles_of_known_durations_are_within_13_percent(
     app: Mainspring, clock: VirtualClock, scale: float
 ) -> None:

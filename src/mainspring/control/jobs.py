@@ -199,6 +199,8 @@ class Jobs:
         """An action that edits jobs; with arguments each gets a payload of its own."""
         if arguments is UNSET:
             return await self._change(action, which, update=update)
+        if not isinstance(arguments, Mapping) or not all(isinstance(name, str) for name in arguments):
+            raise BadInput(f"arguments are given as a mapping by name, got {arguments!r:.80}")
         if not isinstance(which, Filter):
             job = await self.get(which)
             payload = self._edited(job, arguments)

@@ -1,0 +1,214 @@
+"""Events: each thing that happens to a job is told once, after the fact, to subscribers who can break nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mainspring import Cancel, Context, Discard, Filter, Mainspring, Retention, Snooze, State
+from mainspring.events import (
+    Event,
+    JobDied,
+    JobEnded,
+    JobEnqueued,
+    JobFailed,
+    JobRetrying,
+    JobsChanged,
+    JobsPruned,
+    JobStarted,
+    JobStopped,
+)
+from mainspring.job import Action, Ending
+from mainspring.testing import Recorder, VirtualClock
+
+JOB_EVENTS = (JobEnqueued, JobStarted, JobEnded, JobsChanged, JobsPruned)
+
+
+def told(recorder: Recorder) -> list[str]:
+    return [type(event).__name__ for event in recorder.events if isinstance(event, JOB_EVENTS)]
+
+
+async def test_a_job_that_succeeds_is_enqueued_started_and_ended(app: Mainspring, clock: VirtualClock) -> None:
+    recorder = Recorder(app)
+
+    @app.task(queue="mail")
+    async def work() -> None:
+        await clock.sleep(3)
+
+    async with app:
+        began = clock.now()
+        handle = await work.enqueue()
+        async with app.worker():
+            await clock.elapse(seconds=5)
+    assert told(recorder) == ["JobEnqueued", "JobStarted", "JobEnded"]
+    (enqueued,), (started,), (ended,) = (recorder.of(kind) for kind in (JobEnqueued, JobStarted, JobEnded))
+    assert (enqueued.id, enqueued.task, enqueued.queue, enqueued.status) == (handle.id, "work", "mail", "new")
+    assert (started.job.id, started.job.attempt, started.at) == (handle.id, 1, began)
+    assert (ended.job.id, ended.outcome.state, ended.at) == (handle.id, State.COMPLETED, began + timedelta(seconds=3))
+
+
+async def test_a_retry_tells_which_attempt_failed_and_when_the_next_one_is(
+    app: Mainspring, clock: VirtualClock
+) -> None:
+    recorder = Recorder(app)
+
+    @app.task(max_retries=2, backoff=lambda n: 10 * n)
+    async def work() -> None:
+        raise ValueError("no")
+
+    async with app:
+        began = clock.now()
+        handle = await work.enqueue()
+        async with app.worker():
+            await clock.elapse(seconds=40)
+        assert (await handle.job()).state is State.DEAD
+    retrying = recorder.of(JobRetrying)
+    nexts = [(began, 10), (began + timedelta(seconds=10), 20)]
+    assert [(event.job.attempt, event.outcome.run_at) for event in retrying] == [
+        (n, at + timedelta(seconds=wait)) for n, (at, wait) in enumerate(nexts, 1)
+    ]
+    (died,) = recorder.of(JobDied)
+    assert (died.job.attempt, died.outcome.run_at) == (3, None)
+    assert died.outcome.failure is not None
+    assert died.outcome.failure.message == "no"
+    assert told(recorder)[-1] == "JobDied"
+    assert len(recorder.of(JobFailed)) == 3
+
+
+STEERED: dict[str, tuple[Exception, type[Event], Ending]] = {
+    "discard": (Discard("no"), JobDied, Ending.DISCARDED),
+    "cancel": (Cancel("no"), JobStopped, Ending.CANCELLED),
+    "snooze": (Snooze(3600), JobEnded, Ending.SNOOZED),
+}
+
+
+@pytest.mark.parametrize(("error", "kind", "ending"), STEERED.values(), ids=STEERED)
+async def test_each_way_to_end_has_its_event(
+    app: Mainspring, clock: VirtualClock, error: Exception, kind: type[Any], ending: Ending
+) -> None:
+    recorder = Recorder(app)
+
+    @app.task
+    async def work() -> None:
+        raise error
+
+    async with app:
+        await work.enqueue()
+        await app.drain()
+    (event,) = recorder.of(JobEnded)
+    assert (type(event), event.outcome.ending) == (kind, ending)
+
+
+async def test_a_cancelled_run_is_stopped_and_the_wish_was_told_before(app: Mainspring, clock: VirtualClock) -> None:
+    recorder = Recorder(app)
+
+    @app.task
+    async def work() -> None:
+        await asyncio.Event().wait()
+
+    async with app:
+        handle = await work.enqueue()
+        async with app.worker():
+            await clock.elapse(seconds=1)
+            await app.jobs.cancel(handle.id, "enough")
+            await clock.elapse(seconds=5)
+    assert told(recorder) == ["JobEnqueued", "JobStarted", "JobsChanged", "JobStopped"]
+    (changed,) = recorder.of(JobsChanged)
+    assert (changed.action, changed.ids) == (Action.CANCEL, (handle.id,))
+
+
+async def test_what_operators_do_is_told_once_for_all_jobs_it_was_done_to(app: Mainspring, clock: VirtualClock) -> None:
+    recorder = Recorder(app)
+
+    @app.task
+    async def work() -> None: ...
+
+    async with app:
+        ids = [handle.id for handle in await app.enqueue_many(work.using(delay=60).job() for _ in range(3))]
+        await app.jobs.pause(Filter())
+        await app.jobs.resume(ids[0])
+        await app.jobs.update(Filter(), priority=5)
+        await app.jobs.cancel(Filter(states=("paused",)))
+        await app.jobs.retry(Filter(states=("cancelled",)))
+        await app.jobs.delete(Filter(queues=("elsewhere",)))
+        await app.jobs.delete(Filter())
+    assert [(event.action.value, len(event.ids)) for event in recorder.of(JobsChanged)] == [
+        ("pause", 3), ("resume", 1), ("update", 3), ("cancel", 2), ("retry", 2), ("delete", 3),
+    ]  # fmt: skip
+
+
+async def test_what_retention_removes_is_told(app: Mainspring, clock: VirtualClock) -> None:
+    recorder = Recorder(app)
+
+    @app.task(retention=Retention(0, timedelta(0)))
+    async def work() -> None: ...
+
+    async with app:
+        handle = await work.enqueue()
+        await app.drain()
+        clock.advance(seconds=1)
+        await app.prune()
+    (pruned,) = recorder.of(JobsPruned)
+    assert (pruned.ids, pruned.state, pruned.task) == ((handle.id,), State.COMPLETED, "work")
+
+
+async def test_a_duplicate_is_told_as_one(app: Mainspring) -> None:
+    recorder = Recorder(app)
+
+    @app.task(unique_key="one")
+    async def work() -> None: ...
+
+    async with app:
+        for _ in range(2):
+            await work.enqueue()
+    assert [event.status for event in recorder.of(JobEnqueued)] == ["new", "duplicate"]
+
+
+@pytest.mark.parametrize("error", [ValueError("bad subscriber"), SystemExit(3)], ids=repr)
+async def test_a_subscriber_that_raises_breaks_nothing_and_others_still_hear(
+    app: Mainspring, clock: VirtualClock, caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    @app.on(Event)
+    def bad(event: Event) -> None:
+        raise error
+
+    recorder = Recorder(app)
+
+    @app.task(max_retries=1)
+    async def work(ctx: Context) -> str:
+        if ctx.attempt == 1:
+            raise ValueError
+        return "done"
+
+    async with app:
+        handle = await work.enqueue()
+        async with app.worker():
+            await clock.elapse(seconds=10)
+            assert await handle.result(0) == "done"
+            assert (await app.health()).live
+        await app.jobs.delete(handle.id)
+    assert told(recorder) == ["JobEnqueued", "JobStarted", "JobRetrying", "JobStarted", "JobEnded", "JobsChanged"]
+    assert "raised on JobRetrying" in caplog.text
+
+
+async def test_nothing_is_told_before_the_store_has_it(app: Mainspring, clock: VirtualClock) -> None:
+    seen: list[Any] = []
+    store = await app.opened()
+
+    @app.task
+    async def work() -> None: ...
+
+    async with app:
+        handle = await work.enqueue()
+
+        @app.on(JobEnded)
+        def look(event: JobEnded) -> None:
+            seen.append(asyncio.ensure_future(store.jobs(Filter(ids=(handle.id,)), now=clock.now(), limit=1)))
+
+        async with app.worker():
+            await clock.elapse(seconds=1)
+            states = [job.state for looked in seen for job in await looked]
+    assert states == [State.COMPLETED]
