@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from mainspring.job import Ending, Execution, Filter, Job, State
+from mainspring.job import Cursor, Ending, Execution, Filter, Job, State
 from mainspring.stores import open_store
 
 T = TypeVar("T")
@@ -105,7 +105,7 @@ async def _read(path: Path) -> tuple[dict[str, Job], dict[str, list[Execution]]]
     await store.open()
     try:
         now, jobs = await store.time(), dict[str, Job]()
-        while page := await store.jobs(Filter(), now=now, limit=1000, after=max(jobs, default=None)):
+        while page := await store.jobs(Filter(), now=now, limit=1000, after=Cursor(max(jobs)) if jobs else None):
             jobs.update((job.id, job) for job in page)
         runs = await asyncio.gather(*map(store.executions, jobs))
         return jobs, dict(zip(jobs, runs, strict=True))

@@ -25,6 +25,7 @@ async def pages(store: Store, sort: Sort, *, limit: int, newest: bool = False, *
     while page := await store.jobs(Filter(**asked), now=NOW, limit=limit, after=after, newest=newest, sort=sort):
         assert len(page) <= limit
         seen += page
+        assert len(seen) < 100, "it stalls"
         last = page[-1]
         after = Cursor(last.id, {"created": None, "due": last.run_at, "finished": last.finished_at}[sort])
     return seen

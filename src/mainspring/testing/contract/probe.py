@@ -178,9 +178,9 @@ class ProbeContract(Contract):
             (fresh,) = await put(store, new_job())
             await beat(store)
             taken: list[str] = []
-            while not taken:
+            for _ in range(3):
                 answer = await claim(store, now=later(10))
-                taken = [job.id for job in answer.jobs]
+                taken += [job.id for job in answer.jobs]
                 assert taken or answer.next_at == later(10)
             assert taken == [fresh]
 

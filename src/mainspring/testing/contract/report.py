@@ -204,6 +204,7 @@ class ReportContract(Contract):
             seen: list[tuple[int, int]] = []
             while page := await store.logs(job.id, limit=2, after=seen[-1] if seen else (0, 0)):
                 assert len(page) <= 2
+                assert len(seen) < len(order), "it stalls"
                 seen += [(line.run, line.n) for line in page]
             assert seen == order
 
