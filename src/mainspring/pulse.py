@@ -105,12 +105,14 @@ class Pulse:
         tell(_settle, self._ended, error)
 
     async def _loop(self, store: Store, tell: Callable[..., None]) -> None:
-        await store.open()
         loop, alarm = asyncio.get_running_loop(), Alarm(self._clock)
         self._nudge = lambda: loop.is_closed() or loop.call_soon_threadsafe(alarm.ring)
-        failures = 0
+        opened, failures = False, 0
         while self._going:
             try:
+                if not opened:
+                    await store.open()
+                    opened = True
                 await self._one(store, tell)
             except StoreUnavailable as error:
                 failures += 1
