@@ -88,7 +88,7 @@ class Worker:
         )  # fmt: skip
         self._pulse = Pulse(
             clock, bus, beat=settings.beat, lease=settings.lease, describe=self._describe, heard=self._heard,
-            silent=self._lose_all,
+            silent=self._fall_silent,
         )  # fmt: skip
         self._outcomes: list[tuple[Run, Outcome]] = []
         self._flushing = asyncio.Lock()
@@ -96,6 +96,8 @@ class Worker:
         self._strays: set[RunKey] = set()
         self._orphans: set[RunKey] = set()
         self._claiming = False
+        self._silent = False
+        self._silences = 0
         self._gathering = False
         self._phase = crc32(self.id.encode()) / 2**32
         self._stopping = False
@@ -228,13 +230,14 @@ class Worker:
         """Fills free slots; returns the seconds until asking again can help, None: when a slot is free."""
         wait = self._settings.poll_interval
         for queues, tasks, room in self._requests():
-            now = self._clock.now()
+            now, silences = self._clock.now(), self._silences
             self._claiming = True
             try:
                 claim = await self._store.claim(queues, worker=self.id, tasks=tasks, limit=room, now=now)
             finally:
                 self._claiming = False
-            for job in claim.jobs:
+            # Came after we had let go of everything: others may have these jobs. If not, they are orphans.
+            for job in claim.jobs if silences == self._silences else ():
                 self._begin(job)
             if claim.expired:
                 self._bus.emit(JobsExpired(at=now, ids=tuple(claim.expired)))
@@ -258,7 +261,7 @@ class Worker:
 
     def _free(self) -> int:
         waiting = len(self._outcomes) + len(self._settling)
-        if self._stopping or waiting > BACKLOG * self._slots.size:
+        if self._stopping or self._silent or waiting > BACKLOG * self._slots.size:
             return 0
         return self._slots.size - len(self._slots)
 
@@ -336,6 +339,9 @@ class Worker:
         return replace(self._info, running=len(runs)), runs
 
     def _heard(self, beat: Beat, sent: set[RunKey]) -> None:
+        if self._silent:
+            self._silent = False
+            self._wake.ring()
         self._slots.hear(beat, sent)
         # Ours in the store, unknown here, and no claim under way: the answer to a claim got lost. Seen
         # twice in a row, so that an outcome on its way is not taken for one.
@@ -343,6 +349,11 @@ class Worker:
         strays = set() if self._claiming else set(beat.holds.items()) - known
         self._orphans = strays & self._strays
         self._strays = strays
+
+    def _fall_silent(self) -> None:
+        self._silent = True
+        self._silences += 1
+        self._lose_all()
 
     def _lose_all(self) -> None:
         for run in self._slots:
