@@ -371,7 +371,7 @@ class Worker:
         lost = await self._store.expired(now=now, limit=SWEEP_LIMIT)
         outcomes = {job.id: decide(job, Crashed(job.worker or "", self._settings.max_crashes), now=now) for job in lost}
         orphans, self._orphans = self._orphans, set()
-        released = [_released(id, lease, now) for id, lease in orphans]
+        released = [_released(id, lease, now) for id, lease in sorted(orphans)]
         if lost or released:
             stands = await self._store.finish([*outcomes.values(), *released])
             for job in lost:

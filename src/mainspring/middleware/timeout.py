@@ -30,7 +30,7 @@ class Timeout:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._watches: set[_Watch] = set()
+        self._watches: dict[_Watch, None] = {}  # in order, so that a simulation repeats itself
         self._earliest = math.inf
         self._timer: Timer | None = None
 
@@ -39,7 +39,7 @@ class Timeout:
         if ctx.timeout is None or task is None:
             return await call_next(ctx)
         watch = _Watch(self._clock.monotonic() + ctx.timeout, task, ctx)
-        self._watches.add(watch)
+        self._watches[watch] = None
         if watch.at < self._earliest:
             self._arm(watch.at)
         try:
@@ -50,7 +50,7 @@ class Timeout:
                 raise JobTimeout(f"took longer than its timeout of {ctx.timeout:g} s") from None
             raise
         finally:
-            self._watches.discard(watch)
+            del self._watches[watch]
 
     def _arm(self, at: float) -> None:
         if self._timer is not None:
