@@ -138,9 +138,12 @@ class Pulse:
         now = self._clock.now()
         # Others take our jobs when the lease is over. A beat that fails or hangs must not keep us from
         # letting go of them before, so a timer does it, unless the next beat comes first.
+        sent = self._clock.monotonic()
         guard = self._clock.call_later(self._lease * LET_GO, lambda: tell(self._silent))
         try:
             answer = await store.beat(info, until=now + timedelta(seconds=self._lease), now=now)
+            if (took := self._clock.monotonic() - sent) >= self._lease * LET_GO:
+                raise StoreUnavailable(f"a beat was answered after {took:.3g} s, too late to keep the lease")
         except BaseException:
             guard.cancel()
             raise

@@ -112,7 +112,7 @@ class Worker:
         )  # fmt: skip
         self._pulse = Pulse(
             clock, bus, beat=settings.beat, lease=settings.lease, describe=self._describe, heard=self._heard,
-            silent=self._lose_all, turned=lambda: self._turn("beat"),
+            silent=self._fall_silent, turned=lambda: self._turn("beat"),
         )  # fmt: skip
         self._outcomes: list[tuple[Run, Outcome]] = []
         self._flushing = asyncio.Lock()
@@ -120,6 +120,8 @@ class Worker:
         self._strays: set[RunKey] = set()
         self._orphans: set[RunKey] = set()
         self._claiming = False
+        self._silent = False
+        self._silences = 0
         self._gathering = False
         self._phase = crc32(self.id.encode()) / 2**32
         self._stopping = False
@@ -273,13 +275,14 @@ class Worker:
         """Fills free slots; returns the seconds until asking again can help, None: when a slot is free."""
         wait = self._settings.poll_interval
         for queues, tasks, room in self._requests():
-            now = self._clock.now()
+            now, silences = self._clock.now(), self._silences
             self._claiming = True
             try:
                 claim = await self._store.claim(queues, worker=self.id, tasks=tasks, limit=room, now=now)
             finally:
                 self._claiming = False
-            for job in claim.jobs:
+            # Came after we had let go of everything: others may have these jobs. If not, they are orphans.
+            for job in claim.jobs if silences == self._silences else ():
                 self._begin(job)
             if claim.expired:
                 self._bus.emit(JobsExpired(at=now, ids=tuple(claim.expired)))
@@ -303,7 +306,8 @@ class Worker:
 
     def _free(self) -> int:
         waiting = len(self._outcomes) + len(self._settling)
-        if self._stopping or self._orders.drained or waiting > BACKLOG * self._slots.size:
+        held_back = self._stopping or self._silent or self._orders.drained
+        if held_back or waiting > BACKLOG * self._slots.size:
             return 0
         return self._slots.free
 
@@ -420,6 +424,9 @@ class Worker:
         return about, runs
 
     def _heard(self, beat: Beat, sent: set[RunKey]) -> None:
+        if self._silent:
+            self._silent = False
+            self._wake.ring()
         self._slots.hear(beat, sent)
         if beat.orders != self._orders:
             self._obey(beat.orders)
@@ -435,6 +442,11 @@ class Worker:
         self._orders = orders
         self._slots.size = orders.concurrency or self._settings.concurrency
         self._wake.ring()
+
+    def _fall_silent(self) -> None:
+        self._silent = True
+        self._silences += 1
+        self._lose_all()
 
     def _lose_all(self) -> None:
         for run in self._slots:
@@ -461,7 +473,7 @@ class Worker:
         lost = await self._store.expired(now=now, limit=SWEEP_LIMIT)
         outcomes = {job.id: self._crashed(job, now) for job in lost}
         orphans, self._orphans = self._orphans, set()
-        released = [_released(id, lease, now) for id, lease in orphans]
+        released = [_released(id, lease, now) for id, lease in sorted(orphans)]
         if lost or released:
             stands = await self._store.finish([*outcomes.values(), *released])
             for job in lost:

@@ -179,10 +179,11 @@ async def test_an_error_that_is_not_passing_ends_the_worker_loudly(scene: Scene,
         assert await app.workers.list() == []
 
 
-async def test_a_store_that_is_down_at_the_start_is_waited_for(scene: Scene, clock: VirtualClock) -> None:
+@pytest.mark.parametrize("verb", ["open", "time", "beat"])
+async def test_a_store_that_is_down_at_the_start_is_waited_for(scene: Scene, clock: VirtualClock, verb: str) -> None:
     async with scene.app as app:
         handle = await scene.work.enqueue("late")
-        scene.faults.fail("beat", times=4)
+        scene.faults.fail(verb, times=4)  # the app has opened its own handle; the beat has another
         starting = asyncio.create_task(app.worker().run())
         await clock.elapse(seconds=30)
         assert (await handle.job()).state is State.COMPLETED

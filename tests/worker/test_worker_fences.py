@@ -10,7 +10,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.errors import StoreUnavailable
-from mainspring.events import Event, JobEnded, JobLost
+from mainspring.events import Event, JobEnded, JobLost, JobStarted, StoreTrouble
 from mainspring.job import Beat, Claim, Ending, Execution, Job, JobId, State, WorkerInfo
 from mainspring.outcome import Outcome
 from mainspring.stores.memory import MemoryStore
@@ -237,6 +237,53 @@ async def test_runs_are_let_go_before_the_lease_ends_when_the_store_is_out_of_re
         lost = the.heard(JobLost)[0]
         assert (lost.job.lease, the.cancelled) == (job.lease, 1)
         assert lost.at < row.until
+
+
+async def test_a_claim_that_is_answered_after_the_runs_were_let_go_is_not_begun() -> None:
+    async with scene() as the:
+        the.gate.set()
+
+        async def until_others_may_take_it(_: object) -> None:
+            the.store.asked["beat"] = unavailable
+            await until(lambda: not any(row.until > the.app.clock.now() for row in the.store._workers.values()))
+            the.store.asked.clear()
+
+        the.store.answered["claim"] = once(until_others_may_take_it)
+        job_id = (await the.task.enqueue()).id
+        _, completed = await the.completed(job_id)
+        assert [event.job.lease for event in the.heard(JobStarted)] == [completed.lease]
+
+
+async def test_nothing_is_claimed_by_a_worker_that_does_not_hear_its_beats() -> None:
+    async with scene() as the:
+        await the.started()
+        the.store.answered["beat"] = unavailable  # the store hears them, so it would give jobs
+        await until(lambda: the.heard(JobLost))
+        job_id = (await the.task.enqueue()).id
+        beats = len(the.heard(StoreTrouble))
+        await until(lambda: len(the.heard(StoreTrouble)) > beats + 2)
+        assert the.store._jobs[job_id].runs == 0
+        the.store.answered.clear()
+        the.gate.set()
+        await the.completed(job_id)
+
+
+async def test_a_beat_that_is_answered_too_late_does_not_keep_the_lease() -> None:
+    async with scene() as the:
+        job = await the.started()
+
+        async def until_the_runs_are_let_go(_: object) -> None:
+            await until(lambda: the.heard(JobLost))
+            over = the.app.clock.monotonic() + LEASE
+            await until(lambda: the.app.clock.monotonic() > over)
+
+        the.store.answered["beat"] = once(until_the_runs_are_let_go)
+        await until(lambda: the.heard(StoreTrouble))
+        (trouble,) = the.heard(StoreTrouble)
+        assert trouble.doing == "beating"
+        assert "too late to keep the lease" in trouble.error
+        the.gate.set()
+        assert [run.ending for run in await the.completed(job.id)][-1] == "completed"
 
 
 async def test_a_job_whose_claim_was_not_answered_is_released_and_run_again() -> None:

@@ -44,7 +44,7 @@ class Timeout:
         """`soft` has the soft timeout of tasks that have one: what a run answers to it counts."""
         self._clock = clock
         self._soft = soft
-        self._watches: set[_Watch] = set()
+        self._watches: dict[_Watch, None] = {}  # in order, so that a simulation repeats itself
         self._earliest = math.inf
         self._timer: Timer | None = None
 
@@ -55,13 +55,13 @@ class Timeout:
         began = self._clock.monotonic()
         hard = math.inf if ctx.timeout is None else began + ctx.timeout
         watch = _Watch(hard, None if soft is None else began + soft, task, ctx)
-        self._watches.add(watch)
+        self._watches[watch] = None
         if watch.at < self._earliest:
             self._arm(watch.at)
         try:
             return await self._judged(watch, call_next)
         finally:
-            self._watches.discard(watch)
+            del self._watches[watch]
 
     async def _judged(self, watch: _Watch, call_next: Next) -> Any:
         """What the run returns or raises, unless its time was over."""

@@ -1,0 +1,48 @@
+"""The books at the end: what only the whole story of a job can show."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+from ...job import Ending, Execution, Job, State
+from .auditor import Auditor
+from .ledger import Ledger
+from .tasks import RETRIES
+
+_FAILED = (Ending.FAILED, Ending.TIMEOUT)
+
+
+async def audit(auditor: Auditor, ledger: Ledger, max_crashes: int) -> None:
+    """I1, I2 and I3, once the faults have ceased and the cluster has had its time."""
+    jobs = {job.id: job for job in ledger.peek()}
+    for id in sorted(auditor.acknowledged.keys() - jobs.keys()):
+        auditor.fail("I1", id, "was acknowledged, and is not in the store")
+    for id in sorted(jobs.keys() - auditor.asked):
+        auditor.fail("I1", id, "is in the store, and nobody asked for it")
+    for job in jobs.values():
+        if not job.state.final:
+            auditor.fail("I2", job.id, f"is {job.state} at the end, held by {job.worker}")
+        if job.state is State.COMPLETED and job.id not in auditor.returned:
+            auditor.fail("I1", job.id, "is completed, and no run of it ever returned")
+        _count(auditor, job, await ledger.executions(job.id), max_crashes)
+
+
+def _count(auditor: Auditor, job: Job, runs: list[Execution], max_crashes: int) -> None:
+    """I3: in each life at most one first attempt, its retries and its crashes; refunded runs come on top."""
+    allowed = 1 + (RETRIES[job.task] if job.max_retries is None else job.max_retries)
+    if auditor.starts[job.id] > job.runs:
+        auditor.fail("I3", job.id, f"was started {auditor.starts[job.id]} times and claimed {job.runs} times")
+    failed = crashed = 0
+    bounds = [0, *auditor.lives[job.id], len(runs)]
+    for first, end in pairwise(bounds):
+        endings = Counter(run.ending for run in runs[first:end])
+        failed, crashed = sum(endings[ending] for ending in _FAILED), endings[Ending.CRASHED]
+        if failed > allowed or crashed > max_crashes:
+            limits = f"{allowed} and {max_crashes} allowed"
+            auditor.fail("I3", job.id, f"failed {failed} times and crashed {crashed} times, {limits}")
+    if job.state is State.DEAD and runs:
+        last = runs[-1].ending
+        if (last in _FAILED and failed < allowed) or (last is Ending.CRASHED and crashed < max_crashes):
+            used = f"{failed} of {allowed} attempts and {crashed} of {max_crashes} crashes"
+            auditor.fail("I3", job.id, f"is dead after {used}")

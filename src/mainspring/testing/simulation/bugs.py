@@ -1,0 +1,134 @@
+"""Bugs to plant: each breaks one rule of the engine, and the simulation must find it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from ... import pulse, worker
+from ...app import Mainspring
+from ...clock import StoreClock
+from ...errors import StoreUnavailable
+from ...handle import Handle
+from ...job import Beat, Enqueued, NewJob
+from ...outcome import Outcome
+from ...stores import memory
+from ...stores.memory import MemoryStore
+from ...stores.rules import settle
+from ...worker import Worker
+from .swap import swap
+
+
+class Bug(NamedTuple):
+    broken: str
+    plant: Callable[[], AbstractContextManager[None]]
+
+
+def _finish_without_fence() -> AbstractContextManager[None]:
+    fenced = MemoryStore._settle
+
+    def whoever(self: MemoryStore, outcome: Outcome) -> bool:
+        job = self._jobs.get(outcome.id)
+        return fenced(self, replace(outcome, lease=job.lease) if job and job.lease else outcome)
+
+    return swap(MemoryStore, "_settle", whoever)
+
+
+def _sweep_the_living() -> AbstractContextManager[None]:
+    return swap(MemoryStore, "_alive", lambda self, worker, now: False)
+
+
+def _hasty_takeover() -> AbstractContextManager[None]:
+    fenced = MemoryStore._settle
+
+    def hasty(self: MemoryStore, outcome: Outcome) -> bool:
+        with swap(self, "_alive", lambda worker, now: False):
+            return fenced(self, outcome)
+
+    return swap(MemoryStore, "_settle", hasty)
+
+
+def _no_refund() -> AbstractContextManager[None]:
+    return swap(memory, "settle", lambda job, outcome: settle(job, replace(outcome, refund=False)))
+
+
+def _uncounted_crash() -> AbstractContextManager[None]:
+    return swap(memory, "settle", lambda job, outcome: settle(job, replace(outcome, crash=False)))
+
+
+def _forgotten_orphans() -> AbstractContextManager[None]:
+    heard = Worker._heard
+
+    def deaf(self: Worker, beat: Beat, sent: set[tuple[str, str]]) -> None:
+        heard(self, beat, sent)
+        self._orphans = set()
+
+    return swap(Worker, "_heard", deaf)
+
+
+def _same_id_twice() -> AbstractContextManager[None]:
+    admit = MemoryStore._admit
+
+    def forgetful(self: MemoryStore, new: NewJob, now: Any) -> Enqueued:
+        old = self._jobs.pop(new.id, None)
+        answer = admit(self, new, now)
+        if old is not None:
+            self._jobs.setdefault(old.id, old)
+        return answer
+
+    return swap(MemoryStore, "_admit", forgetful)
+
+
+def _ignored_key() -> AbstractContextManager[None]:
+    return swap(MemoryStore, "_holder", lambda self, job: (None, None))
+
+
+def _deaf_clock() -> AbstractContextManager[None]:
+    async def deaf(self: StoreClock, time: Any) -> None:
+        return None
+
+    return swap(StoreClock, "learn", deaf)
+
+
+def _late_letting_go() -> AbstractContextManager[None]:
+    return swap(pulse, "LET_GO", 1.6)
+
+
+def _claims_in_silence() -> AbstractContextManager[None]:
+    return swap(Worker, "_fall_silent", Worker._lose_all)
+
+
+def _no_limit() -> AbstractContextManager[None]:
+    return swap(worker, "_groups", lambda limits: [(None if limits is None else list(limits), None)])
+
+
+def _hopeful_enqueue() -> AbstractContextManager[None]:
+    hand_over = Mainspring.hand_over
+
+    async def hopeful(self: Mainspring, jobs: Sequence[NewJob], within: Any = None) -> list[Handle[Any]]:
+        try:
+            return await hand_over(self, jobs, within)
+        except StoreUnavailable:
+            return [Handle(self, Enqueued(job.id)) for job in jobs]
+
+    return swap(Mainspring, "hand_over", hopeful)
+
+
+BUGS: Mapping[str, Bug] = {
+    "finish-without-fence": Bug("finish does not ask which run an outcome belongs to", _finish_without_fence),
+    "sweep-the-living": Bug("a sweep takes every worker for silent", _sweep_the_living),
+    "hasty-takeover": Bug("a crash counts although its worker has beaten meanwhile", _hasty_takeover),
+    "late-letting-go": Bug("a worker without beats keeps its runs beyond the lease", _late_letting_go),
+    "claims-in-silence": Bug("a worker without beats begins what it still claims", _claims_in_silence),
+    "no-refund": Bug("snooze and release keep the attempt", _no_refund),
+    "uncounted-crash": Bug("a crash is not counted", _uncounted_crash),
+    "forgotten-orphans": Bug("jobs whose claim was never answered are not released", _forgotten_orphans),
+    "same-id-twice": Bug("an enqueue that is repeated writes its job again", _same_id_twice),
+    "ignored-key": Bug("enqueue does not look at keys", _ignored_key),
+    "deaf-clock": Bug("a worker does not learn the store's time", _deaf_clock),
+    "no-limit": Bug("a worker does not look at its tasks' limits", _no_limit),
+    "hopeful-enqueue": Bug("an enqueue that failed is acknowledged", _hopeful_enqueue),
+}

@@ -1,0 +1,27 @@
+"""Many seeds, on all cores."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from .verdict import Verdict, simulate
+
+# Seeds a process takes at a time.
+CHUNK = 5
+
+
+def hunt(seeds: Sequence[int], bug: str | None, processes: int) -> Iterator[tuple[int, Verdict | None]]:
+    """Each seed in order, with its verdict if it is not fine."""
+    judge = partial(_judge, bug)
+    if processes == 1:
+        yield from map(judge, seeds)
+        return
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap(judge, seeds, CHUNK)
+
+
+def _judge(bug: str | None, seed: int) -> tuple[int, Verdict | None]:
+    verdict = simulate(seed, bug)
+    return seed, None if verdict.fine else verdict

@@ -1,0 +1,41 @@
+"""The store that all hosts share, and that tells the auditor of every write."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ...job import Beat, Job, WorkerInfo
+from ...outcome import Outcome
+from ...stores.memory import MemoryStore
+from .auditor import Auditor
+from .loop import TrueClock
+
+
+class Ledger(MemoryStore):
+    """The memory store itself; only watched."""
+
+    def __init__(self, clock: TrueClock, auditor: Auditor) -> None:
+        super().__init__(clock)
+        self._auditor = auditor
+        self.by: tuple[str, str] = ("nobody", "nothing")
+        """Who asked for the verb that runs now, and which. Verbs do not wait between their writes."""
+
+    def _put(self, job: Job) -> None:
+        old = self._jobs.get(job.id)
+        super()._put(job)
+        self._auditor.moved(old, job, *self.by)
+
+    async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
+        self._auditor.beat(worker.id, until, now)
+        return await super().beat(worker, until=until, now=now)
+
+    def _settle(self, outcome: Outcome) -> bool:
+        before = self._jobs.get(outcome.id)
+        stands = super()._settle(outcome)
+        if stands:
+            self._auditor.settled(outcome, before)
+        return stands
+
+    def peek(self) -> list[Job]:
+        """Every job, in order of id."""
+        return [self._jobs[id] for id in sorted(self._jobs)]

@@ -1,0 +1,105 @@
+"""One simulation from its seed to its verdict, the same each time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from random import Random
+from zlib import crc32
+
+from msgspec import Struct
+
+from ... import worker
+from ...stores import memory
+from .auditor import RULES, Fact, Violation
+from .books import audit
+from .bugs import BUGS
+from .cluster import Cluster
+from .loop import Stuck, VirtualLoop
+from .plan import Plan, draw
+from .swap import swap
+
+# Violations that a report lists; the first is the one to look at.
+SHOWN = 5
+
+
+class Verdict(Struct, frozen=True):
+    """What became of a plan."""
+
+    plan: Plan
+    violations: list[Violation]
+    facts: list[Fact]
+
+    @property
+    def fine(self) -> bool:
+        return not self.violations
+
+    @property
+    def digest(self) -> int:
+        """The same for the same story."""
+        return crc32("\n".join(map(repr, self.facts)).encode())
+
+    def __str__(self) -> str:
+        if self.fine:
+            return f"seed {self.plan.seed} is fine: {len(self.facts)} facts, digest {self.digest:08x}"
+        rule, job, what = self.violations[0]
+        return f"seed {self.plan.seed} breaks {rule}: {job or 'the cluster'} {what}"
+
+    def report(self) -> str:
+        """The plan, what it broke, and the story of the first job that shows it."""
+        lines = [str(self.plan), ""]
+        for rule, job, what in self.violations[:SHOWN]:
+            lines += [f"{rule} is broken ({RULES[rule]}):", f"    {job or 'the cluster'} {what}"]
+        if not self.fine and (job := self.violations[0].job) is not None:
+            lines += ["", f"the story of {job}:"]
+            lines += [f"{fact.at:9.3f}  {fact.who:<9} {fact.what}" for fact in self.facts if fact.job == job]
+        return "\n".join(lines)
+
+
+def simulate(seed: int, bug: str | None = None) -> Verdict:
+    """The verdict on a seed, on the engine as it is or with a bug planted in it."""
+    return play(draw(seed), bug)
+
+
+def play(plan: Plan, bug: str | None = None) -> Verdict:
+    """Plays a plan to its end; with `bug`, on an engine that is broken in that way."""
+    with ExitStack() as stack:
+        stack.enter_context(_seeded(plan.seed))
+        if bug is not None:
+            stack.enter_context(BUGS[bug].plant())
+        runner = stack.enter_context(asyncio.Runner(loop_factory=VirtualLoop))
+        loop = runner.get_loop()
+        assert isinstance(loop, VirtualLoop)
+        cluster = Cluster(plan, loop)
+        try:
+            runner.run(_judge(cluster, plan))
+        except Stuck as stuck:
+            cluster.auditor.fail("W", None, str(stuck))
+        loop.set_exception_handler(lambda *_: None)  # what is left is cleared up
+        cluster.clear()
+        return Verdict(plan, list(cluster.auditor.violations), list(cluster.auditor.facts))
+
+
+async def _judge(cluster: Cluster, plan: Plan) -> None:
+    await cluster.play()
+    await audit(cluster.auditor, cluster.ledger, int(plan.settings["max_crashes"]))
+
+
+class _Machine:
+    """What a process gets from its machine: random tokens and its number; from the seed instead."""
+
+    def __init__(self, seed: int) -> None:
+        self.urandom = Random(f"{seed} machine").randbytes
+
+    def getpid(self) -> int:
+        return 1
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Nothing but the seed decides, and nothing is logged."""
+    machine, logger = _Machine(seed), logging.getLogger("mainspring")
+    with swap(worker, "os", machine), swap(memory, "os", machine), swap(logger, "disabled", True):
+        yield

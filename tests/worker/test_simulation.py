@@ -1,0 +1,309 @@
+"""The simulation: it repeats itself, its faults really happen, and it finds the bugs that are planted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Coroutine
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from mainspring.errors import StoreUnavailable
+from mainspring.job import NewJob
+from mainspring.testing.clock import START
+from mainspring.testing.simulation import BUGS, Verdict, play, simulate
+from mainspring.testing.simulation.__main__ import main
+from mainspring.testing.simulation.auditor import RULES, Auditor
+from mainspring.testing.simulation.host import Host
+from mainspring.testing.simulation.ledger import Ledger
+from mainspring.testing.simulation.link import DEADLINE, Link
+from mainspring.testing.simulation.loop import Stuck, TrueClock, VirtualLoop
+from mainspring.testing.simulation.plan import Crash, Enqueue, Leave, Move, Plan, Start, draw
+from mainspring.testing.simulation.shrink import shrink
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "simulation.md"
+FOUND = {name: (int(seed), rule) for name, seed, rule in re.findall(r"^\| `([\w-]+)` .*\| (\d+) \| (\w+) \|$",
+         PAGE.read_text(), re.MULTILINE)}  # fmt: skip
+SEEDS = range(100, 130)
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> list[Verdict]:
+    return [simulate(seed) for seed in SEEDS]
+
+
+# the engine
+
+
+def test_the_engine_keeps_its_promises(verdicts: list[Verdict]) -> None:
+    assert [verdict.report() for verdict in verdicts if not verdict.fine] == []
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_each_planted_bug_is_found_by_the_seed_its_page_names(bug: str) -> None:
+    seed, rule = FOUND[bug]
+    assert [violation.rule for violation in simulate(seed, bug).violations[:1]] == [rule]
+
+
+@pytest.mark.parametrize("seed", sorted({seed for seed, _ in FOUND.values()}))
+def test_those_seeds_are_fine_without_a_bug(seed: int) -> None:
+    assert simulate(seed).violations == []
+
+
+def test_there_is_a_bug_for_each_rule() -> None:
+    assert {rule for _, rule in FOUND.values()} == RULES.keys() - {"W"}
+
+
+def test_a_worker_that_ends_by_itself_is_found() -> None:
+    class Broken(Exception): ...
+
+    async def broken(*_: object) -> float:
+        raise Broken
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mainspring.worker.Worker._sweep", broken)
+        verdict = play(plan(Start(at=0.0, host="w1", slots=1, skew=0.0, drift=0.0)))
+    assert [violation.rule for violation in verdict.violations] == ["W"]
+    assert "Broken" in verdict.violations[0].what
+
+
+# seeds and plans
+
+
+def test_a_seed_is_always_the_same_plan() -> None:
+    assert (draw(7), str(draw(7))) == (draw(7), str(draw(7)))
+    assert draw(7) != draw(8)
+
+
+def test_a_seed_is_the_same_story_to_the_letter_whatever_the_hashes(verdicts: list[Verdict]) -> None:
+    """Other leases or another order of two things at one instant would make another digest."""
+    seeds = SEEDS[:5]
+    code = f"from mainspring.testing.simulation import simulate; print(*(simulate(n).digest for n in {list(seeds)}))"
+    environ = {**os.environ, "PYTHONHASHSEED": "4242"}
+    other = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=60)
+    assert other.stdout.split() == [str(verdict.digest) for verdict in verdicts[: len(seeds)]], other.stderr
+
+
+def test_the_plans_hold_every_kind_of_move() -> None:
+    moves = [move for seed in SEEDS for move in draw(seed).moves]
+    kinds = {type(move).__name__ for move in moves}
+    assert kinds == {"Start", "Crash", "Leave", "Freeze", "Cut", "Loss", "Slow", "Enqueue", "Operate"}
+    assert {move.options.get("on_conflict") for move in moves if isinstance(move, Enqueue)} == {
+        None, "return", "raise", "replace", "debounce",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("what", [
+    "accepts completed", "accepts failed", "accepts timeout", "accepts snoozed", "accepts released", "accepts crashed",
+    "accepts cancelled", "claim: pending → expired", "finish: running → dead", "change: dead → pending",
+    "was told: duplicate", "was told: replaced", "was told: debounced", "was told: refused", "was interrupted",
+])  # fmt: skip
+def test_it_really_comes_to_that(verdicts: list[Verdict], what: str) -> None:
+    assert any(fact.what.startswith(what) for verdict in verdicts for fact in verdict.facts)
+
+
+def test_a_failing_seed_tells_its_plan_the_rule_and_the_jobs_story() -> None:
+    seed, _ = FOUND["no-limit"]
+    verdict = simulate(seed, "no-limit")
+    told, job = verdict.report(), verdict.violations[0].job
+    assert told.startswith(f"seed {seed}: lease=")
+    assert all(str(move) in told for move in draw(seed).moves)
+    assert f"I8 is broken ({RULES['I8']})" in told
+    assert re.search(rf"the story of {job}:\n.* asks\n.*enqueue: nothing → pending", told)
+
+
+def test_a_failing_plan_is_made_small() -> None:
+    small = shrink(simulate(FOUND["no-limit"][0], "no-limit"), "no-limit")
+    assert [violation.rule for violation in small.violations[:1]] == ["I8"]
+    assert [type(move) for move in small.plan.moves] == [Enqueue, Enqueue]
+
+
+# the command
+
+
+def test_the_command_replays_a_seed() -> None:
+    seed, rule = FOUND["ignored-key"]
+    fine = CliRunner().invoke(main, ["--seed", str(seed)])
+    assert (fine.exit_code, f"seed {seed} is fine" in fine.output) == (0, True)
+    found = CliRunner().invoke(main, ["--seed", str(seed), "--bug", "ignored-key"])
+    assert (found.exit_code, f"seed {seed} breaks {rule}" in found.output) == (0, True)
+
+
+def test_the_command_fails_if_a_promise_is_broken_or_a_bug_survives() -> None:
+    with BUGS["no-limit"].plant():
+        broken = CliRunner().invoke(main, ["--seeds", "2", "--from", "0", "--processes", "1"])
+    assert (broken.exit_code, "replay: scripts/sim --seed 0" in broken.output) == (1, True)
+    survives = CliRunner().invoke(main, ["--seeds", "1", "--bug", "late-letting-go", "--processes", "1"])
+    assert (survives.exit_code, "1 of 1 seeds, 0 failed" in survives.output) == (1, True)
+
+
+def test_the_command_runs_seeds_in_several_processes() -> None:
+    fine = CliRunner().invoke(main, ["--seeds", "4", "--from", "100", "--processes", "2"])
+    assert (fine.exit_code, "4 of 4 seeds, 0 failed" in fine.output) == (0, True)
+
+
+# its parts
+
+
+def plan(*moves: Move, quiet: float = 30.0, **settings: Any) -> Plan:
+    given = {"lease": 4.0, "beat": 1.0, "sweep": 1.0, "poll_interval": 5.0, "max_crashes": 3, "grace": 1.0, **settings}
+    return Plan(seed=1, settings=given, clients={"c1": 0.0, "c2": 0.0}, moves=moves, quiet=quiet)
+
+
+def worker(name: str, at: float = 0.0) -> Start:
+    return Start(at=at, host=name, slots=2, skew=0.0, drift=0.0)
+
+
+SLOW = Enqueue(at=0.5, client="c1", job="j01", task="slow", value=9.0, options={})
+
+
+def story(verdict: Verdict) -> list[str]:
+    return [f"{fact.who} {fact.what.split()[0]}" for fact in verdict.facts if fact.who[0] == "w"]
+
+
+def test_a_crash_leaves_no_word_behind() -> None:
+    verdict = play(plan(worker("w1"), SLOW, Crash(at=5.0, host="w1"), worker("w2", at=6.0)))
+    assert verdict.fine
+    assert story(verdict)[:5] == ["w1 claim:", "w1 starts", "w1 effect", "w2 finish:", "w2 claim:"]
+
+
+def test_a_worker_that_is_told_to_stop_releases_its_run() -> None:
+    verdict = play(plan(worker("w1"), SLOW, Leave(at=5.0, host="w1"), worker("w2", at=6.0)))
+    assert verdict.fine
+    assert story(verdict)[2:6] == ["w1 effect", "w1 was", "w1 finish:", "w2 claim:"]
+
+
+class World:
+    """One host with its link to a ledger."""
+
+    def __init__(self, loop: VirtualLoop, **wrong: float) -> None:
+        self.clock = TrueClock(loop)
+        self.host = Host("h", self.clock, **wrong)
+        self.ledger = Ledger(self.clock, Auditor(self.clock))
+        self.link = Link(self.host, self.ledger, Random(1))
+
+    def enqueue(self, id: str = "j") -> Coroutine[Any, Any, Any]:
+        new = NewJob(id=id, task="t", payload="{}")
+        return self.link.store().enqueue([new], now=self.clock.now())
+
+    def jobs(self) -> list[str]:
+        return [job.id for job in self.ledger.peek()]
+
+
+def in_a_world(scene: Any, **wrong: float) -> None:
+    async def act() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        await scene(World(loop, **wrong))
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(act())
+
+
+def test_time_jumps_to_the_next_timer_and_asyncios_own_timeouts_with_it() -> None:
+    async def scene(world: World) -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.Event().wait(), timeout=86_400)
+        assert world.clock.now() == START + timedelta(days=1)
+
+    in_a_world(scene)
+
+
+def test_a_world_in_which_nothing_is_due_is_stuck() -> None:
+    async def scene(world: World) -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(Stuck, match="nothing is due"):
+        in_a_world(scene)
+
+
+def test_a_world_that_spins_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.testing.simulation.loop.SPIN", 100)
+
+    async def scene(world: World) -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    with pytest.raises(Stuck, match="without time passing"):
+        in_a_world(scene)
+
+
+def test_a_wrong_clock_is_off_and_too_fast() -> None:
+    async def scene(world: World) -> None:
+        await world.host.clock.sleep(1001)
+        assert world.clock.monotonic() == pytest.approx(1000)
+        ahead = world.host.clock.now() - world.clock.now()
+        assert ahead.total_seconds() == pytest.approx(3601, abs=0.001)
+
+    in_a_world(scene, skew=3600.0, drift=0.001)
+
+
+def test_a_frozen_host_does_nothing_and_then_goes_on_in_order() -> None:
+    async def scene(world: World) -> None:
+        rung: list[tuple[str, float]] = []
+        for seconds, name in ((3.0, "b"), (2.0, "a")):
+            world.host.clock.call_later(seconds, lambda name=name: rung.append((name, world.clock.monotonic())))
+        world.host.freeze()
+        call = asyncio.create_task(world.enqueue())
+        await world.clock.sleep(10)
+        assert (rung, world.jobs()) == ([], [])
+        world.host.thaw()
+        await call
+        assert (rung, world.jobs()) == ([("a", 10.0), ("b", 10.0)], ["j"])
+
+    in_a_world(scene)
+
+
+def test_what_was_sent_before_a_crash_arrives() -> None:
+    async def scene(world: World) -> None:
+        call = asyncio.create_task(world.enqueue())
+        await asyncio.sleep(0)
+        world.host.crash()
+        await world.clock.sleep(10)
+        assert (world.jobs(), call.done()) == (["j"], False)
+        call.cancel()
+
+    in_a_world(scene)
+
+
+@pytest.mark.parametrize(("hangs", "takes"), [(False, 0.0), (True, DEADLINE)])
+def test_a_cut_link_lets_nothing_through(hangs: bool, takes: float) -> None:
+    async def scene(world: World) -> None:
+        world.link.cut, world.link.hangs = True, hangs
+        with pytest.raises(StoreUnavailable, match="not reached"):
+            await world.enqueue()
+        assert world.jobs() == []
+        assert world.clock.monotonic() == pytest.approx(takes, abs=0.1)
+
+    in_a_world(scene)
+
+
+def test_a_call_that_fails_was_done_or_was_not() -> None:
+    async def scene(world: World) -> None:
+        world.link.loss = 1.0
+        for n in range(40):
+            with pytest.raises(StoreUnavailable):
+                await world.enqueue(f"j{n:02}")
+        assert 10 < len(world.jobs()) < 30
+
+    in_a_world(scene)
+
+
+def test_a_call_that_was_given_up_may_still_be_done() -> None:
+    async def scene(world: World) -> None:
+        world.link.far = 1000.0
+        with pytest.raises(StoreUnavailable, match="in time"):
+            await world.enqueue()
+        assert (world.jobs(), world.clock.monotonic()) == ([], DEADLINE)
+        await world.clock.sleep(1000)
+        assert world.jobs() == ["j"]
+
+    in_a_world(scene)
