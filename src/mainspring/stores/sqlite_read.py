@@ -50,20 +50,20 @@ def jobs(
     condition, values = where(which, now)
     if sort != "created":
         return _merged(db, which, condition, values, limit, after, newest, sort)
-    order = "DESC" if newest else "ASC"
+    tagged = which.ids is None and bool(which.tags)
+    order, by = "DESC" if newest else "ASC", "job_id" if tagged else "id"
     if after is not None:
-        condition += f" AND id {'<' if newest else '>'} :after"
+        condition += f" AND {by} {'<' if newest else '>'} :after"
     values |= {"after": after and after.id, "limit": limit}
     source = "mainspring_jobs"
-    if which.ids is None and which.tags:
+    if tagged:  # in the order of the tag's index: a page costs the same however many jobs have the tag
         source = "mainspring_tags CROSS JOIN mainspring_jobs ON id = job_id"
         condition = f"tag = :tag0 AND {condition}"
-        order = f"{order}, job_id {order}"
     elif which.ids is None and which.key_prefix is None and (few := _few(db, which)) is not None:
         condition += " AND n IN (SELECT value FROM json_each(:few))"
         values["few"] = _json(few).decode()
     rows: list[Row] = db.execute(
-        f"SELECT {COLUMNS} FROM {source} WHERE {condition} ORDER BY id {order} LIMIT :limit", values
+        f"SELECT {COLUMNS} FROM {source} WHERE {condition} ORDER BY {by} {order} LIMIT :limit", values
     ).fetchall()
     return rows
 
