@@ -2,13 +2,15 @@
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from mainspring.job import Enqueued
+from mainspring.job import Cursor, Enqueued, Filter
 from mainspring.store import Store
 from mainspring.stores import open_store
+from mainspring.stores.sqlite_read import jobs
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import NOW, beat, claim, claimed, everything, new_job, put, start
 
@@ -95,3 +97,17 @@ class TestSqlite(StoreContract):
             assert await store.schema() == (0, newest)
             assert await store.migrate() == list(range(1, newest + 1))
             assert await everything(store) == []
+
+
+async def test_a_page_of_a_tag_is_read_in_the_order_of_its_index(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/jobs.db")
+    await store.open()
+    await store.close()
+    said: list[str] = []
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as db:
+        db.set_trace_callback(said.append)
+        jobs(db, Filter(tags=("a", "b")), 0, 10, Cursor("x"), newest=True)
+        db.set_trace_callback(None)
+        plan = " ".join(row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {said[-1]}"))
+    assert "mainspring_tags USING PRIMARY KEY (tag=? AND job_id<?)" in plan
+    assert "TEMP B-TREE" not in plan

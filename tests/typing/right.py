@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
 from mainspring import (
+    Archived,
     Backoff,
+    Breaker,
     Context,
+    DeadLetter,
     Execution,
     Filter,
     Handle,
+    Health,
     Job,
     JobDead,
     Key,
+    LogLine,
     Mainspring,
     NewJob,
+    Reason,
+    Retention,
     Retry,
     Snooze,
     Stats,
@@ -94,6 +101,33 @@ async def wrapped(a: int) -> int:
     return a
 
 
+@app.dead_letter
+async def mourn(letter: DeadLetter) -> str:
+    return f"{letter.job_id}: {letter.failure.message}"
+
+
+@app.task(on_failure=mourn, breaker=Breaker(failures=3, cooldown=60), retention=Retention(keep=10), failed_ratio=0.1)
+async def careful(ctx: Context, rows: int) -> None:
+    await ctx.progress(1, rows, "rows")
+    ctx.items(success=1)
+
+
+@app.task(executor="process", memory_limit="512MB", cpu_limit=60, soft_timeout=timedelta(seconds=5))
+def render(ctx: Context, scene: str) -> bytes:
+    ctx.progress(1)
+    ctx.note(scene=scene)
+    return scene.encode()
+
+
+@app.task(breaker=5, retention={"dead": Retention(age=None), "completed": Retention(keep=0)})
+def forgetful(letter: DeadLetter) -> None: ...
+
+
+@app.archive
+def put_aside(leaving: Sequence[Archived]) -> None:
+    assert_type(leaving[0].job, Job)
+
+
 @app.on(JobEnded)
 def ended(event: JobEnded) -> None:
     assert_type(event.job, Job)
@@ -114,6 +148,8 @@ async def enqueue() -> None:
     assert_type(await elsewhere.enqueue("a.png"), Handle[int])
     assert_type(await far_away.enqueue("a.png"), Handle[int])
     assert_type(await wrapped.enqueue(1), Handle[int])
+    assert_type(await careful.enqueue(rows=5), Handle[None])
+    assert_type(await render.enqueue("a.blend"), Handle[bytes])
     assert_type(await app.enqueue("send", to="ada"), Handle[Any])
 
 
@@ -165,6 +201,22 @@ async def the_rest() -> None:
     assert_type(await app.drain(), int)
     async with app, app.worker(queues={"mail": 5, "low": None}, concurrency=10) as worker:
         assert_type(worker, Worker)
+
+
+async def steering_others() -> None:
+    await app.jobs.update("id", priority=5, timeout=None, arguments={"to": "ada"}, tags=["a"])
+    await app.jobs.reschedule(Filter(tasks=("send",)), timedelta(hours=1))
+    await app.dead.redrive((await app.dead.groups())[0], arguments={"to": "bob"})
+    await app.workers.resize("host-1", 20)
+    await app.workers.drain(None)
+    for reason in await app.jobs.why("id"):
+        assert_type(reason, Reason)
+    async for line in app.jobs.tail("id"):
+        assert_type(line, LogLine)
+    assert_type(await app.stats(timedelta(days=1)), Stats)
+    assert_type(await app.stats(None), Stats)
+    assert_type(await app.health(), Health)
+    assert_type(await app.prune(), int)
 
 
 def passed_on(task: Task[[str], str]) -> None:

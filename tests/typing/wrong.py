@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from mainspring import Context, Filter, Mainspring, Task
+from mainspring import Breaker, Context, Filter, Mainspring, Retention, Task
 from mainspring.events import JobEnded
 
 app = Mainspring("memory://")
@@ -73,6 +73,8 @@ async def options() -> None:
     send.using(unique_key=5)  # wrong
     send.using(backoff=lambda n: 5.0)  # wrong
     send.using(retry_on=ValueError)  # wrong
+    send.using(executor="process")  # wrong
+    send.using(breaker=5)  # wrong
     send.using(tags=5)  # wrong
     send.sync.using(priority="high")  # wrong
 
@@ -92,6 +94,12 @@ async def steering() -> None:
     await app.jobs.get(5)  # wrong
     await app.enqueue_many([send])  # wrong
     app.worker(queues=5)  # wrong
+    await app.jobs.list(sort="priority")  # wrong
+    await app.jobs.update("id", prio=5)  # wrong
+    await app.jobs.reschedule("id", 60)  # wrong
+    await app.dead.redrive(5)  # wrong
+    await app.stats(3600)  # wrong
+    await app.workers.resize("host-1", "20")  # wrong
 
 
 @app.task(queue=5)  # wrong
@@ -100,6 +108,34 @@ async def bad_queue(a: int) -> None: ...
 
 @app.task(delay=5)  # wrong
 async def bad_option(a: int) -> None: ...
+
+
+@app.task(executor="fork")  # wrong
+def bad_executor(a: int) -> None: ...
+
+
+@app.task(on_failure=send)  # wrong
+def bad_handler(a: int) -> None: ...
+
+
+@app.task(retention=30)  # wrong
+def bad_retention(a: int) -> None: ...
+
+
+@app.task(retention={"dead": 30})  # wrong
+def bad_retentions(a: int) -> None: ...
+
+
+@app.task(breaker=Breaker(failures="3"))  # wrong
+def bad_breaker(a: int) -> None: ...
+
+
+@app.task(retention=Retention(age=30))  # wrong
+def bad_age(a: int) -> None: ...
+
+
+@app.dead_letter  # wrong
+def bad_letter(letter: str) -> None: ...
 
 
 @app.on(JobEnded)  # wrong

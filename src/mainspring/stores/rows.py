@@ -190,7 +190,7 @@ def where(which: Filter, now: int) -> tuple[str, dict[str, Any]]:
         among("state", "stored", sorted(stored(which)))
         among(SHOWN_SQL, "shown", which.states)
     for n, tag in enumerate(which.tags or ()):
-        parts.append(f"id IN (SELECT job_id FROM mainspring_tags WHERE tag = :tag{n})")
+        parts.append(f"EXISTS (SELECT 1 FROM mainspring_tags WHERE tag = :tag{n} AND job_id = id)")
         values[f"tag{n}"] = tag
     if which.workers is not None:
         parts.append(f"{HELD} AND state = 'running'")
