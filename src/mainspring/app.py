@@ -292,6 +292,8 @@ class Mainspring:
         """Has the function (async or not) called with finished jobs before retention removes them."""
         if not callable(hook):
             raise BadInput(f"@app.archive takes a function of a list of Archived, got {hook!r:.80}")
+        if self._archive is not None:
+            raise BadInput("the archive hook is set already; an app has one")
         self._archive = hook
         return hook
 

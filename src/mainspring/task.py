@@ -239,6 +239,9 @@ def _executor(fn: Callable[..., Any], options: Options, name: str) -> Executor:
         raise BadTask(f"task {name!r} is {what}: it runs with executor={own!r} or 'process', not {chosen!r}")
     if chosen != "process" and (options.memory_limit is not None or options.cpu_limit is not None):
         raise BadTask(f"task {name!r}: memory_limit and cpu_limit need a process of its own: executor='process'")
+    soft, hard = options.soft_timeout, options.timeout
+    if soft is not None and isinstance(hard, int | float) and soft >= hard:
+        raise BadTask(f"task {name!r}: soft_timeout ({soft:g} s) must come before timeout ({hard:g} s)")
     if chosen == "process" and not _reachable(fn):
         raise BadTask(
             f"task {name!r} has executor='process', so another process must find its function by name: "

@@ -51,7 +51,7 @@ from ..store import Store
 from ..tally import Span, Tally
 from .bell import Bell
 from .ledger import Ledger
-from .rules import act, admit, lapsed, matches, meet, newer, settle
+from .rules import LONG_SILENT, act, admit, lapsed, matches, meet, newer, settle
 
 Entry = tuple[datetime, JobId]
 
@@ -294,6 +294,8 @@ class MemoryStore:
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
         self._check()
         with self._lock:
+            for id in [id for id, row in self._workers.items() if row.until <= now - LONG_SILENT]:
+                del self._workers[id]
             orders = self._workers[worker.id].orders if worker.id in self._workers else Orders()
             if until > now:
                 self._workers[worker.id] = LiveWorker(worker, until, orders)
@@ -383,7 +385,7 @@ class MemoryStore:
                 done.append(job.id)
         self._new.ring()
         self._final.ring()
-        return Changed(done, refused, chosen[-1].id if len(chosen) == limit else None)
+        return Changed(done, refused, chosen[-1].id if chosen and len(chosen) == limit else None)
 
     def _refusal(self, action: Action, job: Job) -> Refusal | None:
         if job.state not in ALLOWED[action]:

@@ -26,6 +26,8 @@ from ..job import (
 )
 from ..outcome import Outcome
 
+# A row of a worker that has been silent for so long says nothing any more: any beat removes it.
+LONG_SILENT = timedelta(days=1)
 ACTIVE_HOLD = (State.PENDING, State.PAUSED)
 
 

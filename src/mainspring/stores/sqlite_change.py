@@ -47,7 +47,7 @@ def change(
             if changed is not job:
                 save(db, job, changed)
         done.append(job.id)
-    return Changed(done, refused, chosen[-1].id if len(chosen) == limit else None)
+    return Changed(done, refused, chosen[-1].id if chosen and len(chosen) == limit else None)
 
 
 def _refusal(db: sqlite3.Connection, action: Action, job: Job) -> Refusal | None:

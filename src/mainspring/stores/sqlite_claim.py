@@ -11,6 +11,7 @@ import msgspec
 
 from ..job import Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
 from .rows import CLAIMED, HELD, Row
+from .rules import LONG_SILENT
 from .sqlite_enqueue import count
 
 # A claim ends at most this many expired jobs, so that a flood of them cannot hold the write lock.
@@ -190,6 +191,7 @@ _HOLDS = f"SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE {HELD} AND
 
 
 def beat(db: sqlite3.Connection, worker: WorkerInfo, until: int, now: int) -> Beat:
+    db.execute("DELETE FROM mainspring_workers WHERE until <= ?", (now - round(LONG_SILENT.total_seconds() * 1e6),))
     if until > now:
         row = db.execute(_BEAT, (worker.id, until, _encode(worker).decode())).fetchone()
     else:

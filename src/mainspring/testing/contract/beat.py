@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from ...job import Action, Beat, LiveWorker, State
+from ...job import Action, Beat, LiveWorker, Orders, State
 from ...outcome import Crashed, Done, Retry
 from .build import (
     NOW,
@@ -58,6 +58,16 @@ class BeatContract(Contract):
             await store.beat(a_worker(), until=until, now=NOW)
             assert await store.workers(now=later(-5)) == []
             assert [lost.id for lost in await store.expired(now=NOW, limit=10)] == [job.id]
+
+    async def test_a_worker_silent_for_a_day_is_forgotten_at_any_beat_and_its_runs_are_still_found(self) -> None:
+        async with self.opened() as store:
+            job = await start(store, worker="ada")
+            await beat(store, "ada", until=later(20))
+            await store.order(["ada"], Orders(drained=True), now=NOW)
+            await beat(store, "bob", until=later(90_000), now=later(86_420))
+            assert [lost.id for lost in await store.expired(now=later(86_420), limit=10)] == [job.id]
+            told = await store.beat(a_worker("ada"), until=later(90_000), now=later(86_420))
+            assert told.orders == Orders()
 
     async def test_a_worker_that_left_claims_nothing(self) -> None:
         async with self.opened() as store:
