@@ -34,7 +34,7 @@ def tree_of(path: Path) -> ast.Module:
 LAYERS: list[set[str]] = [
     {"errors", "clock", "ids", "failpoint", "program"},
     {"retry", "threads", "wear", "systemd", "lifeline"},
-    {"job", "config", "supervisor"},
+    {"job", "config", "finding", "supervisor"},
     {"codec"},
     {"context", "outcome", "sync", "retention", "why"},
     {"tally"},
