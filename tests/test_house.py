@@ -39,7 +39,7 @@ LAYERS: list[set[str]] = [
     {"context", "outcome", "sync", "retention", "why"},
     {"tally"},
     {"key", "events", "stats", "store", "middleware", "handle", "wire", "interrupts"},
-    {"journal", "prune", "task", "stores", "process", "quota"},
+    {"diagnosis", "journal", "prune", "task", "stores", "process", "quota"},
     {"processes"},
     {"control", "deadletter", "runner", "child"},
     {"slots"},

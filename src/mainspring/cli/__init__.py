@@ -18,6 +18,7 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS = {
     "dead": "See dead jobs by what killed them, and redrive them.",
     "demo": "Show real jobs running: an example shop on a temporary store.",
+    "doctor": "Say what is wrong with the store, its workers and their jobs.",
     "enqueue": "Store a job for TASK and print its id.",
     "jobs": "See and steer jobs.",
     "migrate": "Step the store's schema up or down.",
