@@ -24,6 +24,7 @@ COMMANDS = {
     "migrate": "Step the store's schema up or down.",
     "prune": "Remove finished jobs that retention does not keep.",
     "queues": "See, pause and resume queues.",
+    "stats": "Count jobs by state, and tell how runs have gone.",
     "why": "Say why a job is not running, or where it runs.",
     "worker": "Run jobs until SIGTERM or Ctrl-C, then let them finish.",
     "workers": "See workers, resize, drain and resume them.",
