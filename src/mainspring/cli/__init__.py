@@ -25,6 +25,7 @@ COMMANDS = {
     "prune": "Remove finished jobs that retention does not keep.",
     "queues": "See, pause and resume queues.",
     "stats": "Count jobs by state, and tell how runs have gone.",
+    "top": "Watch queues, workers and jobs live.",
     "why": "Say why a job is not running, or where it runs.",
     "worker": "Run jobs until SIGTERM or Ctrl-C, then let them finish.",
     "workers": "See workers, resize, drain and resume them.",
