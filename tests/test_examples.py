@@ -33,10 +33,8 @@ PATIENCE = 120.0
 HERE = Path(__file__).resolve().parent
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 # Commands that only look: asked again until they say what the page says, since a worker may still be at it.
-LOOKING = tuple(
-    f"mainspring {command}"
-    for command in ("jobs list", "jobs show", "jobs logs", "queues list", "dead list", "why", "workers list")
-)
+_LOOK = "jobs list", "jobs show", "jobs logs", "queues list", "dead list", "why", "workers list", "top", "stats"
+LOOKING = tuple(f"mainspring {command}" for command in _LOOK)
 
 
 def environ(**more: str) -> dict[str, str]:

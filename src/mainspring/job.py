@@ -316,6 +316,8 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     """Bytes resident."""
     drained: bool = False
     """It takes no more jobs until it is told to resume."""
+    lease: float = 0.0
+    """Seconds from a beat to the end of its lease; 0: not said."""
 
 
 class Orders(Struct, frozen=True, omit_defaults=True):
@@ -332,6 +334,11 @@ class LiveWorker(Struct, frozen=True):
     info: WorkerInfo
     until: datetime
     orders: Orders = Orders()
+
+    @property
+    def beat_at(self) -> datetime | None:
+        """When it beat last; None if it has not said how long its lease is."""
+        return self.until - timedelta(seconds=self.info.lease) if self.info.lease else None
 
 
 class Beat(Struct, frozen=True):

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
+from .finding import Finding
 from .job import (
     Action,
     Beat,
@@ -69,6 +70,10 @@ class Store(Protocol):
 
     async def time(self) -> datetime:
         """The store's own clock, to correct ours for skew."""
+        ...
+
+    async def diagnose(self) -> list[Finding]:
+        """What only this store can tell about its own condition, each thing once; changes nothing."""
         ...
 
     async def wait(self, queues: Collection[str] | None, timeout: float) -> None:

@@ -106,7 +106,7 @@ class Worker:
         self.id = f"{settings.instance_id or host}-{os.getpid()}-{os.urandom(4).hex()}"
         self._info = WorkerInfo(
             id=self.id, host=host, pid=os.getpid(), queues=None if self._queues is None else tuple(self._queues),
-            tasks=tuple(sorted(tasks)), concurrency=settings.concurrency, started_at=clock.now(),
+            tasks=tuple(sorted(tasks)), concurrency=settings.concurrency, started_at=clock.now(), lease=settings.lease,
             limits={name: limit for name, limit in tasks.items() if limit is not None},
             queue_limits={name: limit for name, limit in (self._queues or {}).items() if limit is not None},
         )  # fmt: skip

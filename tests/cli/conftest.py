@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from click.testing import CliRunner, Result
 from mainspring import Mainspring
 from mainspring.cli import main
 from mainspring.cli.loading import load
+from mainspring.testing import VirtualClock
 
 PATIENCE = 30.0
 
@@ -60,6 +62,8 @@ async def talk(ctx: Context, say: list[str], rows: int = 0, fail: bool = False) 
 """
 
 Cli = Callable[..., Result]
+# Behind the real clock, which other tests here use: ids of a process only ever grow.
+PAST = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
@@ -77,6 +81,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
             del sys.modules[name]
     importlib.invalidate_caches()
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock(PAST)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from rich.console import Console
 from mainspring.demo.app import shop as demo_shop
 from mainspring.demo.feeder import feed
 from mainspring.demo.scene import Scene, look
-from mainspring.demo.screen import bars_of, screen
+from mainspring.demo.screen import screen
 from mainspring.demo.tally import Tally
 
 
@@ -153,10 +153,3 @@ def test_the_feeder_makes_jobs_of_every_kind():
             return set(tally.tasks)
 
     assert len(asyncio.run(kinds())) == 7
-
-
-def test_bars_fill_their_rows_in_proportion():
-    assert bars_of([0, 8, 16]) == ["  █", " ██"]
-    assert bars_of([1, 2], height=1) == ["▄█"]
-    assert bars_of([0, 0]) == ["  ", "  "]
-    assert bars_of([]) == ["", ""]

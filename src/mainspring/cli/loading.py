@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,8 @@ from typing import Any
 import click
 
 from ..app import Mainspring
+from ..errors import MainspringError
+from ..health import PATIENCE
 from .failure import Failed
 from .text import redacted
 
@@ -24,22 +27,40 @@ NOTHING = "which jobs? Give --app module:attribute or --store URL, or set $MAINS
 # Frames of a failed import that belong to the machinery, not to the user.
 _MACHINERY = ("<frozen importlib", os.path.join("importlib", "__init__.py"), __file__)
 _TAIL = 4
+Command = Callable[..., Coroutine[Any, Any, None]]
 
 
-def with_app(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+def with_app(command: Command) -> Callable[..., None]:
     """A command with --app and --store that runs inside the opened app."""
 
+    async def inside(app: Mainspring, **given: Any) -> None:
+        async with app:
+            await command(app, **given)
+
+    return _choosing(command, inside)
+
+
+def with_any_app(command: Command) -> Callable[..., None]:
+    """As with_app, for a command that has something to say even if the store cannot be opened."""
+
+    async def inside(app: Mainspring, **given: Any) -> None:
+        with suppress(MainspringError, TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                await app.__aenter__()
+        try:
+            await command(app, **given)
+        finally:
+            await app.close()
+
+    return _choosing(command, inside)
+
+
+def _choosing(command: Command, inside: Command) -> Callable[..., None]:
     @click.option("--app", "named", metavar="MODULE:ATTR", help="The app, e.g. shop:app [$MAINSPRING_APP].")
     @click.option("--store", metavar="URL", help="Only a store, without an app's code [$MAINSPRING_STORE].")
     @functools.wraps(command)
     def run(named: str | None, store: str | None, **given: Any) -> None:
-        app = find(named, store)
-
-        async def inside() -> None:
-            async with app:
-                await command(app, **given)
-
-        asyncio.run(inside())
+        asyncio.run(inside(find(named, store), **given))
 
     return run
 

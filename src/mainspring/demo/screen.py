@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ..cli import render
+from ..cli.sparkline import bars_of
 from ..job import Job, Shown
 from .scene import Scene
 
-BARS = " ▁▂▃▄▅▆▇█"
 SIDE = 38
 
 
@@ -133,11 +133,3 @@ class _Throughput:
         title = f"throughput: {tally.rate():.1f} jobs/s"
         bars = [Text(row, "green", no_wrap=True) for row in bars_of(history)]
         yield _panel(title, Group(*bars, Text(sums, no_wrap=True, overflow="ellipsis")))
-
-
-def bars_of(values: list[int], height: int = 2) -> list[str]:
-    """Rows of block characters, top first; the highest value fills them all."""
-    top = max(values, default=0) or 1
-    full = len(BARS) - 1
-    levels = [round(value / top * full * height) for value in values]
-    return ["".join(BARS[min(full, max(0, level - full * row))] for level in levels) for row in reversed(range(height))]

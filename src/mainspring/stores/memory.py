@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from ..clock import EPOCH, Clock, SystemClock
 from ..errors import BadInput, ShuttingDown
+from ..finding import Finding
 from ..job import (
     ALLOWED,
     IDEMPOTENT,
@@ -101,6 +102,10 @@ class MemoryStore:
     async def time(self) -> datetime:
         self._check()
         return self._clock.now()
+
+    async def diagnose(self) -> list[Finding]:
+        self._check()
+        return [Finding("memory", "warn", "jobs are lost with this process", "sqlite:///jobs.db keeps them in a file")]
 
     async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
         self._check()

@@ -18,6 +18,7 @@ from ..clock import Clock, SystemClock, instant, micros
 from ..config import Durability
 from ..errors import BadInput, ShuttingDown
 from ..failpoint import failpoint
+from ..finding import Finding
 from ..job import (
     Action,
     Beat,
@@ -47,7 +48,16 @@ from ..job import (
 from ..outcome import Outcome
 from ..store import Store
 from ..tally import Span, Tally
-from . import sqlite_change, sqlite_claim, sqlite_enqueue, sqlite_file, sqlite_finish, sqlite_read, sqlite_tally
+from . import (
+    sqlite_change,
+    sqlite_claim,
+    sqlite_condition,
+    sqlite_enqueue,
+    sqlite_file,
+    sqlite_finish,
+    sqlite_read,
+    sqlite_tally,
+)
 from .bell import Bell
 from .inotify import WriteWatch
 from .lane import Lane, Watcher, translated
@@ -123,6 +133,9 @@ class SqliteStore:
             return self._clock.now()
         days = (await self._read(lambda db: db.execute("SELECT julianday('now')").fetchone()))[0]
         return instant(round((days - 2440587.5) * 86_400_000) * 1000)
+
+    async def diagnose(self) -> list[Finding]:
+        return await self._read(lambda db: sqlite_condition.condition(db, self.path))
 
     async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
         await self._wait(timeout)

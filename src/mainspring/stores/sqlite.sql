@@ -79,10 +79,6 @@ ALTER TABLE mainspring_executions ADD COLUMN account TEXT;  -- JSON: items, usag
 ALTER TABLE mainspring_workers ADD COLUMN orders TEXT;  -- JSON: concurrency, drained
 
 -- Each partial index is weighed at every change of a row, so there are as few as will do.
--- Counting what waits, and what of it has run before, needs nothing but the index.
-DROP INDEX mainspring_jobs_ready;
-CREATE INDEX mainspring_jobs_ready ON mainspring_jobs (queue, task, rank, run_at, id, attempt)
-    WHERE state = 'pending' AND crashes < 2;
 DROP INDEX mainspring_jobs_running;
 CREATE INDEX mainspring_jobs_held ON mainspring_jobs (state, worker) WHERE state IN ('running', 'paused', 'waiting');
 -- Lists and pruning look here; finished_at keeps unfinished jobs out, so that a job is entered once.
@@ -180,9 +176,6 @@ DROP TABLE mainspring_dead;
 DROP INDEX mainspring_jobs_finished;
 DROP INDEX mainspring_jobs_held;
 CREATE INDEX mainspring_jobs_running ON mainspring_jobs (worker) WHERE state = 'running';
-DROP INDEX mainspring_jobs_ready;
-CREATE INDEX mainspring_jobs_ready ON mainspring_jobs (queue, task, rank, run_at, id)
-    WHERE state = 'pending' AND crashes < 2;
 ALTER TABLE mainspring_workers DROP COLUMN orders;
 ALTER TABLE mainspring_executions DROP COLUMN account;
 ALTER TABLE mainspring_jobs DROP COLUMN progress;

@@ -176,8 +176,9 @@ def _by_id(db: sqlite3.Connection, ids: Sequence[JobId]) -> list[Row]:
 
 # counts
 
-_READY = """SELECT queue, attempt > 0, run_at > :now, count(*)
-    FROM mainspring_jobs INDEXED BY mainspring_jobs_ready WHERE state = 'pending' AND crashes < 2 GROUP BY 1, 2, 3"""
+# By queue alone, since the index has them in that order: grouping by what is shown would sort them all.
+_READY = """SELECT queue, count(*), sum(run_at > :now), sum(attempt > 0), sum(attempt > 0 AND run_at > :now)
+    FROM mainspring_jobs INDEXED BY mainspring_jobs_ready WHERE state = 'pending' AND crashes < 2 GROUP BY queue"""
 _SUSPECT = """SELECT queue, 1, 0, count(*) FROM mainspring_jobs INDEXED BY mainspring_jobs_suspects
     WHERE state = 'pending' AND crashes >= 2 GROUP BY 1"""
 _EXPIRED = """SELECT queue, attempt > 0, run_at > :now, -count(*) FROM mainspring_jobs
@@ -190,7 +191,10 @@ _HELD = f"""SELECT queue, state, count(*) FROM mainspring_jobs INDEXED BY mainsp
 def unfinished(db: sqlite3.Connection, now: int) -> dict[str, Counter[Shown]]:
     """Unfinished jobs by queue and shown state."""
     found: dict[str, Counter[Shown]] = defaultdict(Counter)
-    for sql in (_READY, _SUSPECT, _EXPIRED):
+    for queue, count, later, tried, tried_later in db.execute(_READY, {"now": now}):
+        scheduled = later - tried_later
+        found[queue].update(pending=count - tried - scheduled, scheduled=scheduled, retrying=tried)
+    for sql in (_SUSPECT, _EXPIRED):
         for queue, tried, later, count in db.execute(sql, {"now": now}):
             found[queue]["retrying" if tried else "scheduled" if later else "pending"] += count
             if count < 0:

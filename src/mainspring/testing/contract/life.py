@@ -18,6 +18,7 @@ CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "schema": lambda store: store.schema(),
     "migrate": lambda store: store.migrate(),
     "time": lambda store: store.time(),
+    "diagnose": lambda store: store.diagnose(),
     "wait": lambda store: store.wait(None, 0.01),
     "wait_final": lambda store: store.wait_final(["nobody"], 0.01),
     "enqueue": lambda store: store.enqueue([new_job()], now=NOW),
@@ -83,6 +84,20 @@ class LifeContract(Contract):
     async def test_the_time_of_the_store_is_aware_and_utc(self) -> None:
         async with self.opened() as store:
             assert (await store.time()).utcoffset() == timedelta(0)
+
+    async def test_what_it_finds_in_itself_is_named_once_and_has_a_way_out(self) -> None:
+        async with self.opened() as store:
+            found = await store.diagnose()
+            assert len({finding.about for finding in found}) == len(found)
+            assert all(finding.text for finding in found)
+            assert [finding for finding in found if finding.verdict != "ok" and not finding.remedy] == []
+
+    async def test_looking_at_itself_changes_nothing(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job())
+            before = await see(store, job_id)
+            await store.diagnose()
+            assert await everything(store) == [before]
 
     async def test_a_handle_beside_it_serves_another_event_loop_with_the_same_data(self) -> None:
         async with self.opened() as store:

@@ -1,0 +1,83 @@
+"""One look at the store: everything the view shows, in one bounded round of reads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from ...app import Mainspring
+from ...errors import MainspringError
+from ...health import PATIENCE
+from ...job import DeadGroup, Filter, Job, LiveWorker, Queue
+from ...stats import Stats
+from ..loading import place
+from ..text import safe
+
+RUNNING, DEAD, GROUPS = 200, 50, 50
+# Queues asked for their oldest job, those with most pending first.
+ASKED = 10
+
+
+class Scene(Struct, frozen=True, kw_only=True):
+    """What the store said, and when."""
+
+    store: str
+    now: datetime
+    took: float
+    """Seconds that the look took."""
+    stats: Stats
+    waits: Mapping[str, timedelta]
+    """How long the oldest due job of a queue has waited, where that was asked."""
+    workers: Sequence[LiveWorker]
+    running: Sequence[Job]
+    """The longest first."""
+    dead: Sequence[Job]
+    groups: Sequence[DeadGroup]
+
+
+class Trouble(Struct, frozen=True):
+    """Why there is no scene."""
+
+    store: str
+    now: datetime
+    reason: str
+
+
+async def look(app: Mainspring) -> Scene | Trouble:
+    """Never raises for what the store does: it is told."""
+    began, reason = app.clock.monotonic(), ""
+    try:
+        health = await app.health()
+        if health.ready:
+            async with asyncio.timeout(PATIENCE):
+                return await _scene(app, began)
+        reason = "; ".join(health.reasons)
+    except TimeoutError:
+        reason = f"the store has not answered within {PATIENCE:g} s"
+    except MainspringError as error:
+        reason = str(error)
+    return Trouble(place(app), app.clock.now(), safe(reason))
+
+
+async def _scene(app: Mainspring, began: float) -> Scene:
+    stats, workers = await app.stats(), await app.workers.list()
+    running = await app.jobs.list(Filter(states=("running",)), limit=RUNNING, newest=False)
+    dead, groups = await app.dead.list(limit=DEAD), await app.dead.groups(limit=GROUPS)
+    waits, now = await _waits(app, stats.queues), app.clock.now()
+    return Scene(
+        store=place(app), now=now, took=app.clock.monotonic() - began, stats=stats, waits=waits, workers=workers,
+        running=sorted(running, key=lambda job: job.started_at or now), dead=dead, groups=groups,
+    )  # fmt: skip
+
+
+async def _waits(app: Mainspring, queues: Sequence[Queue]) -> dict[str, timedelta]:
+    now, waits = app.clock.now(), {}
+    busiest = sorted((queue for queue in queues if queue.pending), key=lambda queue: -queue.pending)
+    for queue in busiest[:ASKED]:
+        # Chosen by time and not by state: then an index finds it, however many are due later.
+        for job in await app.jobs.list(Filter(queues=(queue.name,)), limit=1, newest=False, sort="due"):
+            waits[queue.name] = max(timedelta(0), now - job.run_at)
+    return waits

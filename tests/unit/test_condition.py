@@ -1,0 +1,81 @@
+"""What a SQLite file tells about itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mainspring.finding import Finding, size, worst
+from mainspring.stores import open_store
+from mainspring.stores.sqlite_condition import journal, log, release, space, synchronous
+
+
+@pytest.mark.parametrize("version", [(3, 7, 0), (3, 40, 1), (3, 44, 5), (3, 45, 0), (3, 50, 6), (3, 51, 2)])
+def test_a_release_with_the_wal_reset_bug_is_warned_of(version):
+    found = release(version)
+    assert found.verdict == "warn"
+    assert "WAL-reset bug" in found.text
+    assert "3.51.3" in found.remedy
+
+
+@pytest.mark.parametrize("version", [(3, 6, 23), (3, 44, 6), (3, 50, 7), (3, 50, 8), (3, 51, 3), (3, 52, 0), (4, 0, 0)])
+def test_a_release_without_it_is_not(version):
+    assert release(version) == Finding("SQLite", "ok", ".".join(map(str, version)))
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        (journal("wal"), "ok"),
+        (journal("delete"), "bad"),
+        (synchronous(2), "ok"),
+        (synchronous(1), "warn"),
+        (log(32 << 20), "ok"),
+        (log(256 << 20), "warn"),
+        (space(1 << 30), "ok"),
+        (space((1 << 30) - 1), "warn"),
+        (space(99 << 20), "bad"),
+    ],
+)
+def test_modes_sizes_and_room_have_their_bounds(found, verdict):
+    assert found.verdict == verdict
+    assert bool(found.remedy) == (verdict != "ok")
+
+
+@pytest.mark.parametrize(("durability", "level"), [("full", "FULL"), ("relaxed", "NORMAL")])
+async def test_a_file_tells_its_modes_and_sizes(tmp_path: Path, durability, level):
+    store = open_store(f"sqlite:///{tmp_path}/jobs.db", durability=durability)
+    await store.open()
+    found = {finding.about: finding for finding in await store.diagnose()}
+    await store.close()
+    assert list(found) == ["SQLite", "journal mode", "synchronous", "file", "log", "disk"]
+    assert found["journal mode"].text == "wal"
+    assert found["synchronous"].text.startswith(level)
+    assert found["file"].text.endswith(" KB")
+    assert found["disk"].text.endswith(" free")
+
+
+async def test_the_length_of_the_log_is_that_of_the_file(tmp_path: Path):
+    store = open_store(f"sqlite:///{tmp_path}/jobs.db")
+    await store.open()
+    await store.pause_queue("mail", True)
+    found = {finding.about: finding for finding in await store.diagnose()}
+    length = (tmp_path / "jobs.db-wal").stat().st_size
+    await store.close()
+    assert length > 0
+    assert found["log"].text == size(length)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (4096, "4.0 KB"), (120 << 10, "120 KB"), (1 << 20, "1.0 MB"), (78 << 30, "78 GB"),
+     (5 << 50, "5120 TB")],
+)  # fmt: skip
+def test_sizes_are_short(count, text):
+    assert size(count) == text
+
+
+def test_the_worst_of_nothing_is_well():
+    assert worst([]) == "ok"
+    assert worst([Finding("a", "warn", ""), Finding("b", "bad", ""), Finding("c", "ok", "")]) == "bad"
