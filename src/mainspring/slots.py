@@ -7,12 +7,13 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 from .clock import Clock
 from .context import Context
 from .errors import JobTimeout
 from .job import Beat, Job, JobId, Lease
-from .outcome import Ended, Released, Stopped
+from .outcome import Done, Ended, Released, Stopped
 from .runner import Runner
 
 RunKey = tuple[JobId, Lease]
@@ -102,8 +103,8 @@ class Slots:
             ended: Ended = run.why or asyncio.CancelledError("the task cancelled itself")
         else:
             ended = task.result()
-            if run.why is not None and isinstance(ended, BaseException):
-                ended = run.why  # whatever it raised on its way out, it was told to stop
+            if isinstance(run.why, Stopped) or (run.why is not None and not isinstance(ended, Done)):
+                ended = run.why  # whatever it did on its way out, it was told to stop
         if run.key in self._runs:
             self.give_up(run, ended)
         else:
@@ -127,8 +128,7 @@ class Slots:
         if run.key not in self._runs or run.task is None:
             return
         self._leaks.add(run.key)
-        frames = run.task.get_stack()
-        stack = "".join(line for frame in frames for line in traceback.format_stack(frame, limit=1))
+        stack = _stack(run.task)
         self.give_up(run, run.why or JobTimeout("ran on after its timeout, and ignored every interruption"))
         self._leaked(run.job, stack)
 
@@ -148,3 +148,15 @@ class Slots:
                     run.lose()
             elif id in beat.cancels:
                 run.end(Stopped(beat.cancels[id] or "cancelled"))
+
+
+def _stack(task: asyncio.Task[Ended]) -> str:
+    """Where its coroutine waits, and the one that waits for in turn: the task itself knows the outermost only."""
+    lines: list[str] = []
+    waits: Any = task.get_coro()
+    while waits is not None:
+        frame = getattr(waits, "cr_frame", None) or getattr(waits, "gi_frame", None)
+        if frame is not None:
+            lines += traceback.format_stack(frame, limit=1)
+        waits = getattr(waits, "cr_await", None) or getattr(waits, "gi_yieldfrom", None)
+    return "".join(lines)
