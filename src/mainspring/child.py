@@ -87,6 +87,8 @@ class Line:
         """Until the worker hangs up."""
         while len(head := self._reader.read(4)) == 4:
             yield orders.decode(self._reader.read(int.from_bytes(head, "big")))
+        self._reader.close()
+        self._socket.close()
 
 
 class _Teller(logging.Handler):

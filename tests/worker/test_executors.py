@@ -577,6 +577,7 @@ def test_a_task_in_main_runs_and_its_own_errors_are_known(tmp_path: Path, comman
     (tmp_path / "script.py").write_text(SCRIPT)
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
-        [sys.executable, *command], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=30
+        [sys.executable, "-W", "error", *command], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=30
     )
     assert done.stdout == "42 dead\n", done.stderr
+    assert "Warning" not in done.stderr
