@@ -390,7 +390,7 @@ async def swallow_later(ctx: Context) -> str:
     ctx.log.info("waiting")
     while not released.is_set():
         try:
-            await asyncio.sleep(0.01)
+            await asyncio.to_thread(released.wait, 0.01)
         except asyncio.CancelledError:
             continue
     return "ended in its own way"
