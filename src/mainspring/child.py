@@ -33,7 +33,7 @@ from .job import Failure
 from .middleware.recovery import TaskExit
 from .outcome import MESSAGE_LIMIT, Cancel, Discard, Retry, Snooze, Steer, clean, failure_of
 from .quota import CpuLimitExceeded, Meter, limited, spent
-from .task import Options, Task
+from .task import Task
 from .threads import Interrupted
 from .wire import (
     Began,
@@ -87,6 +87,8 @@ class Line:
         """Until the worker hangs up."""
         while len(head := self._reader.read(4)) == 4:
             yield orders.decode(self._reader.read(int.from_bytes(head, "big")))
+        self._reader.close()
+        self._socket.close()
 
 
 class _Teller(logging.Handler):
@@ -136,11 +138,10 @@ class ChildContext(Context):
 
 
 class Found(Struct, frozen=True):
-    """A function, and what its task says about it."""
+    """A function, and how its arguments travel."""
 
     fn: Callable[..., Any]
     arguments: Arguments
-    options: Options
 
 
 def find(order: Order) -> Found:
@@ -162,14 +163,14 @@ def find(order: Order) -> Found:
             "executor='process' needs a module-level function"
         ) from None
     if isinstance(found, Task):
-        return Found(found.fn, found.arguments, found.options)
-    return Found(found, Arguments(found, name, Context), Options())
+        return Found(found.fn, found.arguments)
+    return Found(found, Arguments(found, name, Context))
 
 
 def _module(order: Order) -> ModuleType:
     if order.module != "__main__":
         return importlib.import_module(order.module)
-    name = "__mp_main__"  # what the standard library, too, calls a script that is imported by its own child
+    name = processes.MAIN
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, order.main or "")
         if spec is None or spec.loader is None or not Path(order.main or "").is_file():
@@ -237,12 +238,12 @@ class Child:
         try:
             found = self._found.get(place) or self._found.setdefault(place, find(order))
         except Exception as error:
-            return Raised(failure_of(error), retryable=True)
+            return Raised(failure_of(error))
         try:
             args, kwargs = found.arguments.decode(order.job.payload)
         except Exception as error:
             text = f"the payload does not fit task {order.job.task!r}: {error}"
-            return Raised(Failure("BadPayload", clean(text, MESSAGE_LIMIT)), retryable=False, kind="unreadable")
+            return Raised(Failure("BadPayload", clean(text, MESSAGE_LIMIT)), "unreadable")
         if found.arguments.context is not None:
             self._ctx = ChildContext(order, self._line, self._logger)
             args.insert(0, self._ctx)
@@ -255,15 +256,14 @@ class Child:
         except (Retry, Snooze, Discard, Cancel) as steer:
             return Steered(steer)
         except BaseException as error:
-            return self._raised(error, order, found.options)
+            return self._raised(error, order)
         finally:
             self._ctx = None
 
-    def _raised(self, error: BaseException, order: Order, options: Options) -> Raised:
+    def _raised(self, error: BaseException, order: Order) -> Raised:
         kind, judged = self._judge(error, order)
         failure = replace(failure_of(judged, stack=False), stack=failure_of(error).stack)
-        retryable = isinstance(judged, options.retry_on) and not isinstance(judged, options.no_retry_on)
-        return Raised(failure, retryable, kind)
+        return Raised(failure, kind, processes.bases_of(type(judged)))
 
     def _judge(self, error: BaseException, order: Order) -> tuple[Kind, BaseException]:
         """What an error is, and what the task's retry rules are asked about."""

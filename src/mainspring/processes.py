@@ -13,6 +13,8 @@ from .clock import Clock, Timer
 from .errors import BadTask, MainspringError
 from .job import Failure, Usage
 from .process import Exit, Process
+from .quota import CpuLimitExceeded
+from .task import Task
 from .wire import Began, Died, Message, Order, Raised, Report, Returned, Steered, size
 
 _logger = logging.getLogger("mainspring")
@@ -22,11 +24,13 @@ STARTS = 3
 RUNS = 1000
 # Every so many seconds, the children that were not needed since the last time end.
 LOOK = 60.0
+# What the standard library, too, calls a script that is imported by its own child.
+MAIN = "__mp_main__"
 
 in_child = False
 """Set in a child process: it runs what it is told, and starts no children of its own."""
 
-Hear = Callable[[Message], object]
+Hear = Callable[[Message | Usage], object]
 
 
 class Processes:
@@ -47,7 +51,10 @@ class Processes:
         self._closed = False
 
     async def call(self, order: Order, hear: Hear) -> Returned | Steered | Raised | Died:
-        """How the run ended; `hear` is told what it says meanwhile. If cancelled: the child is killed and reaped."""
+        """How the run ended; `hear` is told what it says meanwhile.
+
+        If cancelled: the child is killed and reaped, and `hear` is told what it had used.
+        """
         with self._clock.outside():
             reason = ""
             for _ in range(STARTS):
@@ -65,7 +72,7 @@ class Processes:
                     return ending
                 reason = ending.reason
             text = f"no child process could be started ({reason}): see that {sys.executable} can import mainspring"
-            return Raised(Failure("ChildNotStarted", text), retryable=True)
+            return Raised(Failure("ChildNotStarted", text))
 
     def close(self) -> None:
         """Idle children end, and are reaped; busy ones end after their run."""
@@ -126,6 +133,8 @@ class _Run:
             self.retire = True
             self._process.kill()
             await self._process.reaped.wait()
+            if self._began is not None and self._process.exit is not None:
+                self._hear(_usage(self._process.exit, self._began))
             raise
         finally:
             if self._timer is not None:
@@ -148,12 +157,16 @@ class _Run:
 
     def _died(self, exit: Exit, began: Began) -> Died | Raised:
         order = self._order
-        usage = Usage(max(0.0, exit.cpu - began.spent), exit.memory)
+        usage = _usage(exit, began)
         if exit.code == -signal.SIGXCPU and order.cpu_limit is not None:
             text = f"used more than its cpu_limit of {order.cpu_limit:g} s, and was killed when its interruption failed"
-            return Raised(Failure("CpuLimitExceeded", text), retryable=True, kind="cpu", usage=usage)
+            return Raised(Failure("CpuLimitExceeded", text), "cpu", bases_of(CpuLimitExceeded), usage)
         under = "" if order.memory_limit is None else f", under a memory_limit of {size(order.memory_limit)}"
         return Died(exit.reason + under, usage)
+
+
+def _usage(exit: Exit, began: Began) -> Usage:
+    return Usage(max(0.0, exit.cpu - began.spent), exit.memory)
 
 
 def place_of(fn: Callable[..., Any]) -> tuple[str, str, str | None]:
@@ -161,11 +174,34 @@ def place_of(fn: Callable[..., Any]) -> tuple[str, str, str | None]:
     module, qualname = getattr(fn, "__module__", None), getattr(fn, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(qualname, str) or "<" in qualname:
         raise BadTask(f"executor='process' needs a module-level function, got {qualname or fn!r}: move it there")
-    if module != "__main__":
+    if _found(module, qualname) != fn:
+        raise BadTask(
+            f"executor='process': another process would find something else as {module}.{qualname}; "
+            "give the function a name of its own at the top of its module"
+        )
+    if (module := _real(module)) != "__main__":
         return module, qualname, None
     main = sys.modules["__main__"]
-    if main.__spec__ is not None:  # python -m package.module
-        return main.__spec__.name, qualname, None
     if main.__dict__.get("__file__") is None:
         raise BadTask(f"executor='process' needs a function in a file, and {qualname!r} was typed in: move it there")
     return module, qualname, os.path.abspath(str(main.__file__))
+
+
+def _found(module: str, qualname: str) -> Any:
+    found: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found.fn if isinstance(found, Task) else found
+
+
+def bases_of(kind: type[BaseException]) -> tuple[str, ...]:
+    """The class and what it inherits from, by names that a worker and its children share."""
+    return tuple(f"{_real(base.__module__)}.{base.__qualname__}" for base in kind.__mro__)
+
+
+def _real(module: str) -> str:
+    """What a module is called in both: a script is __main__, `python -m package.module` is that."""
+    if module == MAIN:
+        return "__main__"
+    spec = sys.modules["__main__"].__spec__ if module == "__main__" else None
+    return module if spec is None else spec.name

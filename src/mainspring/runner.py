@@ -16,17 +16,17 @@ from .codec import data, encode_result, is_async
 from .context import Context, Desk
 from .errors import ItemsFailed
 from .failpoint import failpoint
-from .job import Failure, Items, Job
+from .job import Failure, Items, Job, Usage
 from .middleware import Middleware, Next, onion
 from .middleware.recovery import recovery
 from .middleware.timeout import Timeout
 from .outcome import Abroad, Died, Done, Ended, Policy, ProcessGone, Steer, Unreadable, clean
-from .task import Task
+from .task import Options, Task
 from .threads import Threads
 
 if TYPE_CHECKING:
     from .processes import Processes
-    from .wire import Message
+    from .wire import Message, Raised
 
 
 class Runner:
@@ -158,8 +158,8 @@ class Runner:
         match ended:
             case Gone(reason=reason):
                 raise ProcessGone(reason)
-            case Raised(failure=failure, retryable=retryable, kind=kind):
-                raise Abroad(failure, retryable=retryable, timeout=kind == "timeout")
+            case Raised(failure=failure, kind=kind):
+                raise Abroad(failure, retryable=_worth_a_retry(ended, options), timeout=kind == "timeout")
             case Steered(steer=steer):
                 raise steer
             case _:
@@ -167,9 +167,21 @@ class Runner:
                 return data(ended.result or "null") if ended.note is None else Done(ended.result, ended.note)
 
 
-def _hear(ctx: Context, message: Message) -> None:
+def _worth_a_retry(raised: Raised, options: Options) -> bool:
+    """What the task's rules say of an error that only its process has seen."""
+    from .processes import bases_of
+
+    if not raised.bases:
+        return raised.kind != "unreadable"
+    wanted, unwanted = (
+        any(bases_of(kind)[0] in raised.bases for kind in kinds) for kinds in (options.retry_on, options.no_retry_on)
+    )
+    return wanted and not unwanted
+
+
+def _hear(ctx: Context, message: Message | Usage) -> None:
     """What a task says in its process, said here."""
-    from .wire import Items, LogLine, Progress
+    from .wire import Items, LogLine, Note, Progress
 
     match message:
         case LogLine(level=level, text=text):
@@ -178,5 +190,7 @@ def _hear(ctx: Context, message: Message) -> None:
             ctx.progress(done, total, note)
         case Items(success=success, failed=failed, skipped=skipped):
             ctx.items(success=success, failed=failed, skipped=skipped)
+        case Note(metadata=metadata):
+            ctx.note(**metadata)
         case _:
-            ctx.note(**message.metadata)
+            ctx.usage = message

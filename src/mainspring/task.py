@@ -287,6 +287,13 @@ def _positive(value: Any) -> float:
     return span
 
 
+def _limit(value: Any) -> float:
+    span = seconds(value, "it")
+    if span <= 0:
+        raise BadInput(f"must be more than 0 seconds, got {value!r}; leave it out for no limit")
+    return span
+
+
 def _instant(value: Any) -> datetime:
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise BadInput(f"needs a datetime with a time zone, e.g. datetime(2030, 1, 1, tzinfo=UTC), got {value!r}")
@@ -384,9 +391,9 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "no_retry_on": _errors,
     "concurrency": _count(1),
     "executor": _executor_name,
-    "soft_timeout": _positive,
+    "soft_timeout": _limit,
     "memory_limit": _memory,
-    "cpu_limit": _positive,
+    "cpu_limit": _limit,
     "failed_ratio": _ratio,
     "breaker": _breaker,
     "on_failure": _handler,

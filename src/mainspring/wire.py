@@ -93,8 +93,9 @@ class Raised(Struct, frozen=True, tag=True):
     """The function raised, was interrupted, or went over a limit."""
 
     failure: Failure
-    retryable: bool
     kind: Kind = "error"
+    bases: tuple[str, ...] = ()
+    """Its class and what that inherits from, by name, for the task's rules in the worker; none: not the function's."""
     usage: Usage | None = None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import ctypes
+import functools
 import logging.config
 import os
 import signal
@@ -13,11 +14,11 @@ import subprocess
 import sys
 import threading
 import time
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-from mainspring import Cancel, Context, Discard, JobTimeout, Mainspring, Retry, Snooze
+from mainspring import Cancel, Context, Discard, Mainspring, Retry, Snooze
 from mainspring.outcome import Steer
 from mainspring.threads import Interrupted
 
@@ -54,6 +55,20 @@ class Box:
     @staticmethod
     def name() -> str:
         return "box"
+
+
+class Shelf:
+    def name(self) -> str:
+        return "shelf"
+
+
+@functools.wraps(add)
+def add_again(a: int, b: int = 1) -> int:
+    return add(a, b)
+
+
+def day_after(day: date) -> date:
+    return day + timedelta(days=1)
 
 
 def unserialisable() -> object:
@@ -103,10 +118,15 @@ def tell(ctx: Context) -> None:
     ctx.log.warning("x" * 100_000)
     ctx.progress(1, 4, "rows")
     ctx.items(success=3, skipped=1)
+    ctx.note(model="v2")
     try:
         int("no")
     except ValueError:
         ctx.log.exception("failed")
+
+
+def tell_of_failures(ctx: Context) -> None:
+    ctx.items(success=1, failed=3)
 
 
 async def tell_later(ctx: Context) -> None:
@@ -139,17 +159,15 @@ def fail(text: str = "no") -> None:
     raise ValueError(text)
 
 
-@app.task(retry_on=(ConnectionError,))
-def picky(lost: bool) -> None:
-    raise ConnectionResetError if lost else ValueError
+class Offline(ConnectionError):
+    pass
 
 
-@app.task(no_retry_on=(ValueError, JobTimeout))
-def careful(ctx: Context, wait: bool) -> None:
-    if not wait:
-        raise UnicodeError("a ValueError, too")
-    ctx.log.info("waiting")
-    spin()
+ERRORS: dict[str, type[Exception]] = {"offline": Offline, "reset": ConnectionResetError, "value": ValueError}
+
+
+def fail_as(kind: str) -> None:
+    raise ERRORS[kind]
 
 
 def recurse() -> None:
@@ -361,3 +379,28 @@ def note_the_exit(path: str) -> None:
 def hang_at_exit() -> int:
     atexit.register(threading.Event().wait)
     return os.getpid()
+
+
+# deaf to every interruption; the threads and coroutines among them end when `released` is set
+
+released = threading.Event()
+
+
+async def swallow_later(ctx: Context) -> str:
+    ctx.log.info("waiting")
+    while not released.is_set():
+        try:
+            await asyncio.to_thread(released.wait, 0.01)
+        except asyncio.CancelledError:
+            continue
+    return "ended in its own way"
+
+
+def swallow(ctx: Context) -> str:
+    ctx.log.info("waiting")
+    while not released.is_set():
+        try:
+            released.wait(0.01)
+        except Interrupted:
+            continue
+    return "ended in its own way"

@@ -14,7 +14,7 @@ import pytest
 from children import NOW, Play, job_of
 
 from mainspring import Backoff, Cancel, Discard, Retry, Snooze
-from mainspring.wire import Died, Items, LogLine, Order, Progress, Raised, Returned, Steered
+from mainspring.wire import Died, Items, LogLine, Note, Order, Progress, Raised, Returned, Steered
 
 
 @pytest.fixture(scope="module")
@@ -101,13 +101,14 @@ def test_each_async_run_has_a_loop_of_its_own(play: Play) -> None:
 
 def test_logs_progress_and_items_are_heard_while_it_runs(play: Play) -> None:
     play.result(jobs.tell)
-    detail, long, progress, items, failed = play.heard
+    detail, long, progress, items, note, failed = play.heard
     assert detail == LogLine(10, "a detail")
     assert isinstance(long, LogLine)
     assert long.level == 30
     assert len(long.text) <= 8192
     assert progress == Progress(1, 4, "rows")
     assert items == Items(3, 0, 1)
+    assert note == Note({"model": "v2"})
     assert isinstance(failed, LogLine)
     assert failed.text.startswith("failed\nTraceback")
     assert "ValueError: invalid literal" in failed.text
@@ -140,17 +141,9 @@ def test_an_error_comes_back_as_text(play: Play) -> None:
     ended = raised(play(jobs.fail, {"text": "not today"}))
     assert (ended.failure.type, ended.failure.message) == ("ValueError", "not today")
     assert "in fail\n" in ended.failure.stack
-    assert (ended.kind, ended.retryable) == ("error", True)
+    assert ended.kind == "error"
+    assert ended.bases[:3] == ("builtins.ValueError", "builtins.Exception", "builtins.BaseException")
     assert ended.usage is not None
-
-
-@pytest.mark.parametrize(("lost", "retryable"), [(True, True), (False, False)])
-def test_retry_on_is_asked_in_the_child(play: Play, lost: bool, retryable: bool) -> None:
-    assert raised(play(jobs.picky, {"lost": lost})).retryable is retryable
-
-
-def test_no_retry_on_is_asked_in_the_child(play: Play) -> None:
-    assert raised(play(jobs.careful, {"wait": False})).retryable is False
 
 
 def test_endless_recursion_is_an_error(play: Play) -> None:
@@ -172,7 +165,7 @@ def test_a_coroutine_that_cancels_itself_has_failed(play: Play) -> None:
 
 def test_a_payload_that_does_not_fit_is_unreadable(play: Play) -> None:
     ended = raised(play(jobs.weekday, {"day": "someday"}))
-    assert (ended.kind, ended.retryable, ended.failure.type) == ("unreadable", False, "BadPayload")
+    assert (ended.kind, ended.bases, ended.failure.type) == ("unreadable", (), "BadPayload")
     assert "does not fit task 't'" in ended.failure.message
 
 
@@ -199,7 +192,7 @@ def place(module: str, qualname: str) -> Order:
 
 def test_a_function_that_is_not_there_names_the_way_out(play: Play) -> None:
     ended = raised(play(place("jobs_for_children", "gone")))
-    assert ended.kind == "error"
+    assert (ended.kind, ended.bases) == ("error", ())
     assert ended.failure.message == (
         "task 't': a child process finds no 'gone' in module 'jobs_for_children'; "
         "executor='process' needs a module-level function"
@@ -246,7 +239,7 @@ def test_more_cpu_time_than_the_limit_is_recorded_as_such(play: Play, fn: Any) -
     ended = raised(play(fn, {"seconds": 0.5}, cpu_limit=0.1))
     assert (ended.kind, ended.failure.type) == ("cpu", "CpuLimitExceeded")
     assert ended.failure.message == "used more than its cpu_limit of 0.1 s"
-    assert ended.retryable
+    assert ended.bases[0] == "mainspring.quota.CpuLimitExceeded"
     assert ended.usage is not None
     assert ended.usage.cpu >= 0.1
 
@@ -261,6 +254,7 @@ def test_code_that_cannot_be_interrupted_is_killed_over_its_cpu_limit(play: Play
     ended = raised(play(jobs.burn_in_c, cpu_limit=0.1))
     assert (ended.kind, ended.failure.type) == ("cpu", "CpuLimitExceeded")
     assert "cpu_limit of 0.1 s" in ended.failure.message
+    assert ended.bases[0] == "mainspring.quota.CpuLimitExceeded"
     assert ended.usage is not None
     assert 0.1 <= ended.usage.cpu < 5
 

@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+# Seconds for the tasks that are left when the work is done.
+LAST = 1.0
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
+    """The value of the work. A task that swallows its cancellation does not keep the process from ending."""
+    runner = asyncio.Runner(loop_factory=_factory())
+    try:
+        return runner.run(work)
+    finally:
+        # Closing the loop waits for its tasks, however long they take.
+        if runner.run(_left_alone()):
+            runner.close()
+
+
+def _factory() -> Callable[[], asyncio.AbstractEventLoop]:
     try:
         from uvloop import new_event_loop
     except ImportError:
-        return asyncio.run(work)
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(work)
+        return asyncio.new_event_loop
+    return new_event_loop
+
+
+async def _left_alone() -> bool:
+    """Whether every other task of this loop has ended."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    return not others or not (await asyncio.wait(others, timeout=LAST))[1]

@@ -20,11 +20,11 @@ AGAIN = 1.0
 class _Watch:
     __slots__ = ("at", "cancelled", "ctx", "fired", "hard", "soft", "task")
 
-    def __init__(self, hard: float, soft: float | None, task: asyncio.Task[Any], ctx: Context) -> None:
-        self.at = hard if soft is None else min(hard, soft)
-        self.hard = hard
-        self.soft = soft is not None
-        """True until the hard interruption, for a run that has a soft one."""
+    def __init__(self, began: float, soft: float | None, task: asyncio.Task[Any], ctx: Context) -> None:
+        self.hard = math.inf if ctx.timeout is None else began + ctx.timeout
+        self.at = self.hard if soft is None else min(self.hard, began + soft)
+        self.soft = soft
+        """The soft timeout, until the hard one is over."""
         self.task = task
         self.ctx = ctx
         self.fired = False
@@ -52,9 +52,7 @@ class Timeout:
         task, soft = asyncio.current_task(), self._soft.get(ctx.job.task)
         if (ctx.timeout is None and soft is None) or task is None:
             return await call_next(ctx)
-        began = self._clock.monotonic()
-        hard = math.inf if ctx.timeout is None else began + ctx.timeout
-        watch = _Watch(hard, None if soft is None else began + soft, task, ctx)
+        watch = _Watch(self._clock.monotonic(), soft, task, ctx)
         self._watches[watch] = None
         if watch.at < self._earliest:
             self._arm(watch.at)
@@ -98,13 +96,14 @@ class Timeout:
         now = self._clock.monotonic()
         for watch in self._watches:
             if watch.at <= now + 1e-6:  # a timer may be early by a rounding
-                if watch.soft and watch.at < watch.hard:
+                if watch.at < watch.hard:
                     self._ask(watch)
                 else:
                     self._insist(watch, now)
         self._timer, self._earliest = None, math.inf
-        if self._watches:
-            self._arm(min(watch.at for watch in self._watches))
+        earliest = min((watch.at for watch in self._watches), default=math.inf)
+        if earliest < math.inf:
+            self._arm(earliest)
 
     def _ask(self, watch: _Watch) -> None:
         """The soft interruption: the task may still end in its own way."""
@@ -116,7 +115,7 @@ class Timeout:
             self._cancel(watch)
 
     def _insist(self, watch: _Watch, now: float) -> None:
-        watch.soft, watch.fired, watch.at = False, True, now + AGAIN
+        watch.soft, watch.fired, watch.at = None, True, now + AGAIN
         watch.ctx.stop()
         self._cancel(watch)
 
@@ -128,6 +127,6 @@ class Timeout:
 
 
 def _late(watch: _Watch) -> JobTimeout:
-    if watch.soft:
-        return JobTimeout("took longer than its soft timeout")
+    if watch.soft is not None:
+        return JobTimeout(f"took longer than its soft_timeout of {watch.soft:g} s")
     return JobTimeout(f"took longer than its timeout of {watch.ctx.timeout:g} s")

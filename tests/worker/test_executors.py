@@ -1,0 +1,583 @@
+"""Tasks in the loop, in threads and in processes of their own: through app and worker they behave alike."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import date, timedelta
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import jobs_for_children as jobs
+import pytest
+from children import children, ends
+
+from mainspring import (
+    BadInput,
+    BadTask,
+    Context,
+    Execution,
+    Items,
+    Job,
+    JobCancelled,
+    JobTimeout,
+    Mainspring,
+    MainspringError,
+    State,
+    Task,
+)
+from mainspring.events import JobEnded, SlotLeaked
+from mainspring.testing import Recorder, VirtualClock
+
+
+@pytest.fixture(autouse=True)
+def nobody_left() -> Iterator[None]:
+    """Whatever a test does, no child stays behind."""
+    before = children()
+    yield
+    assert children() == before
+
+
+@pytest.fixture
+def app(url: str, clock: VirtualClock) -> Mainspring:
+    """One slot: starting children is what takes time here, so jobs share one."""
+    return Mainspring(url, clock=clock, concurrency=1)
+
+
+class Said(logging.Handler):
+    """What tasks log, heard in the worker at once; a test can wait for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: SimpleQueue[str] = SimpleQueue()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.put(record.getMessage())
+
+    async def line(self) -> str:
+        """The first one not asked for yet."""
+        return await asyncio.to_thread(self._lines.get, timeout=30)
+
+
+@pytest.fixture
+def said() -> Iterator[Said]:
+    heard, logger = Said(), logging.getLogger("mainspring.task")
+    logger.addHandler(heard)
+    logger.setLevel(logging.INFO)
+    yield heard
+    logger.removeHandler(heard)
+    logger.setLevel(logging.NOTSET)
+
+
+def process(app: Mainspring, fn: Callable[..., Any], **options: Any) -> Task[Any, Any]:
+    return app.task(executor="process", **options)(fn)
+
+
+async def ran(app: Mainspring, task: Task[Any, Any], *args: Any) -> tuple[Job, Execution]:
+    """A job after its first run, and that run."""
+    handle = await task.enqueue(*args)
+    await app.drain()
+    return await handle.job(), (await app.executions.list(job_id=handle.id))[0]
+
+
+async def endings(app: Mainspring, id: str) -> list[str]:
+    return [str(run.ending) for run in await app.executions.list(job_id=id)]
+
+
+# what a process task gets and gives
+
+
+@pytest.mark.parametrize("fn", [jobs.add, jobs.add_later], ids=lambda fn: fn.__name__)
+async def test_a_process_task_returns_its_result(app: Mainspring, fn: Any) -> None:
+    async with app:
+        job, run = await ran(app, process(app, fn), 41)
+        assert (job.state, job.result, run.result_size) == (State.COMPLETED, "42", 2)
+
+
+async def test_arguments_and_results_have_their_types(app: Mainspring) -> None:
+    task = process(app, jobs.day_after)
+    async with app:
+        handle = await task.enqueue(date(2029, 12, 31))
+        await app.drain()
+        assert await handle.result() == date(2030, 1, 1)
+
+
+async def test_the_context_is_that_of_the_run(app: Mainspring) -> None:
+    task = process(app, jobs.whole_job, timeout=60).using(metadata={"a": [1]})
+    async with app:
+        handle = await task.enqueue()
+        await app.drain()
+        told, (run,) = await handle.result(), await app.executions.list(job_id=handle.id)
+    assert told["job"]["id"] == handle.id
+    assert (told["attempt"], told["lease"], told["metadata"]) == (1, run.lease, {"a": [1]})
+    assert (told["timeout"], told["cancelled"]) == (60.0, False)
+    assert told["deadline"] == (run.started_at + timedelta(seconds=60)).isoformat().replace("+00:00", "Z")
+
+
+async def test_what_it_logs_is_kept_with_the_run(app: Mainspring) -> None:
+    async with app:
+        job, _ = await ran(app, process(app, jobs.tell))
+        lines = await app.jobs.logs(job.id)
+    assert [(line.run, line.n, line.level) for line in lines] == [(1, 1, 30), (1, 2, 40)]
+    assert lines[0].text.startswith("xxx")
+    assert "ValueError: invalid literal" in lines[1].text
+
+
+async def test_progress_items_and_notes_are_kept_with_the_run(app: Mainspring) -> None:
+    async with app:
+        job, run = await ran(app, process(app, jobs.tell))
+    assert job.progress is not None
+    assert (job.progress.done, job.progress.total, job.progress.note) == (1, 4, "rows")
+    assert (run.items, run.metadata) == (Items(success=3, skipped=1), {"model": "v2"})
+
+
+async def test_too_many_failed_items_fail_the_run(app: Mainspring) -> None:
+    async with app:
+        job, run = await ran(app, process(app, jobs.tell_of_failures, max_retries=0))
+    assert (job.state, run.items) == (State.DEAD, Items(success=1, failed=3))
+    assert job.failure is not None
+    assert job.failure.type == "ItemsFailed"
+
+
+async def test_cpu_time_and_peak_memory_are_kept_with_the_run(app: Mainspring) -> None:
+    async with app:
+        _, run = await ran(app, process(app, jobs.burn), 0.1)
+    assert run.usage is not None
+    assert 0.09 < run.usage.cpu < 2
+    assert 2**20 < run.usage.memory < 2**30
+
+
+async def test_other_tasks_have_no_usage(app: Mainspring) -> None:
+    async with app:
+        _, run = await ran(app, app.task(jobs.add), 1)
+    assert run.usage is None
+
+
+async def test_a_result_that_cannot_be_kept_is_noted(app: Mainspring) -> None:
+    async with app:
+        job, _ = await ran(app, process(app, jobs.unserialisable))
+    assert (job.state, job.result) == (State.COMPLETED, None)
+    assert job.failure is not None
+    assert job.failure.type == "ResultLost"
+
+
+async def test_middleware_sees_the_value_and_the_failure() -> None:
+    seen: list[Any] = []
+
+    async def look(ctx: Context, call_next: Any) -> Any:
+        try:
+            seen.append(await call_next(ctx))
+        except Exception as error:
+            seen.append(str(error))
+            raise
+        return 2 * seen[-1]
+
+    app = Mainspring("memory://", middleware=[look])
+    async with app:
+        job, _ = await ran(app, process(app, jobs.add, max_retries=0), 41)
+        await ran(app, process(app, jobs.fail, max_retries=0), "not today")
+        await ran(app, process(app, jobs.crash, max_retries=0), "exit 3")
+    assert seen == [42, "not today", "exited with status 3"]
+    assert job.result == "84"
+
+
+# how it ends
+
+
+async def test_a_process_task_steers_its_job(app: Mainspring, clock: VirtualClock) -> None:
+    wanted = {
+        "retry": ("failed", State.PENDING, 5, 1), "retry by backoff": ("failed", State.PENDING, 1, 1),
+        "snooze": ("snoozed", State.PENDING, 60, 0), "discard": ("discarded", State.DEAD, None, 1),
+        "cancel": ("cancelled", State.CANCELLED, None, 1),
+    }  # fmt: skip
+    task = process(app, jobs.steer, backoff=lambda n: 1)
+    async with app:
+        handles = {(kind, how): await task.enqueue(kind, how) for kind in wanted for how in (True, False)}
+        await app.drain()
+        for (kind, how), handle in handles.items():
+            job, (ending,) = await handle.job(), await endings(app, handle.id)
+            wait = None if job.state.final else (job.run_at - clock.now()).total_seconds()
+            assert (ending, job.state, wait, job.attempt) == wanted[kind], (kind, how)
+
+
+RULES: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "none": ({}, {"offline", "reset", "value"}),
+    "retry_on": ({"retry_on": (ConnectionError,)}, {"offline", "reset"}),
+    "no_retry_on": ({"no_retry_on": (ConnectionResetError, ValueError)}, {"offline"}),
+    "its own class": ({"retry_on": jobs.Offline}, {"offline"}),
+    "both": ({"retry_on": (OSError,), "no_retry_on": (jobs.Offline,)}, {"reset"}),
+}
+
+
+async def test_the_rules_of_the_task_say_which_errors_are_retried(app: Mainspring) -> None:
+    tasks = [process(app, jobs.fail_as, name=rules, **options) for rules, (options, _) in RULES.items()]
+    async with app:
+        await app.enqueue_many(task.job(kind) for task in tasks for kind in jobs.ERRORS)
+        await app.drain()
+        ended = {(job.task, json.loads(job.payload)["kind"]): job.state for job in await app.jobs.list()}
+    assert {of for of, state in ended.items() if state is State.PENDING} == {
+        (rules, kind) for rules, (_, retried) in RULES.items() for kind in retried
+    }
+    assert set(ended.values()) == {State.PENDING, State.DEAD}
+
+
+async def test_an_error_of_a_process_is_recorded_with_its_stack(app: Mainspring) -> None:
+    async with app:
+        _, run = await ran(app, process(app, jobs.fail), "not today")
+    assert run.failure is not None
+    assert (run.failure.type, run.failure.message) == ("ValueError", "not today")
+    assert "jobs_for_children.py" in run.failure.stack
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "options", "type", "text"),
+    [
+        (jobs.allocate, (200,), {"memory_limit": "50MB"}, "MemoryLimitExceeded", "its memory_limit of 50 MiB"),
+        (jobs.burn, (5,), {"cpu_limit": 0.1}, "CpuLimitExceeded", "its cpu_limit of 0.1 s"),
+    ],
+    ids=["memory", "cpu"],
+)
+async def test_a_limit_is_recorded_as_such_and_retried(
+    app: Mainspring, fn: Any, args: Any, options: Any, type: str, text: str
+) -> None:
+    async with app:
+        job, run = await ran(app, process(app, fn, **options), *args)
+    assert (job.state, str(run.ending)) == (State.PENDING, "failed")
+    assert run.failure is not None
+    assert run.failure.type == type
+    assert text in run.failure.message
+    assert run.usage is not None
+
+
+async def test_a_crash_uses_up_no_retry_and_waits_as_the_backoff_says(app: Mainspring, clock: VirtualClock) -> None:
+    async with app:
+        task = process(app, jobs.crash, max_retries=0, backoff=lambda n: 10 * n)
+        job, run = await ran(app, task, "segfault")
+        assert (job.state, job.crashes, str(run.ending)) == (State.PENDING, 1, "crashed")
+        assert job.run_at == clock.now() + timedelta(seconds=10)
+        assert job.failure is not None
+        assert (job.failure.type, job.failure.message) == ("ProcessDied", "its process ended: killed by SIGSEGV")
+        for wait in (10, 20):
+            clock.advance(seconds=wait)
+            await app.drain()
+        job = await app.jobs.get(job.id)
+    assert (job.state, job.crashes) == (State.DEAD, 3)
+    assert job.failure is not None
+    assert job.failure.type == "PoisonPill"
+    assert job.failure.message == "its process ended: killed by SIGSEGV; crash 3 of 3 allowed"
+
+
+# time
+
+
+async def test_a_timeout_kills_and_is_retried_by_the_rules(app: Mainspring, clock: VirtualClock, said: Said) -> None:
+    recorder = Recorder(app)
+    task = process(app, jobs.wait_in_c, timeout=30, max_retries=1, backoff=lambda n: 5)
+    async with app:
+        handle = await task.enqueue()
+        async with app.worker():
+            for run in (1, 2):
+                pid = int(await said.line())
+                await clock.elapse(seconds=30)
+                await recorder.wait(JobEnded, run)
+                assert ends(pid, 0)
+                await clock.elapse(seconds=5)
+        job, runs = await handle.job(), await app.executions.list(job_id=handle.id)
+    assert (job.state, [str(run.ending) for run in runs]) == (State.DEAD, ["timeout", "timeout"])
+    assert [run.duration.total_seconds() for run in runs] == [30, 30]
+    assert job.failure is not None
+    assert (job.failure.type, job.failure.message) == ("JobTimeout", "took longer than its timeout of 30 s")
+    assert all(run.usage is not None and run.usage.cpu > 0 and run.usage.memory > 2**20 for run in runs)
+
+
+async def test_a_task_may_say_not_to_retry_its_timeouts(app: Mainspring, clock: VirtualClock, said: Said) -> None:
+    recorder = Recorder(app)
+    task = process(app, jobs.stopped, soft_timeout=5, no_retry_on=JobTimeout)
+    async with app:
+        handle = await task.enqueue()
+        async with app.worker():
+            await said.line()
+            await clock.elapse(seconds=6)
+            await recorder.wait(JobEnded)
+        assert (await handle.job()).state is State.DEAD
+
+
+async def answers_later(ctx: Context) -> str:
+    ctx.log.info("waiting")
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        return f"cancelled: {ctx.cancelled}"
+    return "never"
+
+
+ANSWERS = {"async": answers_later, "thread": jobs.until_told, "process": jobs.until_told}
+STOPS = {"async": jobs.await_for_ever, "thread": jobs.stopped, "process": jobs.stopped}
+
+
+@pytest.mark.parametrize("timeout", [60, None])
+@pytest.mark.parametrize("executor", ANSWERS)
+async def test_what_a_task_answers_to_its_soft_timeout_counts(
+    app: Mainspring, clock: VirtualClock, said: Said, executor: Any, timeout: float | None
+) -> None:
+    recorder = Recorder(app)
+    async with app:
+        handle = await app.task(executor=executor, soft_timeout=5, timeout=timeout)(ANSWERS[executor]).enqueue()
+        async with app.worker():
+            await said.line()
+            await clock.elapse(seconds=4)
+            assert recorder.of(JobEnded) == []
+            await clock.elapse(seconds=2)
+            await recorder.wait(JobEnded)
+        assert await handle.result() == "cancelled: True"
+
+
+@pytest.mark.parametrize("executor", STOPS)
+async def test_without_an_answer_a_soft_timeout_is_a_timeout(
+    app: Mainspring, clock: VirtualClock, said: Said, executor: Any
+) -> None:
+    recorder = Recorder(app)
+    async with app:
+        task = app.task(executor=executor, soft_timeout=5, timeout=60, max_retries=0)(STOPS[executor])
+        handle = await task.enqueue()
+        async with app.worker():
+            await said.line()
+            await clock.elapse(seconds=5)
+            await recorder.wait(JobEnded)
+        (run,) = await app.executions.list(job_id=handle.id)
+    assert (str(run.ending), run.duration) == ("timeout", timedelta(seconds=5))
+    assert run.failure is not None
+    assert (run.failure.type, run.failure.message) == ("JobTimeout", "took longer than its soft_timeout of 5 s")
+
+
+async def test_who_ignores_the_soft_timeout_is_killed_at_the_hard_one(
+    app: Mainspring, clock: VirtualClock, said: Said
+) -> None:
+    recorder = Recorder(app)
+    async with app:
+        handle = await process(app, jobs.swallow, soft_timeout=5, timeout=10, max_retries=0).enqueue()
+        async with app.worker():
+            await said.line()
+            await clock.elapse(seconds=9)
+            assert recorder.of(JobEnded) == []
+            await clock.elapse(seconds=1)
+            await recorder.wait(JobEnded)
+        (run,) = await app.executions.list(job_id=handle.id)
+    assert (str(run.ending), run.duration) == ("timeout", timedelta(seconds=10))
+
+
+# cancels
+
+
+@pytest.mark.parametrize("executor", STOPS)
+async def test_a_cancel_ends_a_running_job_for_the_first_reason_and_for_good(
+    app: Mainspring, clock: VirtualClock, said: Said, executor: Any
+) -> None:
+    recorder = Recorder(app)
+    async with app:
+        handle = await app.task(executor=executor)(STOPS[executor]).enqueue()
+        async with app.worker():
+            await said.line()
+            await app.jobs.cancel(handle.id, "wrong customer")
+            await app.jobs.cancel(handle.id, "told twice")
+            await clock.elapse(seconds=5)
+            async with asyncio.timeout(2):
+                await recorder.wait(JobEnded)
+            await app.jobs.cancel(handle.id, "told too late")
+            await clock.elapse(seconds=60)
+            with pytest.raises(JobCancelled, match="wrong customer"):
+                await handle.result(1)
+        assert await endings(app, handle.id) == ["cancelled"]
+
+
+@pytest.mark.parametrize("executor", ANSWERS)
+async def test_a_cancelled_job_is_cancelled_whatever_it_returns(
+    app: Mainspring, clock: VirtualClock, said: Said, executor: Any
+) -> None:
+    recorder = Recorder(app)
+    async with app:
+        handle = await app.task(executor=executor)(ANSWERS[executor]).enqueue()
+        async with app.worker():
+            await said.line()
+            await app.jobs.cancel(handle.id, "enough")
+            await clock.elapse(seconds=6)
+            await recorder.wait(JobEnded)
+        job = await handle.job()
+    assert (job.state, job.result) == (State.CANCELLED, None)
+
+
+@pytest.mark.parametrize("fn", [jobs.wait, jobs.wait_in_c, jobs.wait_with_a_helper], ids=lambda fn: fn.__name__)
+async def test_a_cancel_kills_the_process_within_two_seconds_of_the_beat(
+    app: Mainspring, clock: VirtualClock, said: Said, fn: Any
+) -> None:
+    recorder, loop = Recorder(app), asyncio.get_running_loop()
+    async with app:
+        handle = await process(app, fn).enqueue()
+        async with app.worker():
+            pid = int(await said.line())
+            await app.jobs.cancel(handle.id, "enough")
+            clock.advance(seconds=5)
+            began = loop.time()
+            await recorder.wait(JobEnded)
+            assert ends(pid)
+            assert loop.time() - began < 2
+        (run,) = await app.executions.list(job_id=handle.id)
+    assert str(run.ending) == "cancelled"
+    assert run.usage is not None
+
+
+# stops
+
+
+async def test_a_stop_without_grace_kills_and_releases(app: Mainspring, said: Said) -> None:
+    async with app:
+        handle = await process(app, jobs.wait_in_c).enqueue()
+        worker = app.worker()
+        async with worker:
+            pid = int(await said.line())
+            async with asyncio.timeout(2):
+                await worker.stop(grace=0)
+            assert ends(pid, 0)
+        job = await handle.job()
+        assert (job.state, job.attempt, job.runs) == (State.PENDING, 0, 1)
+        assert await endings(app, handle.id) == ["released"]
+
+
+async def test_a_stop_lets_a_process_finish_within_grace(app: Mainspring, clock: VirtualClock, said: Said) -> None:
+    async with app:
+        handle = await process(app, jobs.until_told, soft_timeout=20).enqueue()
+        worker = app.worker()
+        async with worker:
+            await said.line()
+            stopping = asyncio.create_task(worker.stop(grace=30))
+            await clock.elapse(seconds=21)
+            await stopping
+        assert await handle.result() == "cancelled: True"
+
+
+# leaked slots
+
+
+@pytest.mark.parametrize("fn", [jobs.swallow_later, jobs.swallow], ids=["async", "thread"])
+@pytest.mark.parametrize("why", ["timeout", "cancelled"])
+async def test_a_run_that_ignores_its_end_is_settled_once_and_leaks_its_slot(
+    app: Mainspring, clock: VirtualClock, said: Said, fn: Any, why: str
+) -> None:
+    recorder = Recorder(app)
+    jobs.released.clear()
+    async with app:
+        handle = await app.task(timeout=10 if why == "timeout" else None, max_retries=0)(fn).enqueue()
+        try:
+            async with app.worker(concurrency=3) as worker:
+                await said.line()
+                if why == "cancelled":
+                    await app.jobs.cancel(handle.id, "enough")
+                await clock.elapse(seconds=20)
+                (leak,) = await recorder.wait(SlotLeaked)
+                await recorder.wait(JobEnded)
+                assert (leak.job.id, "jobs_for_children.py" in leak.stack) == (handle.id, True)
+                await clock.elapse(seconds=5)
+                (live,) = await app.workers.list()
+                assert (live.info.leaked, live.info.running) == (1, 0)
+                assert worker.recycled is None
+                jobs.released.set()
+                async with asyncio.timeout(10):
+                    while (await app.workers.list())[0].info.leaked:
+                        await clock.elapse(seconds=5)
+        finally:
+            jobs.released.set()
+        job = await handle.job()
+        assert await endings(app, handle.id) == [why]
+    assert job.state is (State.DEAD if why == "timeout" else State.CANCELLED)
+    assert len(recorder.of(JobEnded)) == 1
+
+
+# what does not fit
+
+
+def local() -> Callable[[], None]:
+    def inner() -> None: ...
+
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("fn", "options", "text"),
+    [
+        (jobs.add, {"memory_limit": "1GB"}, "memory_limit and cpu_limit need a process of its own: executor='process'"),
+        (jobs.add_later, {"cpu_limit": 5}, "memory_limit and cpu_limit need a process of its own: executor='process'"),
+        (jobs.add, {"executor": "async"}, "is a plain function: it runs with executor='thread' or 'process'"),
+        (jobs.add_later, {"executor": "thread"}, "is a coroutine function: it runs with executor='async' or 'process'"),
+        (lambda: None, {"executor": "process"}, "define it at the top of a module"),
+        (local(), {"executor": "process"}, "define it at the top of a module"),
+        (partial(jobs.add), {"executor": "process"}, "define it at the top of a module"),
+        (jobs.add, {"executor": "fork"}, "is one of async, thread, process; got 'fork'"),
+        (jobs.add, {"executor": "process", "memory_limit": 0}, "must be more than 0; leave it out for no limit"),
+        (jobs.add, {"executor": "process", "memory_limit": "lots"}, "option memory_limit of task 't'"),
+        (jobs.add, {"executor": "process", "cpu_limit": 0}, "0 seconds, got 0; leave it out for no limit"),
+        (jobs.add, {"soft_timeout": 0}, "0 seconds, got 0; leave it out for no limit"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_with_the_way_out(fn: Any, options: Any, text: str) -> None:
+    with pytest.raises((BadTask, BadInput)) as refused:
+        Mainspring("memory://").task(name="t", **options)(fn)
+    assert isinstance(refused.value, MainspringError)
+    assert text in str(refused.value)
+    assert "'t'" in str(refused.value)
+
+
+@pytest.mark.parametrize("fn", [jobs.Shelf().name, jobs.add_again], ids=["bound method", "another's name"])
+def test_a_function_of_which_a_child_would_find_another_is_refused(fn: Any) -> None:
+    app = Mainspring("memory://")
+    app.task(name="t", executor="process")(fn)
+    with pytest.raises(BadTask, match="would find something else as jobs_for_children"):
+        app.worker()
+
+
+# scripts
+
+SCRIPT = """
+from mainspring import Mainspring
+
+app = Mainspring("memory://")
+
+
+class Own(Exception):
+    pass
+
+
+@app.task(executor="process", no_retry_on=Own)
+def double(n: int) -> int:
+    if n < 0:
+        raise Own
+    return 2 * n
+
+
+def main():
+    good, bad = double.sync.enqueue(21), double.sync.enqueue(-1)
+    app.sync.drain()
+    print(good.result(), bad.job().state)
+    app.sync.close()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize("command", [["script.py"], ["-m", "script"]], ids=["script", "module"])
+def test_a_task_in_main_runs_and_its_own_errors_are_known(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", *command], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=30
+    )
+    assert done.stdout == "42 dead\n", done.stderr
+    assert "Warning" not in done.stderr
