@@ -182,6 +182,7 @@ async def test_a_worker_nobody_knows_is_told_with_those_alive(app: Mainspring, c
         with pytest.raises(BadInput, match=r"no live worker is called 'eve' \(alive: none\)"):
             await app.workers.drain("eve")
         async with app.worker() as one, app.worker() as two:
-            both = rf"more than one live worker is called '{one.id[:1]}' \(alive: ({one.id}, {two.id}|{two.id}, {one.id})\)"
+            start = one.id[:2]
+            both = rf"the ids of 2 live workers begin with '{start}': ({one.id}, {two.id}|{two.id}, {one.id})"
             with pytest.raises(BadInput, match=both):
-                await app.workers.get(one.id[:1])
+                await app.workers.get(start)

@@ -86,7 +86,7 @@ async def test_a_run_that_lets_the_soft_limit_through_has_timed_out(app: Mainspr
             job = await handle.job()
             assert await endings(app, handle.id) == [Ending.TIMEOUT]
     assert job.failure is not None
-    assert (job.failure.type, job.failure.message) == ("JobTimeout", "took longer than its soft timeout")
+    assert (job.failure.type, job.failure.message) == ("JobTimeout", "took longer than its soft_timeout of 10 s")
 
 
 async def test_a_snooze_after_the_soft_limit_is_heard(app: Mainspring, clock: VirtualClock) -> None:
