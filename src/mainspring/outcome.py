@@ -12,6 +12,8 @@ from .errors import BadSetting, JobTimeout
 from .job import Account, Breaker, Ending, Failure, Job, JobId, Lease, NewJob, State, WorkerId
 from .retry import Backoff
 
+# An enum's member costs a look-up each time it is named.
+_COMPLETED, _WELL = State.COMPLETED, Ending.COMPLETED
 STACK_LIMIT = 16_384
 MESSAGE_LIMIT = 4_096
 
@@ -155,7 +157,7 @@ def decide(
     """The one place that turns an ending into a state."""
     if type(ended) is Done and ended.note is None:  # what nearly all runs are, in as few steps as can be
         return Outcome(
-            id=job.id, lease=job.lease or "", state=State.COMPLETED, ending=Ending.COMPLETED, finished_at=now,
+            id=job.id, lease=job.lease or "", state=_COMPLETED, ending=_WELL, finished_at=now,
             result=ended.result, account=account, breaker=policy.breaker, task=job.task, queue=job.queue,
             started_at=job.started_at,
         )  # fmt: skip

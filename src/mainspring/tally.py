@@ -79,7 +79,7 @@ def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], Sums
     found: dict[tuple[datetime, str, str], Sums] = {}
     well: dict[tuple[str, str], list[timedelta]] = {}
     ends: dict[tuple[str, str], datetime] = {}
-    minute, after = EPOCH, EPOCH
+    minute, after, completed = EPOCH, EPOCH, Ending.COMPLETED
     for outcome in outcomes:
         at = outcome.finished_at
         if not minute <= at < after:
@@ -87,13 +87,14 @@ def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], Sums
             minute = begin(at, "minute")
             after = minute + timedelta(minutes=1)
         key = (outcome.queue, outcome.task)
-        if outcome.ending is Ending.COMPLETED and outcome.failure is None and outcome.task:
-            if key in well:
-                well[key].append(at - (outcome.started_at or at))
-            else:
-                well[key] = [at - (outcome.started_at or at)]
-            if at > ends.get(key, EPOCH):
+        if outcome.ending is completed and outcome.failure is None and outcome.task:
+            spans = well.get(key)
+            if spans is None:
+                spans = well[key] = []
                 ends[key] = at
+            elif at > ends[key]:
+                ends[key] = at
+            spans.append(at - (outcome.started_at or at))
         elif outcome.task and outcome.ending not in NOT_COUNTED:
             sums = found.setdefault((minute, *key), Sums())
             sums.count(outcome.ending, [at - (outcome.started_at or at)])

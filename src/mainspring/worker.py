@@ -61,6 +61,7 @@ PRUNE = 60.0
 LAST_CALL = 3.0
 # How often a stop tries to store the last outcomes. After that the leases end, and others take the jobs.
 LAST_FLUSHES = 10
+_DEAD = State.DEAD
 _AGAIN = Backoff(initial=0.1, max=2.0, jitter=0.5)
 
 
@@ -323,7 +324,7 @@ class Worker:
             self._bus.emit(JobLost(at=now, job=job))
         else:
             outcome = decide(job, ended, now=now, policy=self._runner.policy(job), account=run.ctx.account())
-            if outcome.state is State.DEAD:
+            if outcome.state is _DEAD:
                 outcome = self._mourned(job, outcome)
             self._outcomes.append((run, outcome))
             self._gathered.ring()
@@ -337,7 +338,10 @@ class Worker:
 
     def _ask_again(self) -> None:
         """At once if half the slots are free; else soon, so that one claim fills several."""
-        if self._free() * 2 >= self._slots.size:
+        half = self._slots.free * 2 >= self._slots.size
+        if self._gathering and not half:
+            return
+        if half and self._free() * 2 >= self._slots.size:
             self._wake.ring()
         elif not self._gathering:
             self._gathering = True

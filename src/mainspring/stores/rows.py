@@ -26,6 +26,7 @@ Row = Sequence[Any]
 HELD = "state IN ('running', 'paused', 'waiting')"
 
 _encode = msgspec.json.Encoder().encode
+_RUNNING = State.RUNNING
 _STATES: dict[str, State] = {state.value: state for state in State}
 
 
@@ -104,7 +105,7 @@ def claimed_of(row: Row, lease: Lease, worker: WorkerId, now: datetime) -> Job:
     extra = _PLAIN if options == "{}" else _options(options)
     due = instant(run_at)
     return Job(
-        id=id, queue=queue, task=task, priority=-rank, state=State.RUNNING, run_at=due,
+        id=id, queue=queue, task=task, priority=-rank, state=_RUNNING, run_at=due,
         created_at=due if created_at == run_at else instant(created_at), expires_at=_at(expires_at),
         attempt=attempt, crashes=crashes, runs=runs, lease=lease, worker=worker, started_at=now,
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,

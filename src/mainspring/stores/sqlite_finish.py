@@ -61,6 +61,7 @@ _STANDS = """SELECT 1 FROM mainspring_executions WHERE job_id = :id AND lease = 
         finished_at = :at"""
 
 Ended = tuple[Outcome, Row]
+_COMPLETED = State.COMPLETED
 
 
 def finish(db: sqlite3.Connection, ended: Sequence[Ended]) -> set[JobId]:
@@ -127,7 +128,7 @@ def _stands(db: sqlite3.Connection, outcome: Outcome) -> bool:
 def ended_row(outcome: Outcome) -> Row:
     """Four columns for the plain end of a job, all of them where there is more to say."""
     at = micros(outcome.finished_at)
-    if outcome.state is State.COMPLETED and outcome.failure is None and outcome.account is None and not outcome.silent:
+    if outcome.state is _COMPLETED and outcome.failure is None and outcome.account is None and not outcome.silent:
         return (outcome.id, outcome.lease, at, outcome.result)
     return (
         outcome.id, outcome.lease, outcome.state.value, outcome.ending.value, at, outcome.result,

@@ -13,7 +13,8 @@ from ..outcome import Outcome
 from ..tally import KEPT, SECONDS, Span, Sums, Tally, begin, counted
 
 _OPEN = "SELECT at, sums FROM mainspring_counting WHERE queue = ? AND task = ?"
-_PUT_OPEN = "INSERT OR REPLACE INTO mainspring_counting VALUES (?, ?, ?, ?)"
+_PUT_OPEN = """INSERT INTO mainspring_counting VALUES (?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET at = excluded.at, sums = excluded.sums"""
 _TALLY = "SELECT sums FROM mainspring_tallies WHERE span = ? AND at = ? AND queue = ? AND task = ?"
 _PUT_TALLY = "INSERT OR REPLACE INTO mainspring_tallies VALUES (?, ?, ?, ?, ?)"
 _FORGET = "DELETE FROM mainspring_tallies WHERE span = ? AND at < ?"
