@@ -99,6 +99,9 @@ class Auditor:
             self._hold(job, job.unique_key)
         before = "nothing" if old is None else old.state.value
         if old is not None and old.state is job.state:
+            if verb == "change" and old.expires_at is not None and job.expires_at is None:
+                # Pending past its expires_at, it was met as expired, and retried.
+                self.lives[job.id].append(self._runs[job.id])
             return
         lease = f" under {job.lease[:6]}, attempt {job.attempt}" if job.lease else ""
         self.note(who, job.id, f"{verb}: {before} → {job.state}{lease}")
