@@ -143,7 +143,7 @@ class Store(Protocol):
         outcome. A job that was asked to cancel and would run again ends cancelled instead.
 
         In the same step an accepted outcome enqueues its `then` (all or none of it; the outcome stands in any case),
-        is counted in the tallies of its minute, its hour and ever, and moves its task's circuit: a run that went
+        is counted in the tallies of every span it lies in, and moves its task's circuit: a run that went
         wrong adds a failure and opens it when there are as many as its breaker allows, or when it was the probe;
         one that went well closes it. Any other ending, discarded among them (its input was bad, not the task),
         leaves it as it is, and lets another job try if this one was the probe; so does one without a breaker.
