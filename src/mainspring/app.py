@@ -387,11 +387,10 @@ class Mainspring:
             policy=Policy(settings.retry_max, settings.backoff), result_limit=settings.result_limit,
             max_crashes=settings.max_crashes,
         )  # fmt: skip
-        own = {name: task.options.retention for name, task in self.tasks.items()}
         worker = Worker(
             opened=self.opened, runner=runner, tasks={name: task.options.concurrency for name, task in real.items()},
             queues=queues, settings=settings, clock=self.clock, bus=self.events, recycle=recycle, mourned=self._mourned,
-            pruner=Pruner(settings, own, self.clock, self.events, self._archive),
+            pruner=self._pruner(),
         )  # fmt: skip
         self._workers.add(worker)
         return worker
@@ -440,9 +439,11 @@ class Mainspring:
 
     async def prune(self) -> int:
         """Removes finished jobs that retention does not keep, as workers do by themselves; returns how many."""
+        return await self._pruner().prune(await self.opened())
+
+    def _pruner(self) -> Pruner:
         own = {name: task.options.retention for name, task in self.tasks.items()}
-        pruner = Pruner(self.settings, own, self.clock, self.events, self._archive)
-        return await pruner.prune(await self.opened())
+        return Pruner(self.settings, own, self.clock, self.events, self._archive)
 
     async def migrate(self, target: int | None = None) -> list[int]:
         """Steps the store's schema; returns the versions passed through."""
