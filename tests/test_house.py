@@ -33,7 +33,7 @@ def tree_of(path: Path) -> ast.Module:
 # Each may import from those before it, and from its own package. A new module needs its place here.
 LAYERS: list[set[str]] = [
     {"errors", "clock", "ids", "failpoint", "program"},
-    {"retry", "threads", "wear", "systemd", "lifeline"},
+    {"retry", "threads", "trigger", "wear", "systemd", "lifeline"},
     {"job", "config", "finding", "supervisor"},
     {"codec"},
     {"context", "outcome", "sync", "retention", "why"},
