@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 from weakref import WeakKeyDictionary, WeakSet
 
 from msgspec import UNSET, UnsetType
@@ -15,14 +15,14 @@ from .clock import EPOCH, Clock, StoreClock, SystemClock
 from .codec import encode_call, is_async
 from .config import load
 from .context import Context
-from .control import Dead, Executions, Jobs, Queues, Workers
+from .control import Dead, Executions, Jobs, Queues, Schedules, Workers
 from .control.ground import Ground
 from .deadletter import DeadLetter, check_handler, mourned
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
 from .events import Bus, E, JobEnqueued
 from .handle import Handle
 from .health import Health, check
-from .job import Breaker, Job, NewJob, OnConflict
+from .job import Breaker, Enqueued, Job, NewJob, OnConflict
 from .journal import keep_journal
 from .key import KeySpec
 from .middleware import Middleware
@@ -31,12 +31,15 @@ from .prune import Archive, Pruner
 from .retention import Retention
 from .retry import Backoff
 from .runner import Runner
+from .scheduler import Scheduler
+from .spec import Declared, ScheduleOptions, declared
 from .stats import LONGEST, Stats, grouped, resolution, series, summed, top_errors, total
 from .store import Store
 from .stores import open_store
 from .sync import Sync
 from .tally import SECONDS, begin
 from .task import Executor, Options, Span, Task, check_name, checked, exclusive, new_job, travelling
+from .trigger import Trigger, cron, every
 from .worker import Worker
 
 if TYPE_CHECKING:
@@ -95,6 +98,7 @@ class Mainspring:
         self._workers: WeakSet[Worker] = WeakSet()
         self._handler: Task[Any, Any] | None = None
         self._archive: Archive | None = None
+        self._declared: dict[str, Declared] = {}
         corrected = StoreClock(clock or SystemClock())
         self._use(
             open_store(self.settings.store, clock=corrected, durability=self.settings.durability)
@@ -116,6 +120,7 @@ class Mainspring:
         self.executions = Executions(ground)
         self.queues = Queues(ground)
         self.workers = Workers(ground)
+        self.schedules = Schedules(ground, self._scheduler, self._handle)
 
     # life
 
@@ -297,6 +302,72 @@ class Mainspring:
         self._archive = hook
         return hook
 
+    # schedules
+
+    def schedule(
+        self, name: str, trigger: Trigger, task: Task[Any, Any], /, **options: Unpack[ScheduleOptions]
+    ) -> None:
+        """Declares a schedule: workers write it down when they start, and fire it from then on.
+
+        app.schedule("daily-report", cron("0 9 * * mon-fri"), report, kwargs={"kind": "daily"})
+        """
+        if name in self._declared:
+            raise BadInput(f"a schedule named {name!r} is declared already; give this one another name")
+        if isinstance(task, Task) and task.app is not self:
+            raise BadTask(f"schedule {name!r}: task {task.name!r} is of another app; register it here")
+        self._declared[name] = declared(name, trigger, task, options, self.settings.payload_limit)
+
+    def cron(
+        self,
+        expr: str,
+        *,
+        tz: str = "UTC",
+        day_match: Literal["or", "and"] = "or",
+        name: str | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Decorator:
+        """Runs the function by a cron expression: @app.cron("0 0 * * *"). It becomes a task if it is none yet."""
+        return self._scheduled(cron(expr, tz=tz, day_match=day_match), name, options)
+
+    def every(
+        self,
+        *,
+        weeks: float = 0,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+        name: str | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Decorator:
+        """Runs the function at an interval: @app.every(minutes=5). It becomes a task if it is none yet."""
+        span = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
+        return self._scheduled(every(span), name, options)
+
+    def _scheduled(self, trigger: Trigger, name: str | None, options: Mapping[str, Any]) -> Any:
+        def register(fn: Any) -> Task[Any, Any]:
+            fresh = not isinstance(fn, Task)
+            task: Task[Any, Any] = self.task(fn) if fresh else fn
+            try:
+                self.schedule(name or task.name, trigger, task, **options)
+            except BadInput:
+                if fresh:
+                    del self.tasks[task.name]
+                raise
+            return task
+
+        return register
+
+    def _scheduler(self) -> Scheduler:
+        arguments = {name: task.arguments for name, task in self.tasks.items()}
+        return Scheduler(
+            self.clock, self.events, self._declared, arguments, payload_limit=self.settings.payload_limit
+        )
+
+    def _handle(self, enqueued: Enqueued, task: str) -> Handle[Any]:
+        known = self.tasks.get(task)
+        return Handle(self, enqueued) if known is None else Handle(self, enqueued, known.results)
+
     def on(self, kind: type[E]) -> Callable[[Callable[[E], object]], Callable[[E], object]]:
         """Subscribes a function to a kind of event: @app.on(JobEnded)."""
 
@@ -350,11 +421,7 @@ class Mainspring:
                     self.events.emit(
                         JobEnqueued(at=now, id=answer.id, task=job.task, queue=job.queue, status=answer.status)
                     )
-        tasks = self.tasks
-        return [
-            Handle(self, answer, tasks[job.task].results) if job.task in tasks else Handle(self, answer)
-            for job, answer in zip(jobs, answers, strict=True)
-        ]
+        return [self._handle(answer, job.task) for job, answer in zip(jobs, answers, strict=True)]
 
     # run
 

@@ -54,6 +54,11 @@ class Context:
         return self.job.attempt
 
     @property
+    def scheduled_at(self) -> datetime | None:
+        """The instant of the tick this job is for, however late it runs; None: no schedule made it."""
+        return self.job.scheduled_at
+
+    @property
     def lease(self) -> Lease:
         return self.job.lease or ""
 

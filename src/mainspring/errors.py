@@ -7,6 +7,9 @@ MainspringError
 │   └── BadPayload              arguments that cannot be sent or read
 ├── UnknownTask (LookupError)   no task of that name is registered here
 ├── JobNotFound (LookupError)   the store has no job of that id
+├── ScheduleNotFound (LookupError)  the store has no schedule of that name
+├── ScheduleExists              a schedule of that name is there already
+├── NotLeader                   what only the leader may do was asked of another
 ├── JobExists                   on_conflict="raise" met a job that holds the key
 ├── InvalidTransition           the job's state does not allow the action
 ├── JobUnfinished               result() cannot return a value
@@ -51,6 +54,18 @@ class UnknownTask(MainspringError, LookupError):
 
 class JobNotFound(MainspringError, LookupError):
     """The store has no job of that id."""
+
+
+class ScheduleNotFound(MainspringError, LookupError):
+    """The store has no schedule of that name."""
+
+
+class ScheduleExists(MainspringError):
+    """A schedule of that name is there already."""
+
+
+class NotLeader(MainspringError):
+    """What only the leader may do was asked of another."""
 
 
 class JobExists(MainspringError):

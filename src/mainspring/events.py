@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from .job import Action, Job, JobId, State, WorkerId
 from .outcome import Outcome
+from .schedule import Tick
 
 _logger = logging.getLogger("mainspring")
 
@@ -76,6 +77,27 @@ class JobsPruned(Event, frozen=True, kw_only=True):
     state: State
     task: str
     ids: tuple[JobId, ...]
+
+
+class TickFired(Event, frozen=True, kw_only=True):
+    """A schedule came to a tick, and its job was made."""
+
+    schedule: str
+    tick: Tick
+
+
+class TickPassed(Event, frozen=True, kw_only=True):
+    """A tick, or several, for which no job was made: tick.what and tick.reason say why."""
+
+    schedule: str
+    tick: Tick
+
+
+class SchedulePaused(Event, frozen=True, kw_only=True):
+    """A schedule has paused itself after as many failures in a row as it allows."""
+
+    schedule: str
+    note: str
 
 
 class SlotLeaked(Event, frozen=True, kw_only=True):

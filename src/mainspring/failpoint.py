@@ -10,7 +10,10 @@ from __future__ import annotations
 import os
 import signal
 
-POINTS = ("claim.after_commit", "run.started", "run.returned", "finish.mid_batch", "finish.after_commit")
+POINTS = (
+    "claim.after_commit", "run.started", "run.returned", "finish.mid_batch", "finish.after_commit",
+    "fire.planned", "fire.mid_step", "fire.after_commit",
+)  # fmt: skip
 _SIGNALS = {"kill": "SIGKILL", "stop": "SIGSTOP"}
 
 

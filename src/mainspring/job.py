@@ -203,6 +203,9 @@ class NewJob(Struct, frozen=True, kw_only=True):
     on_conflict: OnConflict = "return"
     debounce_limit: float | None = None
     """The longest a debounced job may be put off, counted from its creation, in seconds."""
+    schedule: str | None = None
+    """The schedule that makes it, and the tick it is for."""
+    scheduled_at: datetime | None = None
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -224,6 +227,9 @@ class Job(Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = {}
     unique_key: str | None = None
     idempotency_key: str | None = None
+    schedule: str | None = None
+    scheduled_at: datetime | None = None
+    """The tick's own instant, however late it runs; None: it is of no schedule."""
     attempt: int = 0
     """Counted runs: a claim adds one, snooze and release give it back."""
     crashes: int = 0
@@ -445,6 +451,8 @@ class Filter(Struct, frozen=True, kw_only=True):
     """Who runs it now."""
     errors: tuple[str, ...] | None = None
     """What it failed with last: Failure.kind."""
+    schedules: tuple[str, ...] | None = None
+    """Which made it."""
     key_prefix: str | None = None
     """How its unique or idempotency key begins."""
     created_after: datetime | None = None

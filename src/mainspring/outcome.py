@@ -144,6 +144,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """Those two and started_at: what statistics count; without a task the run is not counted and, but for ending
     its turn as a probe, moves no circuit."""
     started_at: datetime | None = None
+    schedule: str | None = None
+    """The one that made the job."""
 
 
 def decide(
@@ -159,7 +161,7 @@ def decide(
         return Outcome(
             id=job.id, lease=job.lease or "", state=_COMPLETED, ending=_WELL, finished_at=now,
             result=ended.result, account=account, breaker=policy.breaker, task=job.task, queue=job.queue,
-            started_at=job.started_at,
+            started_at=job.started_at, schedule=job.schedule,
         )  # fmt: skip
 
     def outcome(state: State, ending: Ending, failure: Failure | None = None, *, run_at: datetime | None = None,
@@ -168,7 +170,7 @@ def decide(
         return Outcome(id=job.id, lease=job.lease or "", state=state, ending=ending, finished_at=now,
                        run_at=run_at, refund=refund, crash=crash, silent=silent, result=result, failure=failure,
                        account=account, breaker=policy.breaker, task=job.task, queue=job.queue,
-                       started_at=job.started_at)  # fmt: skip
+                       started_at=job.started_at, schedule=job.schedule)  # fmt: skip
 
     match ended:
         case Done(result=result, note=note):

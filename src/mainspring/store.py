@@ -34,6 +34,7 @@ from .job import (
     WorkerInfo,
 )
 from .outcome import Outcome
+from .schedule import Due, Fired, Firing, Leadership, Schedule, Tick
 from .tally import Span, Tally
 
 
@@ -156,6 +157,56 @@ class Store(Protocol):
         Accepted only while the job is running under that very lease. A line told twice (the same run and n) is
         kept once, as it was told first; of progress the newest counts, by run and `at`, whenever it is told.
         """
+        ...
+
+    # schedules
+
+    async def due(self, *, now: datetime, limit: int, computed: Collection[str] = ()) -> Due:
+        """Schedules whose due_at has come, by due_at and name, and the next instant at which there will be one.
+
+        `next_at` is `now` if more may be due. Of those whose input is computed, only the ones named are seen.
+        """
+        ...
+
+    async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
+        """Writes schedules and, in the same step, each one's jobs and ticks, and cancels what it says.
+
+        A firing stands only if its schedule is in the store at the revision before (the first one: not at all), those
+        it reads are at theirs, and no key of its jobs is held; else nothing of it is written. They are
+        written in order, each for itself. Cancelling is as `change` does it. Of each schedule
+        the newest schedule.TICKS_KEPT ticks are kept.
+
+        Whenever a job that has a schedule becomes final, is put back to work, or is deleted before it was final, by
+        whatever verb, that schedule becomes plan.ended() or plan.revived() of itself in the same step; when it
+        completes, so do the schedules that wait on that one become plan.roused().
+        """
+        ...
+
+    async def drop_schedules(self, names: Collection[str]) -> list[str]:
+        """Forgets schedules and their ticks, not their jobs; returns those that were there, by name."""
+        ...
+
+    async def schedules(
+        self, names: Collection[str] | None = None, *, limit: int, after: str | None = None
+    ) -> list[Schedule]:
+        """These, or all of them, by name, from beyond `after`."""
+        ...
+
+    async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
+        """What became of a schedule's ticks, newest first, from below the number `before`."""
+        ...
+
+    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> Leadership:
+        """Asks to lead until then; answers who does, under which term.
+
+        Whoever holds a term that has not ended keeps it: for `holder` itself it is prolonged, or ended if `until` is
+        not after `now`. Where nobody does, `holder` begins the next term, unless it asked to end it. A term has
+        ended from its `until` on, that instant included; its number is never given again.
+        """
+        ...
+
+    async def leaders(self, *, now: datetime) -> list[Leadership]:
+        """The terms that have not ended, by name."""
         ...
 
     # operators

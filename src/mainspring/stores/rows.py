@@ -38,6 +38,8 @@ class Options(Struct, omit_defaults=True, frozen=True):
     backoff: Backoff | None = None
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = {}
+    schedule: str | None = None
+    scheduled_at: datetime | None = None
 
 
 _PLAIN = Options()
@@ -49,9 +51,15 @@ _account = msgspec.json.Decoder(Account).decode
 
 
 def options_of(job: NewJob | Job) -> str:
-    if job.timeout is UNSET and job.max_retries is None and not (job.backoff or job.tags or job.metadata):
+    if (
+        job.timeout is UNSET
+        and job.max_retries is None
+        and not (job.backoff or job.tags or job.metadata or job.schedule)
+    ):
         return "{}"
-    options = Options(job.timeout, job.max_retries, job.backoff, tuple(job.tags), job.metadata)
+    options = Options(
+        job.timeout, job.max_retries, job.backoff, tuple(job.tags), job.metadata, job.schedule, job.scheduled_at
+    )
     return _encode(options).decode()
 
 
@@ -86,7 +94,8 @@ def job_of(row: Row) -> Job:
         started_at=_at(started_at), finished_at=_at(finished_at),
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
-        metadata=extra.metadata, failure=None if failure is None else _failure(failure), payload=payload,
+        metadata=extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at,
+        failure=None if failure is None else _failure(failure), payload=payload,
         result=result, progress=progress_of(progress),
     )  # fmt: skip
 
@@ -110,7 +119,8 @@ def claimed_of(row: Row, lease: Lease, worker: WorkerId, now: datetime) -> Job:
         attempt=attempt, crashes=crashes, runs=runs, lease=lease, worker=worker, started_at=now,
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
-        metadata=extra.metadata, failure=None if failure is None else _failure(failure), payload=payload,
+        metadata=extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at,
+        failure=None if failure is None else _failure(failure), payload=payload,
         progress=progress_of(progress),
     )  # fmt: skip
 
@@ -132,6 +142,11 @@ def progress_of(text: str | None) -> Progress | None:
 
 def failure_text(failure: Failure | None) -> str | None:
     return None if failure is None else _encode(failure).decode()
+
+
+def schedule_of(options: str) -> str | None:
+    """The schedule that made the job of these options."""
+    return _options(options).schedule if '"schedule"' in options else None
 
 
 def kind_of(text: str) -> str:
@@ -199,6 +214,15 @@ def where(which: Filter, now: int) -> tuple[str, dict[str, Any]]:
     if which.errors is not None:
         parts.append("error IS NOT NULL")
         among("error", "errors", which.errors)
+    for n, name in enumerate(which.schedules or ()):
+        values |= {f"made{n}": f"schedule:{name}:", f"digits{n}": len(f"schedule:{name}:") + 1}
+    if which.schedules is not None:
+        # Keys that go on with digits alone: those of "a" are not those of "a:5".
+        made = " OR ".join(
+            f"(key >= :made{n} AND key < :made{n} || ':' AND instr(substr(key, :digits{n}), ':') = 0)"
+            for n in range(len(which.schedules))
+        )
+        parts.append(f"id IN (SELECT job_id FROM mainspring_keys WHERE {made or '0'})")
     if which.key_prefix is not None:
         values |= {"prefix": which.key_prefix, "beyond": _beyond(which.key_prefix)}
         until = "" if values["beyond"] is None else " AND key < :beyond"

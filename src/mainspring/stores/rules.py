@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from datetime import datetime, timedelta
 from typing import Literal
@@ -25,6 +26,7 @@ from ..job import (
     Update,
 )
 from ..outcome import Outcome
+from ..schedule import Firing, Leadership
 
 # A row of a worker that has been silent for so long says nothing any more: any beat removes it.
 LONG_SILENT = timedelta(days=1)
@@ -39,6 +41,7 @@ def admit(new: NewJob, now: datetime) -> Job:
         timeout=new.timeout, max_retries=new.max_retries, backoff=new.backoff, tags=new.tags,
         metadata=deepcopy(new.metadata) if new.metadata else {},
         unique_key=new.unique_key, idempotency_key=new.idempotency_key,
+        schedule=new.schedule, scheduled_at=new.scheduled_at,
     )  # fmt: skip
 
 
@@ -110,6 +113,27 @@ def moved(circuit: Circuit | None, outcome: Outcome) -> Circuit | None:
     return Circuit(outcome.task, failures, until, probe)
 
 
+# What a run is told that has to make room for the next of its schedule.
+CANCELLED_BY = "schedule {!r} has come to its next tick"
+
+
+def standing(firing: Firing, revision: Callable[[str], int]) -> bool:
+    """Whether the schedules are still as whoever planned it has seen them; the revision of none is 0."""
+    seen = ((firing.schedule.name, firing.schedule.revision - 1), *firing.reads)
+    return all(revision(name) == expected for name, expected in seen)
+
+
+def led(known: Leadership | None, name: str, holder: str, until: datetime, now: datetime) -> Leadership:
+    """Who leads after `holder` has asked to do so until then, or to end it."""
+    live = known is not None and known.holder is not None and known.until > now
+    if known is not None and live:
+        if known.holder != holder:
+            return known
+        return replace(known, until=until) if until > now else Leadership(name, None, known.term, now)
+    term = 0 if known is None else known.term
+    return Leadership(name, holder, term + 1, until) if until > now else Leadership(name, None, term, now)
+
+
 def lapsed(job: Job, now: datetime) -> Job:
     """The job as an operator meets it: one that waited past its expires_at has expired."""
     if job.state is State.PENDING and job.shown(now) == "expired":
@@ -154,6 +178,7 @@ def matches(job: Job, which: Filter, now: datetime) -> bool:
         and (which.tags is None or set(which.tags) <= set(job.tags))
         and (which.workers is None or job.worker in which.workers)
         and (which.errors is None or (job.failure is not None and job.failure.kind in which.errors))
+        and (which.schedules is None or job.schedule in which.schedules)
         and (which.key_prefix is None or _begins(job, which.key_prefix))
         and (which.created_after is None or job.created_at >= which.created_after)
         and (which.created_before is None or job.created_at <= which.created_before)

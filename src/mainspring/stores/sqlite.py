@@ -46,6 +46,7 @@ from ..job import (
     WorkerInfo,
 )
 from ..outcome import Outcome
+from ..schedule import Due, Fired, Firing, Leadership, Schedule, Tick
 from ..store import Store
 from ..tally import Span, Tally
 from . import (
@@ -55,7 +56,9 @@ from . import (
     sqlite_enqueue,
     sqlite_file,
     sqlite_finish,
+    sqlite_fire,
     sqlite_read,
+    sqlite_series,
     sqlite_tally,
 )
 from .bell import Bell
@@ -259,6 +262,35 @@ class SqliteStore:
         stands = await self._write(lambda db: sqlite_finish.report(db, reports))
         self._bell.ring()
         return stands
+
+    # schedules
+
+    async def due(self, *, now: datetime, limit: int, computed: Collection[str] = ()) -> Due:
+        return await self._read(lambda db: sqlite_series.due(db, now, limit, computed))
+
+    async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
+        self._idle = False
+        fired = await self._write(lambda db: sqlite_fire.fire(db, firings, now))
+        failpoint("fire.after_commit")
+        self._bell.ring()
+        return fired
+
+    async def drop_schedules(self, names: Collection[str]) -> list[str]:
+        return await self._write(lambda db: sqlite_series.drop(db, names))
+
+    async def schedules(
+        self, names: Collection[str] | None = None, *, limit: int, after: str | None = None
+    ) -> list[Schedule]:
+        return await self._read(lambda db: sqlite_series.schedules(db, names, limit, after))
+
+    async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
+        return await self._read(lambda db: sqlite_series.ticks(db, name, limit, before))
+
+    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> Leadership:
+        return await self._write(lambda db: sqlite_series.lead(db, name, holder, until, now))
+
+    async def leaders(self, *, now: datetime) -> list[Leadership]:
+        return await self._read(lambda db: sqlite_series.leaders(db, now))
 
     # operators
 

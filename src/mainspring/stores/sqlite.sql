@@ -180,3 +180,35 @@ ALTER TABLE mainspring_workers DROP COLUMN orders;
 ALTER TABLE mainspring_executions DROP COLUMN account;
 ALTER TABLE mainspring_jobs DROP COLUMN progress;
 ALTER TABLE mainspring_jobs DROP COLUMN error;
+
+-- up 3
+CREATE TABLE mainspring_schedules (
+    name     TEXT    PRIMARY KEY,
+    revision INTEGER NOT NULL,
+    due_at   INTEGER,
+    computed INTEGER NOT NULL,
+    waits_on TEXT,
+    body     TEXT    NOT NULL           -- JSON: all of it
+) STRICT;
+CREATE INDEX mainspring_schedules_due ON mainspring_schedules (due_at, name, computed) WHERE due_at IS NOT NULL;
+CREATE INDEX mainspring_schedules_waiting ON mainspring_schedules (waits_on) WHERE waits_on IS NOT NULL;
+
+-- What became of the ticks of each schedule, the newest of them.
+CREATE TABLE mainspring_ticks (
+    schedule TEXT    NOT NULL,
+    n        INTEGER NOT NULL,
+    body     TEXT    NOT NULL,          -- JSON: at, seen_at, what, reason, job_id, count, last_at
+    PRIMARY KEY (schedule, n)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE mainspring_leaders (
+    name   TEXT    PRIMARY KEY,
+    holder TEXT    NOT NULL,
+    term   INTEGER NOT NULL,
+    until  INTEGER NOT NULL
+) STRICT;
+
+-- down 3
+DROP TABLE mainspring_leaders;
+DROP TABLE mainspring_ticks;
+DROP TABLE mainspring_schedules;

@@ -39,7 +39,7 @@ def change(
             refused[job.id] = refusal
             continue
         if action is Action.DELETE:
-            drop(db, job)
+            drop(db, job, now)
         else:
             if action is Action.RETRY:
                 db.execute(_KEEP_LAST_RUN, (job.id,))

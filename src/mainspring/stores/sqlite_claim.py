@@ -9,10 +9,12 @@ from typing import Any
 
 import msgspec
 
+from ..clock import instant
 from ..job import Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
-from .rows import CLAIMED, HELD, Row
+from .rows import CLAIMED, HELD, Row, schedule_of
 from .rules import LONG_SILENT
 from .sqlite_enqueue import count
+from .sqlite_series import end
 
 # A claim ends at most this many expired jobs, so that a flood of them cannot hold the write lock.
 EXPIRE_LIMIT = 1000
@@ -27,7 +29,7 @@ _NEXT_EXPIRY = """SELECT min(expires_at) FROM mainspring_jobs
 _EXPIRE = """UPDATE mainspring_jobs SET state = 'expired', finished_at = :now WHERE n IN (
         SELECT n FROM mainspring_jobs WHERE state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now
         ORDER BY expires_at LIMIT :limit)
-    RETURNING id"""
+    RETURNING id, options"""
 
 # Every (queue, task, rank) that has pending jobs, with its first run_at, by hops along the index: the cost is
 # the number of groups, however many jobs each has. A row-value comparison would seek by queue alone and scan.
@@ -79,10 +81,13 @@ _HEAD = """SELECT queue, task, rank, run_at, n, id, crashes FROM mainspring_jobs
 
 
 def _expire(db: sqlite3.Connection, now: int) -> list[JobId]:
-    expired = sorted(id for (id,) in db.execute(_EXPIRE, {"now": now, "limit": EXPIRE_LIMIT}).fetchall())
-    if expired:
-        count(db, {State.EXPIRED: len(expired)})
-    return expired
+    rows = db.execute(_EXPIRE, {"now": now, "limit": EXPIRE_LIMIT}).fetchall()
+    if rows:
+        count(db, {State.EXPIRED: len(rows)})
+    for id, options in rows:
+        if (schedule := schedule_of(options)) is not None:
+            end(db, schedule, id, State.EXPIRED, instant(now))
+    return sorted(id for id, _ in rows)
 
 
 class _Wanted:

@@ -13,6 +13,7 @@ from ..job import Enqueued, Job, JobId, NewJob, State
 from .rows import COLUMNS, NEW_COLUMNS, job_of, new_row, row_of
 from .rules import meet
 from .sqlite_batch import CHUNKS, chunks, flat, places
+from .sqlite_series import follow
 
 _INSERT = {
     size: f"INSERT INTO mainspring_jobs ({NEW_COLUMNS}) VALUES {places(size, 12)} ON CONFLICT (id) DO NOTHING"
@@ -102,6 +103,7 @@ def save(db: sqlite3.Connection, old: Job, job: Job) -> None:
         _tag(db, [job])
     if job.state is not old.state:
         count(db, {old.state: -1, job.state: 1})
+        follow(db, old, job.state, job.finished_at or job.run_at)
         if old.state is State.DEAD:
             _raise(db, old)
 
@@ -111,8 +113,9 @@ def count(db: sqlite3.Connection, moves: Mapping[State, int]) -> None:
     db.executemany(_COUNT, [(state.value, by) for state, by in moves.items() if state.final and by])
 
 
-def drop(db: sqlite3.Connection, job: Job) -> None:
+def drop(db: sqlite3.Connection, job: Job, now: datetime) -> None:
     """The job and all that is kept beside it."""
+    follow(db, job, None, now)
     for table in ("executions", "logs", "errors"):
         db.execute(f"DELETE FROM mainspring_{table} WHERE job_id = ?", (job.id,))
     _untag(db, job)

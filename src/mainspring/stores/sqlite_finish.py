@@ -10,10 +10,11 @@ from ..clock import instant, micros
 from ..failpoint import failpoint
 from ..job import Circuit, JobId, Report, State
 from ..outcome import Outcome
-from .rows import Row, failure_text, progress_of, text_of
+from .rows import Row, failure_text, progress_of, schedule_of, text_of
 from .rules import moved, newer
 from .sqlite_batch import CHUNKS, chunks, flat, places
 from .sqlite_enqueue import count, enqueue
+from .sqlite_series import end
 from .sqlite_tally import tally
 
 # The last run of a finished job needs no execution row: the job's own row has it all, and its `ending`
@@ -54,7 +55,7 @@ _SETTLE = f"""WITH {_ENDED}
             ELSE ended.failure END,
         error = CASE WHEN ended.failure IS NULL AND ended.state <> 'completed' THEN job.error
             ELSE ended.error END
-    FROM ended WHERE {_FENCE} RETURNING task, state, error"""
+    FROM ended WHERE {_FENCE} RETURNING task, state, error, options"""
 _STANDS = """SELECT 1 FROM mainspring_executions WHERE job_id = :id AND lease = :lease AND ending = :ending AND
         finished_at = :at
     UNION ALL SELECT 1 FROM mainspring_jobs WHERE id = :id AND lease = :lease AND ending = :ending AND
@@ -97,8 +98,10 @@ def _settle(db: sqlite3.Connection, outcome: Outcome, row: Row, states: Counter[
     if not db.execute(_RECORD, row).rowcount:
         return []
     failpoint("finish.mid_batch")
-    task, state, error = db.execute(_SETTLE, row).fetchone()
+    task, state, error, options = db.execute(_SETTLE, row).fetchone()
     states[State(state)] += 1
+    if State(state).final and (schedule := schedule_of(options)) is not None:
+        end(db, schedule, outcome.id, State(state), outcome.finished_at, outcome.result)
     if error is not None:
         db.execute("INSERT OR REPLACE INTO mainspring_errors VALUES (?, ?)", (row[0], error))
         if state == "dead":
@@ -145,7 +148,9 @@ _PUT_CIRCUIT = "INSERT OR REPLACE INTO mainspring_circuits VALUES (?, ?, ?, ?)"
 def _follow(db: sqlite3.Connection, accepted: list[Outcome], states: Counter[State]) -> None:
     count(db, states)
     known = {circuit.task: circuit for circuit in circuits(db)}
-    for outcome in accepted if known else [one for one in accepted if one.then or one.breaker]:
+    for outcome in accepted if known else [one for one in accepted if one.then or one.breaker or one.schedule]:
+        if outcome.schedule is not None and outcome.state is _COMPLETED:
+            end(db, outcome.schedule, outcome.id, _COMPLETED, outcome.finished_at, outcome.result)
         if outcome.then:
             enqueue(db, outcome.then, outcome.finished_at, micros(outcome.finished_at))
         if known or outcome.breaker is not None:

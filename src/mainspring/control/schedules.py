@@ -1,0 +1,307 @@
+"""app.schedules: what runs when, and whether it may."""
+
+from __future__ import annotations
+
+import difflib
+from builtins import list as List
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar, Unpack
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..errors import BadInput, ScheduleExists, ScheduleNotFound, StoreUnavailable
+from ..events import JobEnqueued, TickFired
+from ..handle import Handle
+from ..ids import new_id
+from ..job import Enqueued, Filter
+from ..plan import STEP, born, paused, redefined, rescheduled, resumed, triggered
+from ..schedule import TICKS_KEPT, Firing, Owner, Schedule, Status, Tick, key_of
+from ..scheduler import Scheduler, job_of
+from ..spec import ScheduleOptions, amended, declared, payload_of
+from ..store import Store
+from ..task import Task, check_name
+from ..trigger import Preview
+from .ground import Ground
+from .jobs import PAGE, checked_limit
+
+T = TypeVar("T")
+# How often a change is tried again when others change the same schedule meanwhile.
+TRIES = 50
+MOST_TICKS = 10_000
+_HOLDING = ("pending", "scheduled", "retrying", "running", "waiting", "paused", "completed")
+
+
+class Backfill(Struct, frozen=True, kw_only=True):
+    """Past ticks of a schedule: those that have their job, and those that were given one (or would be)."""
+
+    made: List[datetime]
+    there: List[datetime]
+    dry_run: bool
+
+
+class ScheduleStats(Struct, frozen=True, kw_only=True):
+    """How a schedule has gone so far; `reasons` counts the ticks on record that were not fired."""
+
+    fired: int
+    skipped: int
+    missed: int
+    completed: int
+    failed: int
+    failures: int
+    """In a row, up to now."""
+    success: float | None
+    """Share of the runs that ended well; None: none has ended."""
+    reasons: Mapping[str, int]
+
+
+class Schedules:
+    """Every change is one step on the row's newest revision, whatever workers do to it meanwhile."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        scheduler: Callable[[], Scheduler],
+        handle: Callable[[Enqueued, str], Handle[Any]],
+    ) -> None:
+        self._ground = ground
+        self._scheduler = scheduler
+        self._handle = handle
+        self._declared = False
+
+    # reading
+
+    async def get(self, name: str) -> Schedule:
+        store = await self._store()
+        found = await store.schedules([check_name(name, "schedule name")], limit=1)
+        if not found:
+            raise await _missing(store, name)
+        return found[0]
+
+    async def list(
+        self,
+        *,
+        task: str | None = None,
+        owner: Owner | None = None,
+        status: Status | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Sequence[Schedule]:
+        """By name; give the last one's name as `after` for the next page."""
+        checked_limit(limit, PAGE)
+        store, found = await self._store(), []
+        while len(found) < limit:
+            page = await store.schedules(limit=PAGE, after=after)
+            found += [
+                row
+                for row in page
+                if (task is None or row.spec.task == task)
+                and (owner is None or row.owner == owner)
+                and (status is None or row.status == status)
+            ]
+            if len(page) < PAGE:
+                break
+            after = page[-1].name
+        return found[:limit]
+
+    async def ticks(self, name: str, *, limit: int = 100, before: int | None = None) -> Sequence[Tick]:
+        """What became of its ticks, newest first; give the last one's `n` as `before` for the next page."""
+        checked_limit(limit, PAGE)
+        await self.get(name)
+        return await (await self._store()).ticks(name, limit=limit, before=before)
+
+    async def stats(self, name: str) -> ScheduleStats:
+        row, reasons = await self.get(name), Counter[str]()
+        for tick in await (await self._store()).ticks(name, limit=TICKS_KEPT):
+            if tick.what != "fired":
+                reasons[tick.reason] += tick.count
+        ends = row.completed + row.failed
+        return ScheduleStats(
+            fired=row.fired, skipped=row.skipped, missed=row.missed, completed=row.completed, failed=row.failed,
+            failures=row.failures, success=row.completed / ends if ends else None, reasons=dict(reasons),
+        )  # fmt: skip
+
+    async def preview(self, name: str, n: int = 10) -> Sequence[Preview]:
+        """Its next ticks, with what changes of the clocks do to them; of a paused one, as if it were resumed now."""
+        checked_limit(n, PAGE)
+        row = await self.get(name)
+        after = self._ground.clock.now()
+        shown = row.timetable.preview(n, after=after)
+        left = None if row.spec.max_runs is None else max(0, row.spec.max_runs - row.fired)
+        return shown if left is None else shown[:left]
+
+    # making and changing
+
+    async def create(
+        self, name: str, trigger: Any, task: Task[Any, Any] | str, **options: Unpack[ScheduleOptions]
+    ) -> Schedule:
+        """A schedule of the users' own, which no deploy touches. An input function is given in code only."""
+        if "input" in options:
+            raise BadInput(f"schedule {name!r}: an input function is given in code, with app.schedule(…)")
+        known = self._ground.tasks.get(task) if isinstance(task, str) else task
+        if known is None and self._ground.tasks:
+            near = difflib.get_close_matches(str(task), self._ground.tasks, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(self._ground.tasks))}"
+            raise BadInput(f"schedule {name!r}: no task {task!r} is registered in this app; {hint}")
+        said = declared(name, trigger, known or task, options, self._ground.settings.payload_limit)
+        store, now = await self._store(), self._ground.clock.now()
+        new = born(name, said.spec, owner="user", now=now)
+        if new.next_run_at is None:
+            raise BadInput(f"schedule {name!r} would never run: {said.spec.trigger.explain()} has no tick to come")
+        (fired,) = await store.fire([Firing(schedule=new)], now=now)
+        if not fired.stands:
+            raise ScheduleExists(f"a schedule named {name!r} is there already; change it with update()")
+        return new
+
+    async def update(self, name: str, *, trigger: Any = None, **options: Unpack[ScheduleOptions]) -> Schedule:
+        """Says some of it anew. Its next tick stays unless the new policies mean other instants.
+
+        What code has declared may be changed too; it stays so until the code says something else than it did.
+        """
+        given: dict[str, Any] = dict(options) if trigger is None else {"trigger": trigger, **options}
+        if not given:
+            raise BadInput(f"update of schedule {name!r} was given nothing to change")
+        limit = self._ground.settings.payload_limit
+
+        def change(row: Schedule, now: datetime) -> Firing:
+            spec = amended(name, row.spec, given, self._ground.tasks.get(row.spec.task), limit)
+            return redefined(row, spec, now=now)
+
+        return await self._change(name, change)
+
+    async def pause(self, name: str, note: str = "") -> Schedule:
+        """It makes no jobs until it is resumed; its running jobs go on."""
+        if not isinstance(note, str) or len(note) > 1000:
+            raise BadInput("a note is text of at most 1,000 characters")
+        return await self._change(name, lambda row, now: Firing(schedule=paused(row, note, now=now)))
+
+    async def resume(self, name: str, *, catch_up: bool = False) -> Schedule:
+        """From now on; or, with `catch_up`, from where it left: ticks it has missed are met by its catch-up rule."""
+
+        def change(row: Schedule, now: datetime) -> Firing | None:
+            return None if row.paused_at is None else resumed(row, from_now=not catch_up, now=now)
+
+        return await self._change(name, change)
+
+    async def reschedule(self, name: str, at: datetime) -> Schedule:
+        """Its next tick is at this instant; those after it follow its trigger."""
+        if not isinstance(at, datetime) or at.tzinfo is None:
+            raise BadInput(f"reschedule takes a datetime with a time zone, got {at!r}")
+        return await self._change(name, lambda row, now: Firing(schedule=rescheduled(row, at, now=now)))
+
+    async def delete(self, name: str) -> None:
+        """Jobs already made are left alone. One that code declares comes back with the next worker that starts."""
+        store = await self._store()
+        if not await store.drop_schedules([check_name(name, "schedule name")]):
+            raise await _missing(store, name)
+
+    # running
+
+    async def trigger(self, name: str, *, kwargs: Mapping[str, Any] | None = None) -> Handle[Any]:
+        """One job at once, paused or not; its next tick is left alone. `kwargs` are in place of its own input."""
+        given: str | None = None
+        scheduler = self._scheduler()
+
+        async def change(row: Schedule, now: datetime) -> Firing:
+            nonlocal given
+            if kwargs is not None:
+                task = self._ground.tasks.get(row.spec.task) or row.spec.task
+                given = payload_of(name, task, kwargs, self._ground.settings.payload_limit)
+            payload = given if given is not None else await scheduler.payload(row, now)
+            firing = triggered(row, [now], "by_hand", now=now, mint=lambda: new_id(now), joins=True)
+            jobs = tuple(job_of(row, tick, payload, now) for tick in firing.ticks)
+            return replace(firing, jobs=jobs)
+
+        row = await self._change(name, change)
+        return self._handle(Enqueued(row.last_job_id or ""), row.spec.task)
+
+    async def backfill(
+        self, name: str, start: datetime, end: datetime | None = None, *, dry_run: bool = False, limit: int = 1000
+    ) -> Backfill:
+        """Makes the jobs of past ticks from `start` to before `end` (default: now) that have none.
+
+        A tick whose job completed or is under way has one; that of a dead or cancelled one is made anew.
+        They go beside the series: overlap is not looked at, and their failures do not pause it.
+        """
+        row, now = await self.get(name), self._ground.clock.now()
+        ticks = _past(row, start, end or now, now, limit)
+        there = [tick for tick in ticks if await self._has_job(name, tick)]
+        made = [tick for tick in ticks if tick not in set(there)]
+        if not dry_run:
+            for n in range(0, len(made), STEP):
+                await self._make(name, made[n : n + STEP])
+        return Backfill(made=made, there=there, dry_run=dry_run)
+
+    async def _has_job(self, name: str, tick: datetime) -> bool:
+        which = Filter(key_prefix=key_of(name, tick), states=_HOLDING)
+        store = await self._store()
+        return bool(await store.jobs(which, now=self._ground.clock.now(), limit=1))
+
+    async def _make(self, name: str, ticks: Sequence[datetime]) -> None:
+        scheduler = self._scheduler()
+
+        async def change(row: Schedule, now: datetime) -> Firing:
+            firing = triggered(row, ticks, "backfill", now=now, mint=lambda: new_id(now), joins=False)
+            jobs = [job_of(row, tick, await scheduler.payload(row, tick.at), now) for tick in firing.ticks]
+            return replace(firing, jobs=tuple(jobs))
+
+        await self._change(name, change)
+
+    # inside
+
+    async def _store(self) -> Store:
+        """With what the code declares in it, where nobody has brought it there before."""
+        store = await self._ground.opened()
+        if not self._declared:
+            await self._scheduler().declare(store, missing_only=True)
+            self._declared = True
+        return store
+
+    async def _change(
+        self, name: str, change: Callable[[Schedule, datetime], Firing | None | Awaitable[Firing]]
+    ) -> Schedule:
+        store = await self._store()
+        for _ in range(TRIES):
+            row, now = await self.get(name), self._ground.clock.now()
+            wanted = change(row, now)
+            firing = await wanted if isinstance(wanted, Awaitable) else wanted
+            if firing is None:
+                return row
+            (fired,) = await store.fire([firing], now=now)
+            if fired.stands:
+                for tick, job in zip(firing.ticks, firing.jobs, strict=False):
+                    self._ground.events.emit(TickFired(at=now, schedule=name, tick=tick))
+                    self._ground.events.emit(
+                        JobEnqueued(at=now, id=job.id, task=job.task, queue=job.queue, status="new")
+                    )
+                return firing.schedule
+        raise StoreUnavailable(f"schedule {name!r} was changed by others {TRIES} times in a row; try again")
+
+
+async def _missing(store: Store, name: str) -> ScheduleNotFound:
+    known = [row.name for row in await store.schedules(limit=PAGE)]
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known[:10]) or 'none'}"
+    return ScheduleNotFound(f"there is no schedule {name!r}; {hint}")
+
+
+def _past(row: Schedule, start: datetime, end: datetime, now: datetime, limit: int) -> List[datetime]:
+    for what, at in (("start", start), ("end", end)):
+        if not isinstance(at, datetime) or at.tzinfo is None:
+            raise BadInput(f"backfill takes datetimes with a time zone, got {what}={at!r}")
+    if not start < end <= now:
+        raise BadInput(f"backfill goes from an earlier to a later instant, both past; got {start} to {end}")
+    checked_limit(limit, MOST_TICKS)
+    # From one microsecond before, so that a tick at `start` itself is one of them.
+    ticks, tick = [], row.timetable.next(start - timedelta(microseconds=1))
+    while tick is not None and tick < end:
+        if len(ticks) == limit:
+            raise BadInput(
+                f"that is more than {limit:,} ticks of {row.name!r}; go in smaller steps or raise limit= "
+                f"(at most {MOST_TICKS:,})"
+            )
+        ticks.append(tick)
+        tick = row.timetable.next(tick)
+    return ticks

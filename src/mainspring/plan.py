@@ -1,0 +1,437 @@
+"""What becomes of a schedule: at its ticks, when a run of it ends, when somebody changes it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import TypeGuard
+
+import msgspec
+from msgspec.structs import replace
+
+from .clock import EPOCH
+from .job import JobId, State
+from .schedule import Firing, Owner, Schedule, Spec, Tick
+from .trigger import Every, Timetable
+
+# Ticks that one step fires at most; the rest follow at once, in steps of their own.
+STEP = 100
+# Of ticks that share a fate so many are counted at most: the worker has other things to do.
+COUNTED = 1000
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def plan(
+    schedule: Schedule,
+    *,
+    now: datetime,
+    mint: Callable[[], JobId],
+    others: Mapping[str, Schedule] = {},  # noqa: B006
+    broken: Mapping[datetime, str] = {},  # noqa: B006
+) -> Firing:
+    """What is to be done about a due schedule. `others` has the schedules it depends on.
+
+    Ticks that are `broken` cannot have their input made: they are skipped with that reason.
+    """
+    draft = _Draft(schedule, now, mint, others, broken)
+    draft.release()
+    draft.go()
+    return draft.firing()
+
+
+class _Draft:
+    """A schedule's next revision while it is being worked out."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        now: datetime,
+        mint: Callable[[], JobId],
+        others: Mapping[str, Schedule],
+        broken: Mapping[datetime, str],
+    ) -> None:
+        self.old, self.spec, self.now, self.mint = schedule, schedule.spec, now, mint
+        self.others, self.broken = others, broken
+        self.timetable = schedule.timetable
+        self.horizon = now - self.timetable.offset
+        self.next: datetime | None = schedule.next_run_at
+        self.held, self.waits_on = schedule.held_at, schedule.waits_on
+        self.active = list(schedule.active)
+        self.anchor = schedule.anchor_at
+        self.waiting = False
+        self.fired = 0
+        self.last: datetime | None = None
+        self.reached = schedule.reached_at or schedule.created_at
+        self.ticks: list[Tick] = []
+        self.cancel: list[JobId] = []
+
+    # the ticks that are due
+
+    def release(self) -> None:
+        """Fires the tick that was held, if nothing is in its way any more."""
+        if self._over():
+            self.held = self.waits_on = None
+        if self.held is None or self._overlaps():
+            return
+        self.waits_on = self._unmet()
+        if self.waits_on is None:
+            tick, self.held = self.held, None
+            self._fire(tick)
+
+    def go(self) -> None:
+        """Meets every tick that is due, at most STEP of them."""
+        first = self.next
+        if first is None or first > self.horizon:
+            return
+        late_until = self.horizon - timedelta(seconds=self.spec.grace)
+        reached = self.reached
+        if self.spec.after == "finish":
+            self._once(first, late_until)
+        else:
+            self._series(first, late_until)
+        for gone in self.timetable.omitted(reached, self.reached, limit=COUNTED):
+            self._record("skipped", gone.reason, gone.first_at, gone.last_at, gone.count)
+
+    def _series(self, first: datetime, late_until: datetime) -> None:
+        tick: datetime | None = first
+        if first <= late_until:
+            tick = self._late(first, late_until)
+        while self._goes_on(tick, self.horizon):
+            tick = self._meet(tick)
+        self.next = None if self._over() else tick
+
+    def _goes_on(self, tick: datetime | None, until: datetime) -> TypeGuard[datetime]:
+        room = len(self.ticks) < STEP and not self.waiting and not self._over()
+        return room and tick is not None and tick <= until
+
+    def _once(self, tick: datetime, late_until: datetime) -> None:
+        """An interval that counts from the end of the last run has one tick at a time."""
+        too_old = tick < self.horizon - timedelta(seconds=self.spec.catch_up_window)
+        if tick <= late_until and (too_old or self.spec.catch_up == "skip"):
+            self._note("missed", "too_old" if too_old else "catch_up", tick)
+        else:
+            self._meet(tick)
+        self.next = None
+        if not self.active and self.held is None and not self._over():
+            self.anchor = self.now
+            self.next = replace(self.timetable, anchor_at=self.now).next(self.now)
+
+    def _late(self, first: datetime, until: datetime) -> datetime | None:
+        """Settles the ticks nobody has met in time; returns the first that is to be met now."""
+        edge = self.horizon - timedelta(seconds=self.spec.catch_up_window)
+        on_time = self._after(self._latest(first, until))
+        match self.spec.catch_up:
+            case "all":
+                return self._catch_up_all(first, until, edge)
+            case "latest" if on_time is None or on_time > self.horizon:
+                newest = self._latest(first, until)
+                if newest >= edge:
+                    self._several("missed", "catch_up", first, newest - _MICROSECOND)
+                    return newest
+        old = self.timetable.latest(first - _MICROSECOND, min(until, edge - _MICROSECOND))
+        if old is not None or first < edge:
+            self._several("missed", "too_old", first, old or first)
+            rest = self._after(old or first)
+        else:
+            rest = first
+        if rest is not None:
+            self._several("missed", "catch_up", rest, until)
+        return on_time
+
+    def _catch_up_all(self, first: datetime, until: datetime, edge: datetime) -> datetime | None:
+        if first >= edge:
+            tick: datetime | None = first
+        else:
+            old = self._latest(first, edge - _MICROSECOND)
+            self._several("missed", "too_old", first, old)
+            tick = self._after(old)
+        while self._goes_on(tick, until):
+            # Every missed tick is to run, so it waits for the one before instead of being skipped.
+            self.waiting = self._overlaps()
+            if not self.waiting:
+                tick = self._meet(tick)
+        return tick
+
+    def _meet(self, tick: datetime) -> datetime | None:
+        """Settles what becomes of one tick; returns the one after it."""
+        self.reached = max(self.reached, tick)
+        unmet = self._unmet()
+        if tick in self.broken:
+            self._note("skipped", self.broken[tick], tick)
+        elif unmet is not None:
+            self._hold(tick, "dependency", newest=True)
+            self.waits_on = unmet
+        elif not self._overlaps():
+            self._fire(tick)
+        elif self.spec.overlap == "skip":
+            self._note("skipped", "overlap", tick)
+        else:
+            self._hold(tick, "overlap", newest=self.spec.overlap == "cancel")
+            if self.spec.overlap == "cancel":
+                self.cancel = list(self.active)
+        return self._after(tick)
+
+    def _hold(self, tick: datetime, reason: str, *, newest: bool) -> None:
+        """At most one tick waits: the newest or the oldest."""
+        if self.held is not None:
+            self._note("skipped", reason, self.held if newest else tick)
+        if self.held is None or newest:
+            self.held = tick
+
+    def _fire(self, tick: datetime) -> None:
+        id = self.mint()
+        self.active.append(id)
+        self.fired += 1
+        self.last = tick
+        self._note("fired", "", tick, job_id=id)
+
+    # what stands in the way
+
+    def _overlaps(self) -> bool:
+        return bool(self.active) and (self.spec.overlap != "allow" or self.spec.after == "finish")
+
+    def _unmet(self) -> str | None:
+        """The first schedule it depends on that has not succeeded since this one ran last."""
+        since = self.now if self.fired else self.old.last_fired_at or EPOCH
+        for name in self.spec.depends_on:
+            other = self.others.get(name)
+            if other is None or other.succeeded_at is None or other.succeeded_at <= since:
+                return name
+        return None
+
+    def _over(self) -> bool:
+        limit = self.spec.max_runs
+        return limit is not None and self.old.fired + self.fired >= limit
+
+    # the way from tick to tick
+
+    def _after(self, tick: datetime) -> datetime | None:
+        return following(self.old, tick)
+
+    def _latest(self, first: datetime, until: datetime) -> datetime:
+        return self.timetable.latest(first, until) or first
+
+    # the record
+
+    def _several(self, what: str, reason: str, first: datetime, until: datetime) -> None:
+        if first > until:
+            return
+        last = self._latest(first, until)
+        count = 1 + self.timetable.count(first, last, limit=COUNTED - 1)
+        self._record(what, reason, first, last, count)
+
+    def _note(self, what: str, reason: str, tick: datetime, job_id: JobId | None = None) -> None:
+        self._record(what, reason, tick, tick, 1, job_id)
+
+    def _record(
+        self, what: str, reason: str, first: datetime, last: datetime, count: int, job_id: JobId | None = None
+    ) -> None:
+        n = self.old.ticks + len(self.ticks) + 1
+        self.reached = max(self.reached, last)
+        self.ticks.append(tick_of(n, what, reason, first, last, count, self.now, job_id))
+
+    def firing(self) -> Firing:
+        old, fired = self.old, [tick for tick in self.ticks if tick.what == "fired"]
+        new = replace(
+            old, anchor_at=self.anchor, reached_at=self.reached, revision=old.revision + 1, next_run_at=self.next, held_at=self.held, waits_on=self.waits_on,
+            active=tuple(self.active), ticks=old.ticks + len(self.ticks), fired=old.fired + len(fired),
+            skipped=old.skipped + _sum(self.ticks, "skipped"), missed=old.missed + _sum(self.ticks, "missed"),
+            last_run_at=self.last or old.last_run_at, last_fired_at=self.now if fired else old.last_fired_at,
+            last_job_id=fired[-1].job_id if fired else old.last_job_id,
+        )  # fmt: skip
+        new = replace(new, due_at=None if self.waiting else due(new))
+        reads = tuple((name, other.revision) for name, other in self.others.items())
+        return Firing(schedule=new, ticks=tuple(self.ticks), cancel=tuple(self.cancel), reads=reads)
+
+
+def tick_of(
+    n: int, what: str, reason: str, first: datetime, last: datetime, count: int, now: datetime, job_id: JobId | None
+) -> Tick:
+    return Tick(
+        n=n, at=first, seen_at=now, what=what, reason=reason, job_id=job_id, count=count,  # type: ignore[arg-type]
+        last_at=None if last == first else last,
+    )  # fmt: skip
+
+
+def _sum(ticks: list[Tick], what: str) -> int:
+    return sum(tick.count for tick in ticks if tick.what == what)
+
+
+def following(schedule: Schedule, tick: datetime) -> datetime | None:
+    """The tick after this one, further away if the interval has grown."""
+    trigger = schedule.spec.trigger
+    if schedule.stretch > 1 and isinstance(trigger, Every):
+        tick = tick + trigger.span * (schedule.stretch - 1)
+    return schedule.timetable.next(tick)
+
+
+def due(schedule: Schedule) -> datetime | None:
+    """When a worker is to look at it by itself."""
+    if schedule.paused_at is not None or schedule.next_run_at is None:
+        return None
+    return schedule.next_run_at + schedule.timetable.offset
+
+
+# when one of its jobs ends, or comes back to life
+
+
+def ended(schedule: Schedule, job_id: JobId, state: State | None, at: datetime, result: str | None = None) -> Schedule:
+    """The schedule after one of its jobs became final; None: the job was deleted before it did."""
+    if job_id not in schedule.active:
+        return schedule
+    active = tuple(id for id in schedule.active if id != job_id)
+    new = replace(schedule, revision=schedule.revision + 1, active=active)
+    if state is not None:
+        new = replace(new, last_outcome=state, last_finished_at=at)
+    if state is State.COMPLETED:
+        new = _adapted(replace(new, completed=new.completed + 1, failures=0, succeeded_at=at), result, at)
+    elif state in (State.DEAD, State.EXPIRED):
+        new = replace(new, failed=new.failed + 1, failures=new.failures + 1)
+        limit = new.spec.pause_after_failures
+        if limit is not None and new.failures >= limit and new.paused_at is None:
+            new = replace(new, paused_at=at, due_at=None, note=f"paused after {new.failures} failures in a row")
+    if active or new.paused_at is not None:
+        return new
+    if new.spec.after == "finish" and new.next_run_at is None and new.held_at is None and not _over(new):
+        new = replace(new, anchor_at=at, next_run_at=replace(new, anchor_at=at).timetable.next(at))
+    waits = new.due_at is None and new.next_run_at is not None
+    if (new.held_at is not None and new.waits_on is None) or (waits and new.next_run_at and new.next_run_at <= at):
+        return replace(new, due_at=at)
+    return replace(new, due_at=due(new)) if waits else new
+
+
+def revived(schedule: Schedule, job_id: JobId) -> Schedule:
+    """The schedule after a final job of it was put back to work."""
+    active = (*(id for id in schedule.active if id != job_id), job_id)
+    return replace(schedule, revision=schedule.revision + 1, active=active)
+
+
+def roused(schedule: Schedule, at: datetime) -> Schedule:
+    """The schedule after the one it waits on has succeeded."""
+    if schedule.paused_at is not None:
+        return schedule
+    return replace(schedule, revision=schedule.revision + 1, waits_on=None, due_at=at)
+
+
+def _over(schedule: Schedule) -> bool:
+    return schedule.spec.max_runs is not None and schedule.fired >= schedule.spec.max_runs
+
+
+def _adapted(schedule: Schedule, result: str | None, at: datetime) -> Schedule:
+    """Its interval doubles while runs return the same, up to the cap, and is itself again when they do not."""
+    longest, trigger = schedule.spec.adapt, schedule.spec.trigger
+    if longest is None or not isinstance(trigger, Every):
+        return schedule
+    told = blake2b((result or "").encode(), digest_size=8).hexdigest()
+    same = told == schedule.digest
+    most = max(1, int(timedelta(seconds=longest) / trigger.span))
+    stretch = min(schedule.stretch * 2, most) if same else 1
+    new = replace(schedule, digest=told, stretch=stretch)
+    if stretch == schedule.stretch or new.next_run_at is None or new.last_run_at is None:
+        return new
+    last = max(new.last_run_at, at - trigger.span * stretch)
+    new = replace(new, next_run_at=following(new, last))
+    return replace(new, due_at=due(new))
+
+
+# when somebody makes or changes it
+
+
+def fingerprint(spec: Spec) -> str:
+    return blake2b(msgspec.json.encode(spec, order="sorted"), digest_size=16).hexdigest()
+
+
+def born(
+    name: str, spec: Spec, *, owner: Owner, now: datetime, anchor_at: datetime | None = None
+) -> Schedule:  # fmt: skip
+    """A new schedule: its first tick is the next one, or at once if it is to run on start."""
+    new = Schedule(
+        name=name, spec=spec, owner=owner, created_at=now, updated_at=now,
+        declared=fingerprint(spec) if owner == "code" else "", anchor_at=anchor_at or spec.start_at or now,
+    )  # fmt: skip
+    first = now if spec.run_on_start and (spec.start_at or now) <= now else new.timetable.next(now)
+    new = replace(new, next_run_at=first)
+    return replace(new, due_at=due(new))
+
+
+# What a change of any of these means: the ticks are others.
+_WHEN = ("trigger", "window", "exclude", "start_at", "end_at", "after")
+
+
+def redefined(schedule: Schedule, spec: Spec, *, now: datetime, declared: str | None = None) -> Firing:
+    """The schedule with another spec. Its next tick stays unless the spec says other instants."""
+    new = replace(schedule, spec=spec, revision=schedule.revision + 1, updated_at=now)
+    if declared is not None:
+        new = replace(new, declared=declared)
+    if all(getattr(spec, name) == getattr(schedule.spec, name) for name in _WHEN):
+        if not _over(new) and new.next_run_at is None and new.spec.max_runs != schedule.spec.max_runs:
+            new = replace(new, next_run_at=new.timetable.next(now))
+        return Firing(schedule=_rearmed(new, now))
+    if spec.trigger != schedule.spec.trigger or spec.start_at != schedule.spec.start_at:
+        new = replace(new, anchor_at=spec.start_at or now, stretch=1)
+    new = replace(new, next_run_at=None if _over(new) else new.timetable.next(now))
+    return _passed_over(schedule, _rearmed(new, now), "changed", now)
+
+
+def paused(schedule: Schedule, note: str, *, now: datetime) -> Schedule:
+    """It keeps its place and makes no jobs."""
+    return replace(
+        schedule, revision=schedule.revision + 1, paused_at=schedule.paused_at or now, note=note, due_at=None,
+        updated_at=now,
+    )  # fmt: skip
+
+
+def resumed(schedule: Schedule, *, from_now: bool, now: datetime) -> Firing:
+    """From now, leaving out what the pause covered, or from where it left, by its catch-up rule."""
+    new = replace(schedule, revision=schedule.revision + 1, paused_at=None, note="", failures=0, updated_at=now)
+    if from_now and new.next_run_at is not None and new.next_run_at <= now:
+        new = replace(new, next_run_at=new.timetable.next(now))
+        return _passed_over(schedule, _rearmed(new, now), "paused", now)
+    if new.spec.after == "finish" and new.next_run_at is None and not new.active and not _over(new):
+        new = replace(new, anchor_at=now, next_run_at=replace(new, anchor_at=now).timetable.next(now))
+    return Firing(schedule=_rearmed(new, now))
+
+
+def rescheduled(schedule: Schedule, at: datetime, *, now: datetime) -> Schedule:
+    """Its next tick is at `at`; those after it follow the trigger again."""
+    new = replace(schedule, revision=schedule.revision + 1, next_run_at=at, updated_at=now)
+    return replace(new, due_at=due(new))
+
+
+def triggered(
+    schedule: Schedule, ticks: Sequence[datetime], reason: str, *, now: datetime, mint: Callable[[], JobId], joins: bool
+) -> Firing:
+    """Jobs for these instants at once, beside the series: its next tick, count and policies are left alone.
+
+    Only a job that `joins` is one of its runs: it keeps the next from overlapping, and its failure counts.
+    """
+    records = [
+        Tick(n=schedule.ticks + n, at=tick, seen_at=now, what="fired", reason=reason, job_id=mint())
+        for n, tick in enumerate(ticks, 1)
+    ]
+    ids = [tick.job_id for tick in records if tick.job_id is not None]
+    new = replace(
+        schedule, revision=schedule.revision + 1, ticks=schedule.ticks + len(records),
+        active=(*schedule.active, *ids) if joins else schedule.active,
+        last_job_id=ids[-1] if ids else schedule.last_job_id,
+    )  # fmt: skip
+    return Firing(schedule=new, ticks=tuple(records))
+
+
+def _rearmed(schedule: Schedule, now: datetime) -> Schedule:
+    free = schedule.held_at is not None and not schedule.active and schedule.paused_at is None
+    return replace(schedule, due_at=now if free else due(schedule))
+
+
+def _passed_over(old: Schedule, new: Schedule, reason: str, now: datetime) -> Firing:
+    """Ticks that were due and are not going to be fired are on record."""
+    first = old.next_run_at
+    if first is None or first > now:
+        return Firing(schedule=new)
+    new = replace(new, reached_at=now)
+    timetable: Timetable = old.timetable
+    last = timetable.latest(first, now) or first
+    count = 1 + timetable.count(first, last, limit=COUNTED - 1)
+    tick = tick_of(old.ticks + 1, "skipped", reason, first, last, count, now, None)
+    return Firing(schedule=replace(new, ticks=tick.n, skipped=new.skipped + count), ticks=(tick,))

@@ -1,0 +1,235 @@
+"""What users say about a schedule, checked and turned into its Spec before anything is written."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import date, datetime, timedelta
+from typing import Any, Literal, TypedDict, cast
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from .codec import encode_call
+from .errors import BadInput
+from .outcome import seconds
+from .schedule import CATCH_UPS, OVERLAPS, CatchUp, Overlap, Spec
+from .task import Options, Task, check_name
+from .trigger import AnyTrigger, Every, Timetable, Trigger, Window, window_of
+
+Span = float | timedelta
+Input = Callable[[datetime], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
+
+
+class ScheduleOptions(TypedDict, total=False):
+    """The policies of a schedule, all of them optional."""
+
+    kwargs: Mapping[str, Any]
+    input: Input
+    overlap: Overlap
+    catch_up: CatchUp
+    catch_up_window: Span
+    grace: Span
+    jitter: Span
+    window: Window | tuple[str, ...] | Mapping[str, Any] | None
+    exclude: Iterable[date]
+    start_at: datetime | None
+    end_at: datetime | None
+    max_runs: int | None
+    run_on_start: bool
+    after: Literal["start", "finish"]
+    pause_after_failures: int | None
+    depends_on: str | Iterable[str]
+    adapt: Span | None
+    spread: bool
+
+
+class Declared(Struct, frozen=True):
+    """A schedule of the code: what it says, and the function that makes its input, if there is one."""
+
+    spec: Spec
+    input: Input | None = None
+
+
+def declared(name: str, trigger: Any, task: Task[Any, Any] | str, given: Mapping[str, Any], limit: int) -> Declared:
+    """Everything a schedule is made of; refuses each bad part by name."""
+    check_name(name, "schedule name")
+    values = checked(name, given)
+    input, kwargs = values.pop("input", None), values.pop("kwargs", None)
+    if input is not None and kwargs is not None:
+        raise BadInput(f"schedule {name!r}: give kwargs= or input=, not both; the function may return them all")
+    payload = "{}" if input is not None else payload_of(name, task, kwargs or {}, limit)
+    spec = Spec(
+        trigger=checked_trigger(name, trigger), payload=payload, computed=input is not None, **_job(name, task), **values
+    )
+    return Declared(fitting(name, spec), input)
+
+
+def payload_of(name: str, task: Task[Any, Any] | str, kwargs: Mapping[str, Any], limit: int) -> str:
+    if not isinstance(kwargs, Mapping):
+        raise BadInput(f"schedule {name!r}: kwargs takes a mapping of argument names to values, got {kwargs!r:.80}")
+    if isinstance(task, Task):
+        return task.arguments.encode((), kwargs, limit)
+    return encode_call(task, kwargs, limit)
+
+
+def _job(name: str, task: Task[Any, Any] | str) -> dict[str, Any]:
+    """What of a schedule is the same in all its jobs."""
+    if isinstance(task, str):
+        return {"task": check_name(task, "task name")}
+    if not isinstance(task, Task):
+        raise BadInput(f"schedule {name!r} takes a task of this app or its name, got {task!r:.80}: decorate it first")
+    own, asked = task.options, task.asked
+    for option in ("delay", "run_at", "within", "unique_key", "idempotency_key"):
+        if getattr(asked, option) != getattr(Options(), option):
+            raise BadInput(f"schedule {name!r}: option {option} does not belong here; its ticks say when, and once")
+    if isinstance(own.expires, datetime):
+        raise BadInput(f"schedule {name!r}: expires must be a span here: every job of it is made later")
+    return {
+        "task": task.name, "queue": own.queue, "priority": own.priority, "timeout": asked.timeout,
+        "max_retries": asked.max_retries, "backoff": cast(Any, asked.backoff), "expires": own.expires,
+        "tags": own.tags, "metadata": own.metadata,
+    }  # fmt: skip
+
+
+def checked_trigger(name: str, trigger: Any) -> AnyTrigger:
+    if not isinstance(trigger, Trigger):
+        hint = f"cron({trigger!r})" if isinstance(trigger, str) else "cron('0 9 * * *'), every(5).minutes or at(…)"
+        raise BadInput(f"schedule {name!r} takes a trigger, e.g. {hint}; got {trigger!r:.80}")
+    return cast(AnyTrigger, trigger)
+
+
+def checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Policies as the engine wants them."""
+    values: dict[str, Any] = {}
+    for option, value in given.items():
+        check = _CHECKS.get(option)
+        if check is None:
+            near = difflib.get_close_matches(option, _CHECKS, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(_CHECKS))}"
+            raise BadInput(f"schedule {name!r} has no option {option!r}; {hint}")
+        try:
+            values[option] = check(value)
+        except (BadInput, TypeError) as bad:
+            raise BadInput(f"option {option} of schedule {name!r}: {bad}") from None
+    return values
+
+
+def fitting(name: str, spec: Spec) -> Spec:
+    """Refuses parts that do not go together, and a timetable that never comes to a tick."""
+    if not isinstance(spec.trigger, Every):
+        for option, wanted in (("after", spec.after == "finish"), ("adapt", spec.adapt), ("spread", spec.spread)):
+            if wanted:
+                raise BadInput(
+                    f"schedule {name!r}: {option} needs an interval such as every(5).minutes, not {spec.trigger.explain()}"
+                )
+    elif spec.adapt is not None and spec.adapt < spec.trigger.seconds:
+        raise BadInput(f"schedule {name!r}: adapt ({spec.adapt:g} s) is shorter than its interval")
+    if name in spec.depends_on:
+        raise BadInput(f"schedule {name!r} cannot depend on itself")
+    try:
+        Timetable(
+            trigger=spec.trigger, name=name, window=spec.window, start_at=spec.start_at, end_at=spec.end_at,
+            exclude=spec.exclude, jitter=spec.jitter,
+        ).check()  # fmt: skip
+    except BadInput as bad:
+        raise BadInput(f"schedule {name!r}: {bad}") from None
+    return spec
+
+
+def amended(name: str, spec: Spec, given: Mapping[str, Any], task: Task[Any, Any] | None, limit: int) -> Spec:
+    """The spec with some of it said anew."""
+    changes = dict(given)
+    trigger, kwargs = changes.pop("trigger", UNSET), changes.pop("kwargs", UNSET)
+    if "input" in changes:
+        raise BadInput(f"schedule {name!r}: an input function is given in code, with app.schedule(…)")
+    values = checked(name, changes)
+    if trigger is not UNSET:
+        values["trigger"] = checked_trigger(name, trigger)
+    if kwargs is not UNSET:
+        if spec.computed:
+            raise BadInput(f"schedule {name!r} computes its input in code, so it takes no kwargs")
+        values["payload"] = payload_of(name, task or spec.task, kwargs, limit)
+    return fitting(name, replace(spec, **values))
+
+
+def _positive(value: Any) -> float:
+    span = seconds(value, "it")
+    if span <= 0:
+        raise BadInput(f"must be more than 0 seconds, got {value!r}")
+    return span
+
+
+def _span(value: Any) -> float:
+    return seconds(value, "it")
+
+
+def _optional(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else check(value)
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
+        raise BadInput(f"a whole number of at least 1, got {value!r}")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise BadInput(f"is True or False, got {value!r}")
+    return value
+
+
+def _one_of(*choices: str) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if value not in choices:
+            raise BadInput(f"is one of {', '.join(choices)}; got {value!r}")
+        return value
+
+    return check
+
+
+def _instant(value: Any) -> datetime:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise BadInput(f"needs a datetime with a time zone, e.g. datetime(2030, 1, 1, tzinfo=UTC), got {value!r}")
+    return value
+
+
+def _dates(value: Any) -> tuple[date, ...]:
+    dates = [value] if isinstance(value, date) else list(value)
+    if not all(isinstance(day, date) and not isinstance(day, datetime) for day in dates):
+        raise BadInput(f"takes dates, e.g. [date(2030, 12, 25)]; got {value!r:.80}")
+    return tuple(sorted(set(dates)))
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else list(value)
+    return tuple(dict.fromkeys(check_name(one, "schedule name") for one in names))
+
+
+def _input(value: Any) -> Any:
+    if not callable(value):
+        raise BadInput(f"takes a function of the tick's instant that returns the arguments, got {value!r:.80}")
+    return value
+
+
+_CHECKS: Mapping[str, Callable[[Any], Any]] = {
+    "kwargs": _optional(lambda value: value),
+    "input": _optional(_input),
+    "overlap": _one_of(*OVERLAPS),
+    "catch_up": _one_of(*CATCH_UPS),
+    "catch_up_window": _span,
+    "grace": _span,
+    "jitter": _span,
+    "window": _optional(window_of),
+    "exclude": _dates,
+    "start_at": _optional(_instant),
+    "end_at": _optional(_instant),
+    "max_runs": _optional(_count),
+    "run_on_start": _flag,
+    "after": _one_of("start", "finish"),
+    "pause_after_failures": _optional(_count),
+    "depends_on": _names,
+    "adapt": _optional(_positive),
+    "spread": _flag,
+}
