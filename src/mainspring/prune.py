@@ -12,11 +12,14 @@ from msgspec import Struct
 from .clock import EPOCH, Clock
 from .config import Settings
 from .events import Bus, JobsPruned
+from .insistence import Insistence
 from .job import Action, Execution, Filter, Job, LogLine, State
 from .retention import Retention, kept
 from .store import Store
 
 _logger = logging.getLogger("mainspring")
+# How often retention is looked after.
+EVERY = 60.0
 # Jobs a step, and the pause after it that leaves the store to others.
 STEP, PAUSE = 200, 0.05
 LINES = 10_000
@@ -49,6 +52,12 @@ class Pruner:
         self._clock = clock
         self._bus = bus
         self._archive = archive
+
+    async def run(self, store: Store, insist: Insistence, phase: float) -> None:
+        """Looks after retention as long as the worker lives; `phase` (0 to 1) keeps workers from doing so together."""
+        while True:
+            await self._clock.sleep(EVERY * (0.5 + phase))
+            await insist("pruning", lambda: self.prune(store))
 
     async def prune(self, store: Store) -> int:
         """Everything that retention does not keep; returns how many jobs went."""

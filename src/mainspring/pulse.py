@@ -10,13 +10,12 @@ from datetime import timedelta
 
 from .clock import Alarm, StoreClock, Timer
 from .errors import StoreUnavailable
-from .events import Bus, StoreTrouble
+from .events import Bus
+from .insistence import trouble
 from .job import Beat, WorkerInfo
-from .retry import Backoff
 from .slots import RunKey
 from .store import Store
 
-_AGAIN = Backoff(initial=0.1, max=2.0, jitter=0.5)
 # The share of a lease after which a worker whose beats fail lets go of its runs.
 LET_GO = 0.8
 # Real seconds for a last beat; a store that hangs does not keep the worker from stopping.
@@ -118,9 +117,9 @@ class Pulse:
                 await self._one(store, tell)
             except StoreUnavailable as error:
                 failures += 1
-                wait = min(_AGAIN.delay(failures), self._beat)
-                trouble = StoreTrouble(at=self._clock.now(), doing="beating", error=str(error), again=wait)
-                tell(self._bus.emit, trouble)
+                told = trouble(error, failures, doing="beating", at=self._clock.now(), most=self._beat)
+                tell(self._bus.emit, told)
+                wait = told.again
             else:
                 failures, wait = 0, self._beat
                 tell(_settle, self._first, None)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from .clock import Clock
+from .clock import Alarm, Clock
 from .context import Context
 from .errors import JobTimeout
 from .job import Beat, Job, JobId, Lease
@@ -20,6 +20,8 @@ from .runner import Runner
 RunKey = tuple[JobId, Lease]
 # How long a run may go on after it was told to end before its slot is given up.
 PATIENCE = 5.0
+# How long runs may take to end after a drain has cancelled them.
+LAST_CALL = 3.0
 
 
 class Run:
@@ -65,6 +67,7 @@ class Slots:
         self._ended = ended
         self._leaked = leaked
         self._runs: dict[RunKey, Run] = {}
+        self._fewer = Alarm(clock)
         self._leaks: set[RunKey] = set()
         self._deserted: set[asyncio.Task[Ended]] = set()
         runner.threads.leaked = self._thread_leaked
@@ -124,6 +127,34 @@ class Slots:
             if run.task is not None and not run.task.done():
                 self._deserted.add(run.task)
             self._ended(run, ended)
+            self._fewer.ring()
+
+    async def idle(self, patience: Callable[[], float] | None = None) -> None:
+        """Returns when nothing runs, or patience (seconds from now) is over; hurry() makes it look at that again."""
+        began = self._clock.monotonic()
+        while self._runs:
+            left = None if patience is None else began + patience() - self._clock.monotonic()
+            if left is not None and left <= 0:
+                return
+            await self._fewer.wait(left)
+
+    def hurry(self) -> None:
+        self._fewer.ring()
+
+    async def drain(self, grace: Callable[[], float]) -> None:
+        """Runs get their grace, then are released; nothing runs when it returns."""
+        await self.idle(grace)
+        for run in self:
+            run.end(Released())
+        await self.idle(lambda: LAST_CALL)
+        for run in self:
+            # It ignores its cancellation: the job is released all the same, and the run counts for nothing.
+            self.give_up(run, Released())
+
+    def lose(self) -> None:
+        """The leases are gone, of all that runs."""
+        for run in self:
+            run.lose()
 
     def close(self) -> None:
         """Ends the coroutines that were given up: an event loop waits for all of its tasks before it closes."""

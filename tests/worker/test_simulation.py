@@ -65,11 +65,11 @@ def test_there_is_a_bug_for_each_rule() -> None:
 def test_a_worker_that_ends_by_itself_is_found() -> None:
     class Broken(Exception): ...
 
-    async def broken(*_: object) -> float:
+    async def broken(*_: object) -> bool:
         raise Broken
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mainspring.worker.Worker._sweep", broken)
+        patch.setattr("mainspring.sweep.Sweeper.sweep", broken)
         verdict = play(plan(Start(at=0.0, host="w1", slots=1, skew=0.0, drift=0.0)))
     assert [violation.rule for violation in verdict.violations] == ["W"]
     assert "Broken" in verdict.violations[0].what

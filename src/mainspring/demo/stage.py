@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from tempfile import TemporaryDirectory
@@ -13,6 +12,7 @@ from ..app import Mainspring
 from ..cli import render
 from ..clock import Alarm
 from ..errors import StoreUnavailable
+from ..signals import on_stop
 from .app import shop
 from .feeder import feed
 from .scene import look
@@ -54,7 +54,7 @@ class Stage:
     async def run(self, seconds: float | None) -> None:
         """Until `seconds` are over or a signal comes; then drains. A second signal does not wait for jobs."""
         timer = None if seconds is None else self._app.clock.call_later(seconds, self._end)
-        with _signals(self._on_signal):
+        with on_stop(self._on_signal):
             async with self._worker:
                 await self._feed()
                 if timer is not None:
@@ -87,20 +87,6 @@ class Stage:
         if self._ending:
             self._hurry = asyncio.create_task(self._worker.stop(grace=0))
         self._end()
-
-
-@contextmanager
-def _signals(act: Callable[[], None]) -> Iterator[None]:
-    loop, caught = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
-    with suppress(NotImplementedError):  # Windows: Ctrl-C ends it without a summary
-        for number in caught:
-            loop.add_signal_handler(number, act)
-    try:
-        yield
-    finally:
-        with suppress(NotImplementedError):
-            for number in caught:
-                loop.remove_signal_handler(number)
 
 
 @contextmanager

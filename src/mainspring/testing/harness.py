@@ -173,7 +173,7 @@ class Harness:
     async def _work(self, limit: int) -> list[Job]:
         worker = self._app.worker(concurrency=1)
         # One slot needs no other limit, and without them jobs come in the order of the store.
-        worker._tasks = dict.fromkeys(worker._tasks)
+        worker._limits.tasks = dict.fromkeys(worker._limits.tasks)
         ran: list[Job] = []
 
         def heard(event: JobEnded) -> None:

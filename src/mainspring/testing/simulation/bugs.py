@@ -8,16 +8,17 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from ... import pulse, worker
+from ... import limits, pulse
 from ...app import Mainspring
 from ...clock import StoreClock
 from ...errors import StoreUnavailable
 from ...handle import Handle
-from ...job import Beat, Enqueued, NewJob
+from ...job import Enqueued, NewJob
 from ...outcome import Outcome
 from ...stores import memory
 from ...stores.memory import MemoryStore
 from ...stores.rules import settle
+from ...sweep import Sweeper
 from ...worker import Worker
 from .swap import swap
 
@@ -60,13 +61,7 @@ def _uncounted_crash() -> AbstractContextManager[None]:
 
 
 def _forgotten_orphans() -> AbstractContextManager[None]:
-    heard = Worker._heard
-
-    def deaf(self: Worker, beat: Beat, sent: set[tuple[str, str]]) -> None:
-        heard(self, beat, sent)
-        self._orphans = set()
-
-    return swap(Worker, "_heard", deaf)
+    return swap(Sweeper, "hear", lambda self, strays: None)
 
 
 def _same_id_twice() -> AbstractContextManager[None]:
@@ -98,11 +93,11 @@ def _late_letting_go() -> AbstractContextManager[None]:
 
 
 def _claims_in_silence() -> AbstractContextManager[None]:
-    return swap(Worker, "_fall_silent", Worker._lose_all)
+    return swap(Worker, "_fall_silent", lambda self: self._slots.lose())
 
 
 def _no_limit() -> AbstractContextManager[None]:
-    return swap(worker, "_groups", lambda limits: [(None if limits is None else list(limits), None)])
+    return swap(limits, "_groups", lambda rooms: [(None if rooms is None else list(rooms), None)])
 
 
 def _hopeful_enqueue() -> AbstractContextManager[None]:

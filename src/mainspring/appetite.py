@@ -1,0 +1,45 @@
+"""Appetite: when a worker asks for jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from .clock import Alarm, Clock
+from .insistence import Insistence
+from .slots import Slots
+from .store import Store
+
+# A freed slot waits this long for others before the worker claims for fewer than half of its slots.
+GATHER = 0.005
+
+
+class Appetite(Alarm):
+    """Rings when it is time to ask, however slots became free."""
+
+    def __init__(self, clock: Clock, slots: Slots, free: Callable[[], int]) -> None:
+        """`free` says how many jobs the worker would take."""
+        super().__init__(clock)
+        self._slots = slots
+        self._free = free
+        self._gathering = False
+
+    def freed(self) -> None:
+        """At once if half the slots are free; else soon, so that one claim fills several."""
+        half = self._slots.free * 2 >= self._slots.size
+        if self._gathering and not half:
+            return
+        if half and self._free() * 2 >= self._slots.size:
+            self.ring()
+        elif not self._gathering:
+            self._gathering = True
+            self._clock.call_later(GATHER, self._gathered)
+
+    def _gathered(self) -> None:
+        self._gathering = False
+        self.ring()
+
+    async def listen(self, store: Store, insist: Insistence, queues: Collection[str] | None, poll: float) -> None:
+        """Rings whenever the store says that something changed."""
+        while True:
+            await insist("waiting", lambda: store.wait(queues, poll))
+            self.ring()

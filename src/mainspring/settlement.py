@@ -1,0 +1,95 @@
+"""Outcomes on their way to the store, in batches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from .clock import Alarm, Clock
+from .courier import Courier
+from .errors import StoreUnavailable
+from .events import Bus, JobEnded, JobEnqueued, JobLost, ended
+from .failpoint import failpoint
+from .insistence import Insistence
+from .job import Job, JobId
+from .outcome import Outcome
+from .slots import Run, RunKey
+from .store import Store
+
+# How often a stop tries to store the last outcomes, and the seconds between. After that the leases end, and
+# others take the jobs.
+LAST_FLUSHES, LAST_PAUSE = 10, 0.1
+
+
+class Settlement:
+    """Outcomes gather while the last batch is written, and go together as the next one."""
+
+    def __init__(self, clock: Clock, bus: Bus, courier: Courier, settled: Callable[[], object]) -> None:
+        """`settled` comes after each batch."""
+        self._clock = clock
+        self._bus = bus
+        self._courier = courier
+        self._settled = settled
+        self._gathered = Alarm(clock)
+        self._flushing = asyncio.Lock()
+        self._outcomes: list[tuple[Run, Outcome]] = []
+        self._settling: set[RunKey] = set()
+
+    def __len__(self) -> int:
+        """Outcomes that are not stored yet."""
+        return len(self._outcomes) + len(self._settling)
+
+    def keys(self) -> set[RunKey]:
+        return self._settling | {run.key for run, _ in self._outcomes}
+
+    def add(self, run: Run, outcome: Outcome) -> None:
+        self._outcomes.append((run, outcome))
+        self._gathered.ring()
+
+    async def run(self, store: Store, insist: Insistence) -> None:
+        while True:
+            await self._gathered.wait(None)
+            await insist("finishing", lambda: self.flush(store))
+
+    async def flush(self, store: Store) -> None:
+        """Stores what has gathered; what comes meanwhile is the next batch."""
+        async with self._flushing:
+            while self._outcomes:
+                batch, self._outcomes = self._outcomes, []
+                self._settling = {run.key for run, _ in batch}
+                try:
+                    await self._courier.carry(store)  # first, because an outcome ends what may be said
+                    stands = await store.finish([outcome for _, outcome in batch])
+                except BaseException:
+                    self._outcomes = batch + self._outcomes
+                    raise
+                finally:
+                    self._settling = set()
+                failpoint("finish.after_commit")
+                self._tell(batch, stands)
+                self._settled()
+
+    async def flush_last(self, store: Store) -> None:
+        """Stores what has gathered, or gives up on a store that stays away."""
+        for _ in range(LAST_FLUSHES):
+            with suppress(StoreUnavailable):
+                await self.flush(store)
+                break
+            await self._clock.sleep(LAST_PAUSE)
+
+    def _tell(self, batch: list[tuple[Run, Outcome]], stands: set[JobId]) -> None:
+        wanted = self._bus.wants(JobEnded)
+        for run, outcome in batch:
+            if outcome.id not in stands:
+                self._bus.emit(JobLost(at=outcome.finished_at, job=run.job))
+            elif wanted or outcome.failure is not None:
+                tell(self._bus, run.job, outcome)
+
+
+def tell(bus: Bus, job: Job, outcome: Outcome) -> None:
+    """The store has accepted the outcome: its end, and the jobs it brought about."""
+    at = outcome.finished_at
+    bus.emit(ended(at, job, outcome))
+    for new in outcome.then:
+        bus.emit(JobEnqueued(at=at, id=new.id, task=new.task, queue=new.queue, status="new"))
