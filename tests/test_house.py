@@ -280,6 +280,8 @@ PUBLIC = [
     "Task",
     "UnknownTask",
     "Worker",
+    "at",
+    "every",
 ]
 
 

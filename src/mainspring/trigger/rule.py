@@ -53,7 +53,8 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
     def preview(self, n: int = 10, *, after: datetime) -> list[Preview]:
         """The next `n` ticks; fewer if the rule ends before."""
-        zone, shown = ZoneInfo(self.tz), []
+        zone = ZoneInfo(self.tz)
+        shown: list[Preview] = []
         tick = self.next(after)
         while tick is not None and len(shown) < n:
             shown.append(Preview(tick, tick.astimezone(zone), self.note(tick)))
