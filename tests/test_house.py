@@ -282,6 +282,8 @@ PUBLIC = [
     "Task",
     "UnknownTask",
     "Worker",
+    "at",
+    "every",
 ]
 
 

@@ -1,0 +1,85 @@
+"""At: one instant."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from msgspec.structs import force_setattr
+
+from ..errors import BadInput
+from .rule import Trigger
+from .wall import NOTHING, instants, shift, spoken, utc, written, zone_of
+
+
+class At(Trigger, frozen=True, kw_only=True, tag="at"):
+    """One tick: an instant, or, if `when` has no offset, that wall-clock time of the zone.
+
+    A wall-clock time is kept as such, so it stays right if the zone's rules are changed before it comes. One that
+    summer time skips is the first instant after the gap; of one that comes twice it is the first.
+    """
+
+    when: datetime
+
+    def __post_init__(self) -> None:
+        zone = zone_of(self.tz)
+        if not isinstance(self.when, datetime):
+            raise BadInput(f"at() needs a datetime, got {self.when!r}")
+        if self.when.tzinfo is not None:
+            force_setattr(self, "when", utc(self.when, "the instant"))
+        elif not instants(self.when, zone):
+            raise BadInput(f"{spoken(self.when)}, {written(self.when)} does not exist in {self.tz}: say another day")
+
+    @property
+    def tick(self) -> datetime:
+        return self.when if self.when.tzinfo is not None else instants(self.when, zone_of(self.tz))[0]
+
+    def next(self, after: datetime) -> datetime | None:
+        tick = self.tick
+        return tick if tick > utc(after, "the instant") else None
+
+    def explain(self) -> str:
+        local = self.tick.astimezone(zone_of(self.tz))
+        return f"once, on {spoken(local)} at {written(local)}, {self.tz}"
+
+    def note(self, tick: datetime) -> str:
+        if self.when.tzinfo is not None or tick != self.tick or not (change := shift(self.when, zone_of(self.tz))):
+            return ""
+        wall = f"{spoken(self.when)}, {written(self.when)}"
+        if change < NOTHING:
+            return f"{wall} comes twice: runs the first time"
+        return f"{wall} does not exist: runs at {written(tick.astimezone(zone_of(self.tz)))}"
+
+    def warnings(self) -> list[str]:
+        return [note] if (note := self.note(self.tick)) else []
+
+
+def at(when: datetime | str, *, tz: str | None = None) -> At:
+    """Once, at an aware datetime; or at a wall-clock time of `tz`, as at("2030-01-01T09:00", tz="Europe/London")."""
+    if isinstance(when, str):
+        when = _read(when)
+    if not isinstance(when, datetime):
+        raise BadInput(f"at({when!r}) is no instant: say at(datetime(2030, 1, 1, 9, tzinfo=UTC))")
+    if when.tzinfo is None and tz is None:
+        raise BadInput(
+            f"at({when.isoformat()!r}) could be anywhere: say which zone, as at(datetime(..., tzinfo=UTC)) "
+            "or at('2030-01-01T09:00', tz='Europe/London')"
+        )
+    if isinstance(when.tzinfo, ZoneInfo) and tz is None:
+        return _of_zone(when, when.tzinfo)
+    return At(when=when, tz=tz or "UTC")
+
+
+def _of_zone(when: datetime, zone: ZoneInfo) -> At:
+    """The zone's name is kept, and the wall-clock time unless it is one that this does not name."""
+    if zone.key is None:
+        return At(when=when)
+    wall = when.replace(tzinfo=None)
+    return At(when=when if when.fold or zone.key == "UTC" else wall, tz=zone.key)
+
+
+def _read(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise BadInput(f"at({text!r}) is no instant: say '2030-01-01T09:00' or '2030-01-01T09:00+01:00'") from None

@@ -1,0 +1,112 @@
+"""Wall-clock times in a zone: the instants at which a clock on the wall there shows them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo, available_timezones
+
+from ..errors import BadInput
+
+DAY = timedelta(days=1)
+SECOND = timedelta(seconds=1)
+MICROSECOND = timedelta(microseconds=1)
+NOTHING = timedelta(0)
+# A larger change of the offset is a move of the date line or of a border, not summer time.
+LARGEST_SHIFT = timedelta(hours=3)
+# No zone is further from UTC than a day; conversions of an instant from here on cannot overflow.
+EARLIEST = datetime(1, 1, 3, tzinfo=UTC)
+
+_TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+
+
+@lru_cache(maxsize=512)
+def zone_of(tz: str) -> ZoneInfo:
+    """The zone of that name."""
+    if not isinstance(tz, str):
+        raise BadInput(f"a zone is given by its name, as 'Europe/London'; got {tz!r}")
+    try:
+        return ZoneInfo(tz)
+    except (LookupError, ValueError, OSError):
+        near = _near(tz)
+        raise BadInput(f"zone {tz!r} is not known; say {near or 'a name such as Europe/London or UTC'}") from None
+
+
+def _near(tz: str) -> str:
+    import difflib  # needed for a message only
+
+    names = {name.casefold(): name for name in available_timezones()}
+    return "".join(repr(names[name]) for name in difflib.get_close_matches(tz.casefold(), names, 1))
+
+
+def utc(at: datetime, what: str) -> datetime:
+    """The instant in UTC; one without a zone is refused, since nobody can say when it is."""
+    if not isinstance(at, datetime):
+        raise BadInput(f"{what} must be a datetime, got {at!r}")
+    if at.utcoffset() is None:
+        raise BadInput(f"{what} {at} has no zone: say which, as in datetime(..., tzinfo=UTC)")
+    return at if at.tzinfo is UTC else at.astimezone(UTC)
+
+
+@lru_cache(maxsize=1024)
+def time_of(text: str) -> time:
+    """A time of day from "9:00", "09:00" or "09:00:30"."""
+    match = _TIME.fullmatch(text)
+    if match and int(match[1]) < 24 and int(match[2]) < 60 and int(match[3] or 0) < 60:
+        return time(int(match[1]), int(match[2]), int(match[3] or 0))
+    raise BadInput(f"{text!r} is not a time of day: say it as '09:00' or '17:30:15', from '00:00' to '23:59:59'")
+
+
+def written(at: time | datetime) -> str:
+    """09:00, and 09:00:30 where the seconds matter."""
+    return f"{at:%H:%M:%S}" if at.second else f"{at:%H:%M}"
+
+
+def spoken(day: date) -> str:
+    """29 March 2026, whatever the machine's language."""
+    return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
+
+
+def shift(wall: datetime, zone: ZoneInfo) -> timedelta:
+    """What a change of the clocks does to this time: more than nothing, it is skipped; less, it comes twice."""
+    return _offset(wall.replace(fold=1), zone) - _offset(wall, zone)
+
+
+def instants(wall: datetime, zone: ZoneInfo) -> list[datetime]:
+    """When something fixed to this time is due, in UTC.
+
+    A time that summer time skips is due at the first instant after the gap; one that comes twice, the first
+    time. After larger changes the wall clock is taken as it is: a time is due as often as it is shown.
+    """
+    before, after = _offset(wall, zone), _offset(wall.replace(fold=1), zone)
+    if before == after:
+        return [_utc(wall - before)]
+    if abs(after - before) <= LARGEST_SHIFT:
+        return [edge(wall, zone)]
+    return [] if after > before else [_utc(wall - before), _utc(wall - after)]
+
+
+def edge(wall: datetime, zone: ZoneInfo) -> datetime:
+    """The first instant, in UTC, at which the clock shows this time or, if that is skipped, a later one."""
+    before, after = _offset(wall, zone), _offset(wall.replace(fold=1), zone)
+    if after <= before:
+        return _utc(wall - before)
+    # The change is later than `low` and not later than `high`, and it is at a whole second.
+    low, high = _utc(wall - after), _utc(wall - before)
+    while high - low > SECOND:
+        middle = low + (high - low) // SECOND // 2 * SECOND
+        low, high = (low, middle) if middle.astimezone(zone).utcoffset() == after else (middle, high)
+    return high
+
+
+def _offset(wall: datetime, zone: ZoneInfo) -> timedelta:
+    return zone.utcoffset(wall) or NOTHING
+
+
+def _utc(at: datetime) -> datetime:
+    return at.replace(tzinfo=UTC)

@@ -1,0 +1,64 @@
+"""Days of the week: their names, and what people write for several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ..errors import BadInput
+
+NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+WORKDAYS = (0, 1, 2, 3, 4)
+WEEKEND = (5, 6)
+_ALIASES = {name.lower(): n for n, name in enumerate(NAMES)} | {name[:3].lower(): n for n, name in enumerate(NAMES)}
+_ALIASES |= {"tues": 1, "thur": 3, "thurs": 3}
+
+Days = str | int | Iterable[str | int]
+
+
+def weekdays(days: Days) -> tuple[int, ...]:
+    """Numbers from 0 for Monday, in order, from "mon-fri", "sat, sun", ["monday", 3] or 0."""
+    found = tuple(sorted(set(_each(days))))
+    if not found:
+        raise BadInput("no weekday is given: say some, as 'mon-fri' or ('sat', 'sun')")
+    return found
+
+
+def _each(days: Days) -> Iterator[int]:
+    if isinstance(days, str):
+        for part in days.split(","):
+            yield from _range(part)
+    elif isinstance(days, int):
+        yield _number(days)
+    elif isinstance(days, Iterable):
+        for day in days:
+            yield from _each(day)
+    else:
+        raise BadInput(f"{days!r} names no weekdays: say them as 'mon-fri' or ('sat', 'sun')")
+
+
+def _range(text: str) -> Iterator[int]:
+    first, dash, last = (part.strip().lower() for part in text.partition("-"))
+    start = _named(first)
+    end = _named(last) if dash else start
+    yield from ((start + n) % 7 for n in range((end - start) % 7 + 1))
+
+
+def _named(name: str) -> int:
+    if name in _ALIASES:
+        return _ALIASES[name]
+    import difflib  # needed for a message only
+
+    near = difflib.get_close_matches(name, _ALIASES, 1)
+    raise BadInput(f"{name!r} is not a weekday; say {repr(near[0]) if near else 'monday … sunday, or mon … sun'}")
+
+
+def _number(day: int) -> int:
+    if isinstance(day, bool) or not 0 <= day <= 6:
+        raise BadInput(f"weekday {day!r} is not known: 0 is Monday and 6 is Sunday; or say its name")
+    return day
+
+
+def listed(words: Iterable[str]) -> str:
+    """a, b and c."""
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last

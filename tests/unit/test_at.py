@@ -1,0 +1,81 @@
+"""One instant: said without doubt, and due once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from mainspring import BadInput
+from mainspring.trigger import At, at
+
+NINE = datetime(2030, 1, 1, 9, tzinfo=UTC)
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def test_it_is_due_once() -> None:
+    rule = at(NINE)
+    assert rule.next(NINE - timedelta(microseconds=1)) == NINE
+    assert rule.next(NINE) is None
+    assert rule.count(NINE - timedelta(days=1), NINE, limit=5) == 1
+    assert rule.latest(NINE - timedelta(days=1), NINE + timedelta(days=1)) == NINE
+    assert rule.latest(NINE, NINE + timedelta(days=1)) is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "tick"),
+    [
+        (at("2030-07-01T09:00", tz="Europe/London"), datetime(2030, 7, 1, 8, tzinfo=UTC)),
+        (at("2030-07-01T09:00+02:00"), datetime(2030, 7, 1, 7, tzinfo=UTC)),
+        (at("2030-07-01T09:00Z", tz="Europe/London"), datetime(2030, 7, 1, 9, tzinfo=UTC)),
+        (at(datetime(2030, 7, 1, 9), tz="Europe/London"), datetime(2030, 7, 1, 8, tzinfo=UTC)),
+        (at(datetime(2030, 7, 1, 9, tzinfo=BERLIN)), datetime(2030, 7, 1, 7, tzinfo=UTC)),
+        (at(datetime(2030, 7, 1, 9, tzinfo=timezone(timedelta(hours=5)))), datetime(2030, 7, 1, 4, tzinfo=UTC)),
+        (at(datetime(2030, 7, 1, 9, 0, 0, 250_000, tzinfo=UTC)), datetime(2030, 7, 1, 9, 0, 0, 250_000, tzinfo=UTC)),
+        (at("2026-03-29T02:30", tz="Europe/Berlin"), datetime(2026, 3, 29, 1, tzinfo=UTC)),
+        (at("2026-10-25T02:30", tz="Europe/Berlin"), datetime(2026, 10, 25, 0, 30, tzinfo=UTC)),
+        (at(datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=1)), datetime(2026, 10, 25, 1, 30, tzinfo=UTC)),
+    ],
+)
+def test_it_is_the_instant_that_was_said(rule: At, tick: datetime) -> None:
+    assert rule.next(datetime(2000, 1, 1, tzinfo=UTC)) == tick
+
+
+def test_a_wall_clock_time_is_kept_with_the_name_of_its_zone() -> None:
+    assert at(datetime(2030, 7, 1, 9, tzinfo=BERLIN)) == At(when=datetime(2030, 7, 1, 9), tz="Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("say", "way_out"),
+    [
+        (lambda: at(datetime(2030, 1, 1)), "say which zone, as at(datetime(..., tzinfo=UTC))"),
+        (lambda: at("2030-01-01T09:00"), "say which zone"),
+        (lambda: at("tomorrow"), "say '2030-01-01T09:00'"),
+        (lambda: at(5), "say at(datetime("),
+        (lambda: at("2030-01-01T09:00", tz="Europe/Londn"), "say 'Europe/London'"),
+        (lambda: at("2011-12-30T09:00", tz="Pacific/Apia"), "does not exist in Pacific/Apia: say another day"),
+        (lambda: At(when="2030-01-01"), "needs a datetime"),
+        (lambda: at(NINE).next(datetime(2030, 1, 1)), "say which, as in datetime(..., tzinfo=UTC)"),
+    ],
+)
+def test_what_leaves_a_doubt_is_refused(say: Callable[[], Any], way_out: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        say()
+    assert way_out in str(refused.value)
+
+
+def test_it_says_what_it_is() -> None:
+    assert at("2030-01-01T09:00", tz="Europe/London").explain() == "once, on 1 January 2030 at 09:00, Europe/London"
+    assert at(NINE).explain() == "once, on 1 January 2030 at 09:00, UTC"
+
+
+def test_a_change_of_the_clocks_is_told() -> None:
+    skipped = at("2026-03-29T02:30", tz="Europe/Berlin")
+    assert skipped.warnings() == ["29 March 2026, 02:30 does not exist: runs at 03:00"]
+    assert skipped.preview(5, after=datetime(2026, 1, 1, tzinfo=UTC))[0].note == skipped.warnings()[0]
+    twice = at("2026-10-25T02:30", tz="Europe/Berlin")
+    assert twice.warnings() == ["25 October 2026, 02:30 comes twice: runs the first time"]
+    assert at(NINE).warnings() == []
