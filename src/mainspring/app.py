@@ -457,7 +457,7 @@ class Mainspring:
         worker = Worker(
             opened=self.opened, runner=runner, tasks={name: task.options.concurrency for name, task in real.items()},
             queues=queues, settings=settings, clock=self.clock, bus=self.events, recycle=recycle, mourned=self._mourned,
-            pruner=self._pruner(),
+            scheduler=self._scheduler(), pruner=self._pruner(),
         )  # fmt: skip
         self._workers.add(worker)
         return worker

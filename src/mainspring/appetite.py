@@ -38,8 +38,11 @@ class Appetite(Alarm):
         self._gathering = False
         self.ring()
 
-    async def listen(self, store: Store, insist: Insistence, queues: Collection[str] | None, poll: float) -> None:
-        """Rings whenever the store says that something changed."""
+    async def listen(
+        self, store: Store, insist: Insistence, queues: Collection[str] | None, poll: float, heard: Callable[[], object]
+    ) -> None:
+        """Rings whenever the store says that something changed, and tells whoever else wants to know."""
         while True:
             await insist("waiting", lambda: store.wait(queues, poll))
             self.ring()
+            heard()

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from .clock import Clock
+from .clock import Alarm, Clock
 from .codec import Arguments
 from .errors import BadInput
 from .events import Bus, JobEnqueued, SchedulePaused, TickFired, TickPassed
 from .failpoint import failpoint
 from .ids import new_id
+from .insistence import Insistence
 from .job import NewJob
 from .outcome import clean
 from .plan import born, fingerprint, plan, redefined
 from .schedule import Firing, Schedule, Tick, key_of
 from .spec import Declared
 from .store import Store
+from .vigil import Vigil
 
 # Schedules that one turn fires at most.
 BATCH = 500
+# Seconds between two looks at a store that is busy with other things.
+REST = 0.1
 _REASON_LIMIT = 200
 
 
@@ -54,6 +59,9 @@ class Scheduler:
         self._arguments = arguments
         self._limit = payload_limit
         self._suspects: set[str] = set()
+        self._alarm = Alarm(clock)
+        self._looked = -math.inf
+        self._hearing = False
 
     # what the code says
 
@@ -79,9 +87,31 @@ class Scheduler:
 
     # what is due
 
+    async def run(self, store: Store, insist: Insistence, poll: float, vigil: Vigil) -> None:
+        """Sleeps until the next schedule is due, or `poll` at most: clocks jump, and others change schedules."""
+
+        async def turn() -> float | None:
+            vigil.turn("fire")
+            return await self.turn(store)
+
+        await insist("declaring schedules", lambda: self.declare(store))
+        while True:
+            wait = await insist("firing", turn)
+            await self._alarm.wait(poll if wait is None else min(wait, poll))
+
+    def heard(self) -> None:
+        """Something in the store has changed: looks again, but not all the time while the store is busy."""
+        if not self._hearing:
+            self._hearing = True
+            self._clock.call_later(max(0.0, self._looked + REST - self._clock.monotonic()), self._look)
+
+    def _look(self) -> None:
+        self._hearing = False
+        self._alarm.ring()
+
     async def turn(self, store: Store) -> float | None:
         """Fires what is due; returns the seconds until there is more, None: nobody knows of any."""
-        now = self._clock.now()
+        now, self._looked = self._clock.now(), self._clock.monotonic()
         due = await store.due(now=now, limit=BATCH, computed=self._computed())
         if due.schedules:
             await self._fire(store, due.schedules, now)
@@ -150,9 +180,10 @@ class Scheduler:
         for job in firing.jobs:
             self._bus.emit(JobEnqueued(at=now, id=job.id, task=job.task, queue=job.queue, status="new"))
 
-    def suspect(self, name: str) -> None:
-        """A run of this schedule was its job's last: the store may have paused it."""
-        self._suspects.add(name)
+    def suspect(self, name: str | None) -> None:
+        """A run of this schedule has killed its job: the store may pause it for that."""
+        if name is not None:
+            self._suspects.add(name)
 
     async def _tell_paused(self, store: Store) -> None:
         names, self._suspects = self._suspects, set()

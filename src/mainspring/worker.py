@@ -27,6 +27,7 @@ from .outcome import Crashed, Ended, Outcome, Policy, decide
 from .prune import Pruner
 from .pulse import Pulse
 from .runner import Runner
+from .scheduler import Scheduler
 from .settlement import Settlement
 from .signals import on_stop
 from .slots import Run, RunKey, Slots
@@ -56,6 +57,7 @@ class Worker:
         bus: Bus,
         recycle: bool = False,
         mourned: Callable[[Job, Outcome], Outcome] = lambda job, outcome: outcome,
+        scheduler: Scheduler,
         pruner: Pruner | None = None,
     ) -> None:
         """`tasks` and `queues` (a mapping) say how many of each may run at once here; None: no limit.
@@ -71,13 +73,17 @@ class Worker:
         self._bus = bus
         self._mourned = mourned
         self._pruner = pruner
+        self._scheduler = scheduler
         self._slots = Slots(runner, settings.concurrency, clock, self._on_end, self._on_leak)
         self._appetite = Appetite(clock, self._slots, self._free)
         self._courier = Courier(runner.desk, clock)
         self._settlement = Settlement(clock, bus, self._courier, self._appetite.freed)
         self._sweeper = Sweeper(clock, bus, self._crashed)
         self._orders = Orders()
-        self._vigil = Vigil(clock, {"beat": settings.lease, "tick": 3 * settings.sweep + settings.lease})
+        self._vigil = Vigil(
+            clock, {"beat": settings.lease, "tick": 3 * settings.sweep + settings.lease,
+                    "fire": 3 * settings.poll_interval + settings.lease},
+        )  # fmt: skip
         host = socket.gethostname()
         # Never the same twice: a restarted worker must not take what its predecessor left for its own.
         self.id = f"{settings.instance_id or host}-{os.getpid()}-{os.urandom(4).hex()}"
@@ -205,7 +211,8 @@ class Worker:
                 begin(self._settlement.run(store, insist)),  # outcomes -> store.finish, in batches
                 begin(self._courier.run(store, insist)),  # log lines, progress -> store.report
                 begin(insist.ever("sweeping", self._tick)),  # expired -> store.finish
-                begin(self._appetite.listen(store, insist, self._info.queues, poll)),  # store.wait -> claim at once
+                begin(self._scheduler.run(store, insist, poll, self._vigil)),  # schedules due -> store.fire
+                begin(self._appetite.listen(store, insist, self._info.queues, poll, self._scheduler.heard)),
             ]
             if self._pruner is not None:
                 loops.append(begin(self._pruner.run(store, insist, self._phase)))  # finished -> gone
@@ -265,6 +272,7 @@ class Worker:
             outcome = decide(job, ended, now=now, policy=self._runner.policy(job), account=run.ctx.account())
             if outcome.state is _DEAD:
                 outcome = self._mourned(job, outcome)
+                self._scheduler.suspect(job.schedule)
             self._settlement.add(run, outcome)
         self._appetite.freed()
 
@@ -337,7 +345,10 @@ class Worker:
         self._store = await self._opened()
         runs = 0
         async with self._alive():
+            await self._scheduler.declare(self._store)
             while runs < limit:
+                while await self._scheduler.turn(self._store) == 0.0:
+                    pass
                 await self._sweeper.sweep(self._store)
                 await self._claim()
                 if not len(self._slots):
