@@ -280,6 +280,7 @@ PUBLIC = [
     "Task",
     "UnknownTask",
     "Worker",
+    "cron",
 ]
 
 

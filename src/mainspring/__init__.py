@@ -38,6 +38,7 @@ from .retry import Backoff
 from .stats import Stats
 from .store import Store
 from .task import Task
+from .trigger import cron
 from .why import Reason
 from .worker import Worker
 
@@ -92,4 +93,5 @@ __all__ = [
     "Task",
     "UnknownTask",
     "Worker",
+    "cron",
 ]
