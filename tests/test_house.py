@@ -283,6 +283,7 @@ PUBLIC = [
     "UnknownTask",
     "Worker",
     "at",
+    "cron",
     "every",
 ]
 

@@ -38,7 +38,7 @@ from .retry import Backoff
 from .stats import Stats
 from .store import Store
 from .task import Task
-from .trigger import at, every
+from .trigger import at, cron, every
 from .why import Reason
 from .worker import Worker
 
@@ -94,5 +94,6 @@ __all__ = [
     "UnknownTask",
     "Worker",
     "at",
+    "cron",
     "every",
 ]

@@ -3,7 +3,8 @@
 from .at import At, at
 from .builder import every
 from .calendar import Calendar
+from .cron import Cron, cron
 from .every import Every
 from .rule import Preview, Trigger
 
-__all__ = ["At", "Calendar", "Every", "Preview", "Trigger", "at", "every"]
+__all__ = ["At", "Calendar", "Cron", "Every", "Preview", "Trigger", "at", "cron", "every"]

@@ -1,0 +1,88 @@
+"""Cron: a trigger by cron expression, on the clocks of a zone."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, get_args
+
+import msgspec
+
+from ..errors import BadInput
+from .cron_fields import LONGEST, read
+from .cron_plan import DayMatch, Plan
+from .cron_walk import next_in, next_utc
+from .rule import Trigger
+from .zone import zone
+
+_PREFIX = re.compile(r"(?:CRON_TZ|TZ)=(\S*)\s+(.*)", re.DOTALL)
+
+
+class Cron(Trigger, frozen=True, kw_only=True, tag="cron"):
+    """The instants that a cron expression means on the clocks of `tz`."""
+
+    expr: str
+    day_match: DayMatch = "or"
+    """Whether a date must meet one day field or both, where both are set."""
+    name: str = ""
+    """Settles `H`."""
+
+    def __post_init__(self) -> None:
+        expr, tz = _parted(self.expr, self.tz)
+        msgspec.structs.force_setattr(self, "expr", expr)
+        msgspec.structs.force_setattr(self, "tz", tz)
+        if self.day_match not in get_args(DayMatch):
+            raise BadInput(f"day_match is 'or' or 'and', not {self.day_match!r}")
+        zone(tz)
+        _ = self.plan
+
+    @property
+    def plan(self) -> Plan:
+        return _plan(self.expr, self.day_match, self.name)
+
+    def next(self, after: datetime) -> datetime | None:
+        if after.utcoffset() is None:
+            raise BadInput(f"{after} has no time zone: write datetime(…, tzinfo=UTC)")
+        plan = _plan(self.expr, self.day_match, self.name)
+        return next_utc(plan, after) if self.tz == "UTC" else next_in(plan, after, zone(self.tz))
+
+    def named(self, name: str) -> Cron:
+        """`H` settled by the name; without one the same value, whatever its name."""
+        return msgspec.structs.replace(self, name=name) if self.plan.fields.hashed else self
+
+
+def cron(expr: str, *, tz: str = "UTC", day_match: DayMatch = "or") -> Cron:
+    """A trigger by cron expression: `cron("0 9 * * mon-fri", tz="Europe/London")`.
+
+    Five fields, or six with seconds first. What is not understood, or can never come, is refused here.
+    """
+    return Cron(expr=expr, tz=tz, day_match=day_match)
+
+
+def _parted(expr: Any, tz: Any) -> tuple[str, str]:
+    """The expression without its prefix, and the zone that prefix or `tz` names."""
+    for value in (expr, tz):
+        if not isinstance(value, str):
+            what = "a cron expression and its zone are text, as in cron('0 9 * * *', tz='UTC')"
+            raise BadInput(f"{what}, not {type(value).__name__}")
+    if len(expr) > LONGEST:
+        raise BadInput(f"cron {_shown(expr)}: {len(expr):,} characters are too many: at most {LONGEST}")
+    match = _PREFIX.fullmatch(expr.strip())
+    rest, said = (match[2], match[1]) if match else (expr, tz)
+    if said != tz != "UTC":
+        raise BadInput(f"cron {_shown(expr)} names the zone {said!r}, and tz= says {tz!r}: keep one of them")
+    return (" ".join(rest.split()) if rest.isascii() else rest), said
+
+
+@lru_cache(maxsize=4096)
+def _plan(expr: str, day_match: DayMatch, name: str) -> Plan:
+    """Tables are kept apart from the value, which is stored, sent and compared without them."""
+    try:
+        return Plan(read(expr, name), day_match)
+    except BadInput as bad:
+        raise BadInput(f"cron {_shown(expr)}: {bad}") from None
+
+
+def _shown(expr: str) -> str:
+    return repr(expr) if len(expr) <= 60 else f"{expr[:60]!r}…"

@@ -1,0 +1,254 @@
+"""The fields of a cron expression: text becomes sets of numbers, or a reason why not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from ..errors import BadInput
+from .rule import spread
+
+LONGEST = 256
+MOST_ITEMS = 100
+MACROS = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+FREE = ("*", "?", "*/1")
+# H alone keeps to days that every month has.
+SAFE_DAY = 28
+
+_SPAN = re.compile(r"(?:(\*)|(\d+|[a-z]{3})(?:-(\d+|[a-z]{3}))?)(?:/(\d+))?")
+_HASH = re.compile(r"h(?:\((\d+)-(\d+)\))?(?:/(\d+))?")
+_LAST_DAY = re.compile(r"l(?:-(\d+))?(w)?")
+_NEAREST = re.compile(r"(\d+)w")
+_WEEKDAY = re.compile(r"(\d|[a-z]{3})(?:#([1-5])|l)")
+_LONG_NUMBER = re.compile(r"\d{5}")
+
+Below = Callable[[int], int]
+"""A number below the one given, which belongs to the schedule's name."""
+
+
+class Special(NamedTuple):
+    """A day that depends on the month: `L-2`, `LW`, `15W`, `5#2`, `5L`."""
+
+    kind: Literal["last", "last weekday", "nearest weekday", "nth", "last of"]
+    number: int
+    """Days before the last, the day of the month, or the day of the week."""
+    nth: int = 0
+
+
+class Kind(NamedTuple):
+    """One of the six columns."""
+
+    name: str
+    low: int
+    high: int
+    forms: str
+    names: Mapping[str, int] = MappingProxyType({})
+
+    @property
+    def span(self) -> int:
+        return self.high - self.low + 1
+
+
+class Field(NamedTuple):
+    """One column of one expression."""
+
+    text: str
+    bits: int
+    """Bit n: n matches; of weekdays Sunday is 0."""
+    specials: tuple[Special, ...] = ()
+
+    @property
+    def free(self) -> bool:
+        """Whether it restricts nothing: exactly `*`, `?` or `*/1`."""
+        return self.text in FREE
+
+    @property
+    def starred(self) -> bool:
+        return self.text.startswith("*")
+
+    @property
+    def hashed(self) -> bool:
+        return any(item.startswith("h") for item in self.text.split(","))
+
+
+class Fields(NamedTuple):
+    """A whole expression, as read."""
+
+    second: Field
+    minute: Field
+    hour: Field
+    day: Field
+    month: Field
+    weekday: Field
+
+    @property
+    def follows(self) -> bool:
+        """A wildcard expression follows real elapsed time; any other means times on the wall clock."""
+        return self.second.starred or self.minute.starred or self.hour.starred
+
+    @property
+    def hashed(self) -> bool:
+        return any(field.hashed for field in self)
+
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_PLAIN = "write *, 5, 1-5, */10, 5/10, H or a list of these"
+SECOND = Kind("second", 0, 59, _PLAIN)
+MINUTE = Kind("minute", 0, 59, _PLAIN)
+HOUR = Kind("hour", 0, 23, _PLAIN)
+DAY = Kind("day of month", 1, 31, "write *, ?, 5, 1-5, */10, L, L-2, LW, 15W, H or a list of these")
+MONTH = Kind(
+    "month", 1, 12, "write *, 5, 1-5, */3, jan, H or a list of these", {name: n for n, name in enumerate(_MONTHS, 1)}
+)
+WEEKDAY = Kind(
+    "day of week",
+    0,
+    6,
+    "write *, ?, 1-5, mon, fri#2, 5L, H or a list",
+    {name: n for n, name in enumerate(_DAYS)},
+)
+KINDS = (SECOND, MINUTE, HOUR, DAY, MONTH, WEEKDAY)
+
+
+def read(expr: str, name: str = "") -> Fields:
+    """The fields of an expression without zone prefix; `H` is settled by the name."""
+    texts = _columns(expr)
+    below = _drawing(name)
+    return Fields(*(_field(kind, text, below) for kind, text in zip(KINDS, texts, strict=True)))
+
+
+def _columns(expr: str) -> list[str]:
+    if not expr.isascii():
+        raise BadInput("only ASCII characters are understood")
+    text = expr.lower()
+    if text.startswith("@"):
+        if text.strip() not in MACROS:
+            raise BadInput(f"{text.strip()!r} names no time; known: {', '.join(MACROS)}")
+        text = MACROS[text.strip()]
+    columns = text.split()
+    if len(columns) not in (5, 6):
+        count = f"{len(columns)} field{'s' * (len(columns) != 1)}"
+        names = "minute, hour, day of month, month, day of week"
+        raise BadInput(f"{count}: write 5 ({names}), or 6 with seconds first; there is no year")
+    return columns if len(columns) == 6 else ["0", *columns]
+
+
+def _drawing(name: str) -> Below:
+    """One number out of the name, taken apart digit by digit: fields are as independent as they can be,
+    and an H stays what it was when another one is added behind it."""
+    size = 1
+
+    def below(limit: int) -> int:
+        nonlocal size
+        size *= limit
+        return spread(name, size) % limit
+
+    return below
+
+
+def _field(kind: Kind, text: str, below: Below) -> Field:
+    if text == "?" and kind in (DAY, WEEKDAY):
+        return Field(text, _bits(range(kind.low, kind.high + 1)))
+    if _LONG_NUMBER.search(text):
+        raise BadInput(f"{kind.name} {text[:40]!r}: a number has at most 4 digits")
+    items = text.split(",")
+    if len(items) > MOST_ITEMS:
+        raise BadInput(f"{kind.name}: {len(items)} items are too many: at most {MOST_ITEMS}")
+    bits, specials = 0, []
+    for item in items:
+        if special := _special(kind, item):
+            specials.append(special)
+        else:
+            bits |= _bits(_hashed(kind, item, below) if item.startswith("h") else _plain(kind, item))
+    return Field(text, bits, tuple(specials))
+
+
+def _bits(numbers: range | set[int]) -> int:
+    return sum(1 << number for number in numbers)
+
+
+def _plain(kind: Kind, item: str) -> set[int]:
+    """`*`, `n`, `a-b`, each with or without `/step`; a range that wraps goes on in its phase."""
+    match = _SPAN.fullmatch(item)
+    if match is None:
+        raise _odd(kind, item)
+    star, first, last, by = match.groups()
+    step = 1 if by is None else _step(kind, item, by)
+    if star:
+        return set(range(kind.low, kind.high + 1, step))
+    start = _number(kind, first)
+    if kind is WEEKDAY and start == 7:
+        start = 0
+    alone = start if by is None else kind.high
+    end = alone if last is None else _number(kind, last)
+    if end < start:
+        end += kind.span
+    return {(number - kind.low) % kind.span + kind.low for number in range(start, end + 1, step)}
+
+
+def _hashed(kind: Kind, item: str, below: Below) -> set[int]:
+    """`H`, `H/step`, `H(a-b)`, `H(a-b)/step`."""
+    match = _HASH.fullmatch(item)
+    if match is None:
+        raise _odd(kind, item)
+    first, last, by = match.groups()
+    low, high = kind.low, SAFE_DAY if kind is DAY else kind.high
+    if first is not None:
+        low, high = _number(kind, first), _number(kind, last)
+        if low > high:
+            raise BadInput(f"{kind.name} {item!r}: {low} is after {high}; write H({high}-{low})")
+    room = high - low + 1
+    if by is None:
+        return {(low + below(room) - kind.low) % kind.span + kind.low}
+    step = _step(kind, item, by)
+    return {number % 7 if kind is WEEKDAY else number for number in range(low + below(min(step, room)), high + 1, step)}
+
+
+def _special(kind: Kind, item: str) -> Special | None:
+    if kind is DAY:
+        if match := _LAST_DAY.fullmatch(item):
+            before = int(match[1] or 0)
+            if before > 30:
+                raise BadInput(f"{kind.name} {item.upper()!r}: no month has more than 31 days; L-30 is the most")
+            return Special("last weekday" if match[2] else "last", before)
+        if match := _NEAREST.fullmatch(item):
+            return Special("nearest weekday", _number(kind, match[1]))
+    if kind is WEEKDAY and (match := _WEEKDAY.fullmatch(item)):
+        day = _number(kind, match[1]) % 7
+        return Special("nth", day, int(match[2])) if match[2] else Special("last of", day)
+    return None
+
+
+def _number(kind: Kind, text: str) -> int:
+    if not text[0].isdigit():
+        if text not in kind.names:
+            known = f"known: {', '.join(kind.names)}" if kind.names else "it has no names"
+            raise BadInput(f"{kind.name} {text!r} is not understood; {known}")
+        return kind.names[text]
+    high = 7 if kind is WEEKDAY else kind.high
+    if not kind.low <= int(text) <= high:
+        raise BadInput(f"{kind.name} {text} is not within {kind.low}-{high}")
+    return int(text)
+
+
+def _step(kind: Kind, item: str, text: str) -> int:
+    if not 1 <= int(text) <= kind.span:
+        raise BadInput(f"{kind.name} {item!r}: a step is 1 to {kind.span}")
+    return int(text)
+
+
+def _odd(kind: Kind, item: str) -> BadInput:
+    if not item:
+        return BadInput(f"{kind.name}: an item of the list is empty; {kind.forms}")
+    return BadInput(f"{kind.name} {item[:40]!r} is not understood; {kind.forms}")
