@@ -15,8 +15,10 @@ from ...errors import StoreUnavailable
 from ...handle import Handle
 from ...job import Enqueued, NewJob
 from ...outcome import Outcome
-from ...stores import memory
+from ...stores import memory_enqueue, memory_finish
 from ...stores.memory import MemoryStore
+from ...stores.memory_jobs import Jobs
+from ...stores.memory_workers import Workers
 from ...stores.rules import settle
 from ...sweep import Sweeper
 from ...worker import Worker
@@ -39,25 +41,25 @@ def _finish_without_fence() -> AbstractContextManager[None]:
 
 
 def _sweep_the_living() -> AbstractContextManager[None]:
-    return swap(MemoryStore, "_alive", lambda self, worker, now: False)
+    return swap(Workers, "alive", lambda self, worker, now: False)
 
 
 def _hasty_takeover() -> AbstractContextManager[None]:
     fenced = MemoryStore._settle
 
     def hasty(self: MemoryStore, outcome: Outcome) -> bool:
-        with swap(self, "_alive", lambda worker, now: False):
+        with swap(self._workers, "alive", lambda worker, now: False):
             return fenced(self, outcome)
 
     return swap(MemoryStore, "_settle", hasty)
 
 
 def _no_refund() -> AbstractContextManager[None]:
-    return swap(memory, "settle", lambda job, outcome: settle(job, replace(outcome, refund=False)))
+    return swap(memory_finish, "settle", lambda job, outcome: settle(job, replace(outcome, refund=False)))
 
 
 def _uncounted_crash() -> AbstractContextManager[None]:
-    return swap(memory, "settle", lambda job, outcome: settle(job, replace(outcome, crash=False)))
+    return swap(memory_finish, "settle", lambda job, outcome: settle(job, replace(outcome, crash=False)))
 
 
 def _forgotten_orphans() -> AbstractContextManager[None]:
@@ -65,20 +67,20 @@ def _forgotten_orphans() -> AbstractContextManager[None]:
 
 
 def _same_id_twice() -> AbstractContextManager[None]:
-    admit = MemoryStore._admit
+    enqueue_one = memory_enqueue.enqueue_one
 
-    def forgetful(self: MemoryStore, new: NewJob, now: Any) -> Enqueued:
-        old = self._jobs.pop(new.id, None)
-        answer = admit(self, new, now)
+    def forgetful(jobs: Jobs, new: NewJob, now: Any) -> Enqueued:
+        old = jobs.pop(new.id, None)
+        answer = enqueue_one(jobs, new, now)
         if old is not None:
-            self._jobs.setdefault(old.id, old)
+            jobs.setdefault(old.id, old)
         return answer
 
-    return swap(MemoryStore, "_admit", forgetful)
+    return swap(memory_enqueue, "enqueue_one", forgetful)
 
 
 def _ignored_key() -> AbstractContextManager[None]:
-    return swap(MemoryStore, "_holder", lambda self, job: (None, None))
+    return swap(Jobs, "holder", lambda self, job: (None, None))
 
 
 def _deaf_clock() -> AbstractContextManager[None]:

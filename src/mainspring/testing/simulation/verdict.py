@@ -12,7 +12,7 @@ from zlib import crc32
 from msgspec import Struct
 
 from ... import worker
-from ...stores import memory
+from ...stores import memory_claim
 from .auditor import RULES, Fact, Violation
 from .books import audit
 from .bugs import BUGS
@@ -101,5 +101,5 @@ class _Machine:
 def _seeded(seed: int) -> Iterator[None]:
     """Nothing but the seed decides, and nothing is logged."""
     machine, logger = _Machine(seed), logging.getLogger("mainspring")
-    with swap(worker, "os", machine), swap(memory, "os", machine), swap(logger, "disabled", True):
+    with swap(worker, "os", machine), swap(memory_claim, "os", machine), swap(logger, "disabled", True):
         yield
