@@ -15,7 +15,7 @@ from .errors import BadInput
 from .outcome import seconds
 from .schedule import CATCH_UPS, OVERLAPS, CatchUp, Overlap, Spec
 from .task import Options, Task, check_name
-from .trigger import AnyTrigger, Every, Timetable, Trigger, Window, window_of
+from .trigger import AnyTrigger, Every, Timetable, Trigger, Window
 
 Span = float | timedelta
 Input = Callable[[datetime], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
@@ -221,7 +221,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "catch_up_window": _span,
     "grace": _span,
     "jitter": _span,
-    "window": _optional(window_of),
+    "window": _optional(Window.of),
     "exclude": _dates,
     "start_at": _optional(_instant),
     "end_at": _optional(_instant),

@@ -38,9 +38,10 @@ from ..job import (
     WorkerInfo,
 )
 from ..outcome import Outcome
+from ..schedule import Due, Fired, Firing, Leadership, Schedule, Tick
 from ..store import Store
 from ..tally import Span, Tally
-from . import memory_change, memory_claim, memory_enqueue, memory_finish, memory_read
+from . import memory_change, memory_claim, memory_enqueue, memory_finish, memory_fire, memory_read
 from .bell import Bell
 from .ledger import Ledger
 from .memory_jobs import Jobs
@@ -154,7 +155,7 @@ class MemoryStore:
             stands = {outcome.id for outcome in outcomes if self._ledger.told(outcome)}
             self._ledger.count(accepted)
         self._final.ring()
-        if any(outcome.then or outcome.breaker for outcome in accepted):
+        if any(outcome.then or outcome.breaker or outcome.schedule for outcome in accepted):
             self._new.ring()
         return stands
 
@@ -166,6 +167,40 @@ class MemoryStore:
             stands = {report.id for report in reports if memory_finish.report_one(self._jobs, self._ledger, report)}
         self._final.ring()
         return stands
+
+    # schedules
+
+    async def due(self, *, now: datetime, limit: int, computed: Collection[str] = ()) -> Due:
+        with self._turn():
+            return self._jobs.series.due(now, limit, computed)
+
+    async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
+        with self._turn():
+            fired = [memory_fire.fire_one(self._jobs, self._ledger, firing, now) for firing in firings]
+        self._new.ring()
+        return fired
+
+    async def drop_schedules(self, names: Collection[str]) -> list[str]:
+        with self._turn():
+            return self._jobs.series.drop(names)
+
+    async def schedules(
+        self, names: Collection[str] | None = None, *, limit: int, after: str | None = None
+    ) -> list[Schedule]:
+        with self._turn():
+            return self._jobs.series.schedules(names, limit, after)
+
+    async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
+        with self._turn():
+            return self._jobs.series.ticks(name, limit, before)
+
+    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> Leadership:
+        with self._turn():
+            return self._jobs.series.lead(name, holder, until, now)
+
+    async def leaders(self, *, now: datetime) -> list[Leadership]:
+        with self._turn():
+            return self._jobs.series.leaders(now)
 
     # operators
 

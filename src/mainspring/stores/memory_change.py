@@ -32,7 +32,7 @@ def change(
             refused[job.id] = refusal
             continue
         if action is Action.DELETE:
-            jobs.drop(job)
+            jobs.drop(job, now)
             ledger.drop(job.id)
         else:
             jobs.put(act(action, met, now, reason, update))

@@ -9,6 +9,7 @@ from heapq import heappop, heappush
 from msgspec.structs import replace
 
 from ..job import IDEMPOTENT, SUSPECT, UNFINISHED, Job, JobId, NewJob, State, WorkerId
+from .memory_series import Series
 
 Group = tuple[str, str, int]
 """Queue, task and priority."""
@@ -20,6 +21,7 @@ class Jobs(dict[JobId, Job]):
 
     def __init__(self) -> None:
         super().__init__()
+        self.series = Series()
         # Heaps of (run_at, id) and (expires_at, id); entries that no longer fit are dropped when met.
         self.ready: dict[Group, list[Entry]] = {}
         self.expiring: list[Entry] = []
@@ -53,8 +55,13 @@ class Jobs(dict[JobId, Job]):
             _hold(self._unique, job.unique_key, job.id, job.state in UNFINISHED)
         if job.idempotency_key is not None:
             _hold(self._idempotent, job.idempotency_key, job.id, job.state in IDEMPOTENT)
+        if job.schedule is not None:
+            self.series.follow(old, job, job.finished_at or job.run_at)
 
-    def drop(self, job: Job) -> None:
+    def drop(self, job: Job, now: datetime | None = None) -> None:
+        """The job is gone from `now` on; None: it has never been."""
+        if now is not None:
+            self.series.follow(job, None, now)
         if job.unique_key is not None:
             _hold(self._unique, job.unique_key, job.id, False)
         if job.idempotency_key is not None:
@@ -77,6 +84,7 @@ class Jobs(dict[JobId, Job]):
     def remember(self, undo: bool) -> None:
         """From now on keeps what `roll_back` needs, or keeps nothing."""
         self._undo = {} if undo else None
+        self.series.remember(undo)
 
     def roll_back(self) -> None:
         """Everything as it was when `remember` was called."""
@@ -86,6 +94,7 @@ class Jobs(dict[JobId, Job]):
                 self.drop(self[id])
             else:
                 self.put(old)
+        self.series.roll_back()
 
     # looking
 

@@ -22,15 +22,28 @@ class Series:
         self._due: list[tuple[datetime, str]] = []
         self._ticks: dict[str, deque[Tick]] = {}
         self._leaders: dict[str, Leadership] = {}
+        self._undo: dict[str, Schedule] | None = None
 
     def revision(self, name: str) -> int:
         """0: there is none of that name."""
         return self._rows[name].revision if name in self._rows else 0
 
     def write(self, schedule: Schedule) -> None:
+        if self._undo is not None and schedule.name in self._rows:
+            self._undo.setdefault(schedule.name, self._rows[schedule.name])
         self._rows[schedule.name] = schedule
         if schedule.due_at is not None:
             heappush(self._due, (schedule.due_at, schedule.name))
+
+    def remember(self, undo: bool) -> None:
+        """From now on keeps what `roll_back` needs, or keeps nothing."""
+        self._undo = {} if undo else None
+
+    def roll_back(self) -> None:
+        """Everything as it was when `remember` was called."""
+        undo, self._undo = self._undo or {}, None
+        for old in undo.values():
+            self.write(old)
 
     def record(self, name: str, ticks: Sequence[Tick]) -> None:
         self._ticks.setdefault(name, deque(maxlen=TICKS_KEPT)).extend(ticks)

@@ -1,0 +1,30 @@
+"""Schedules fired into the memory store: the next revision, its jobs and ticks, or nothing."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ..job import Action, Filter
+from ..schedule import Fired, Firing
+from .ledger import Ledger
+from .memory_change import change
+from .memory_enqueue import enqueue
+from .memory_jobs import Jobs
+from .rules import CANCELLED_BY, standing
+
+
+def fire_one(jobs: Jobs, ledger: Ledger, firing: Firing, now: datetime) -> Fired:
+    schedule = firing.schedule
+    if not standing(firing, jobs.series.revision):
+        return Fired(False)
+    held = [jobs.holder(job) for job in firing.jobs]
+    taken = tuple(key for key, job in held if key is not None and job is not None and job.shown(now) != "expired")
+    if taken:
+        return Fired(False, taken)
+    jobs.series.write(schedule)
+    enqueue(jobs, firing.jobs, now)
+    jobs.series.record(schedule.name, firing.ticks)
+    if firing.cancel:
+        which, reason = Filter(ids=firing.cancel), CANCELLED_BY.format(schedule.name)
+        change(jobs, ledger, Action.CANCEL, which, now, len(firing.cancel), reason, None, None)
+    return Fired(True)
