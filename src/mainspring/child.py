@@ -28,6 +28,7 @@ from .clock import SystemClock
 from .codec import Arguments, encode, encode_result
 from .context import NOTHING, Context, Desk
 from .errors import BadInput, BadTask, JobTimeout
+from .finding import size
 from .interrupts import Interrupts
 from .job import Failure
 from .middleware.recovery import TaskExit
@@ -49,7 +50,6 @@ from .wire import (
     Steered,
     frame,
     orders,
-    size,
 )
 
 LINE_LIMIT = 8_192

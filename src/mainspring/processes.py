@@ -11,11 +11,12 @@ from typing import Any
 
 from .clock import Clock, Timer
 from .errors import BadTask, MainspringError
+from .finding import size
 from .job import Failure, Usage
 from .process import Exit, Process
 from .quota import CpuLimitExceeded
 from .task import Task
-from .wire import Began, Died, Message, Order, Raised, Report, Returned, Steered, size
+from .wire import Began, Died, Message, Order, Raised, Report, Returned, Steered
 
 _logger = logging.getLogger("mainspring")
 # So many children may die, one after the other, before one of them takes the order.

@@ -168,8 +168,3 @@ class Frames:
             whole = bytes(self._rest[4:end])
             del self._rest[:end]
             yield whole
-
-
-def size(count: int) -> str:
-    """Bytes for people."""
-    return f"{count / 2**20:,.0f} MiB" if count >= 10 * 2**20 else f"{count / 2**10:,.0f} KiB"

@@ -30,7 +30,7 @@ class Poison(Struct):
 PROCESS = "its process ended: "
 TABLE = {
     "memory_limit": Poison(
-        poison.allocate_beyond_the_limit, "failed", "MemoryLimitExceeded", "more than its memory_limit of 64 MiB",
+        poison.allocate_beyond_the_limit, "failed", "MemoryLimitExceeded", "more than its memory_limit of 64 MB",
         options={"memory_limit": "64MB"},
     ),
     "OOM killer": Poison(

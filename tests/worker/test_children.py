@@ -211,7 +211,7 @@ def test_more_memory_than_the_limit_is_recorded_as_such(play: Play) -> None:
     before = play.result(jobs.pid)
     ended = raised(play(jobs.allocate, {"mib": 200}, memory_limit=50 * 2**20))
     assert (ended.kind, ended.failure.type) == ("memory", "MemoryLimitExceeded")
-    assert "memory_limit of 50 MiB (peak of the whole process: " in ended.failure.message
+    assert "memory_limit of 50 MB (peak of the whole process: " in ended.failure.message
     assert "in allocate\n" in ended.failure.stack
     assert play.result(jobs.pid) != before
 
@@ -317,7 +317,7 @@ def test_a_crash_names_what_killed_the_process(play: Play, how: str) -> None:
 
 def test_a_crash_under_a_memory_limit_says_so(play: Play) -> None:
     ended = play(jobs.crash, {"how": "kill"}, memory_limit=64 * 2**20)
-    assert ended == Died("killed by SIGKILL (out of memory?), under a memory_limit of 64 MiB", ended.usage)
+    assert ended == Died("killed by SIGKILL (out of memory?), under a memory_limit of 64 MB", ended.usage)
 
 
 def test_the_last_words_of_a_crash_are_heard(play: Play) -> None:

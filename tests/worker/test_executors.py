@@ -261,7 +261,7 @@ def test_an_error_of_a_process_is_recorded_with_its_stack(ran: dict[Any, Ran]) -
 @pytest.mark.parametrize(
     ("call", "type", "text"),
     [
-        ("memory", "MemoryLimitExceeded", "needed more than its memory_limit of 50 MiB"),
+        ("memory", "MemoryLimitExceeded", "needed more than its memory_limit of 50 MB"),
         ("cpu", "CpuLimitExceeded", "used more than its cpu_limit of 0.1 s"),
     ],
 )

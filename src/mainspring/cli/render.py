@@ -11,6 +11,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from .. import finding
 from ..job import DeadGroup, Job, LogLine, Progress, Queue, Shown, Sort
 from .text import clean
 
@@ -32,7 +33,6 @@ WIDE = 110
 LONG = 4000
 NAME = 9
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"))
-_SIZES = ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
 
 
 def console(*, plain: bool = False) -> Console:
@@ -73,10 +73,8 @@ def span(seconds: float) -> str:
 
 def size(count: int) -> str:
     """Bytes: 312B, 4.2K, 48M, 1.5G."""
-    for unit, name in _SIZES:
-        if count >= unit:
-            return f"{count / unit:.1f}{name}" if count < 9.95 * unit else f"{count / unit:.0f}{name}"
-    return f"{count}B"
+    amount, unit = finding.size(count).split()
+    return f"{amount}{unit[0]}"
 
 
 def when(at: datetime, now: datetime) -> str:

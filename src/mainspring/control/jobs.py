@@ -115,9 +115,11 @@ class Jobs:
         if key is None or not job.state.final or job.state is State.COMPLETED:
             return None
         holding = _IDEMPOTENT if job.idempotency_key else _UNFINISHED
-        async for one in self._each(Filter(key_prefix=key, states=holding)):
-            if (one.unique_key, one.idempotency_key) == (job.unique_key, job.idempotency_key) and one.id != job.id:
-                return one
+        keys = job.unique_key, job.idempotency_key
+        async for page in self._pages(Filter(key_prefix=key, states=holding)):
+            for one in page:
+                if (one.unique_key, one.idempotency_key) == keys and one.id != job.id:
+                    return one
         return None
 
     async def logs(self, id: JobId, *, limit: int = LINES, after: tuple[int, int] = (0, 0)) -> Sequence[LogLine]:
@@ -207,28 +209,24 @@ class Jobs:
             return await self._change(action, job.id, update=replace(update, payload=payload))
         return await self._edit_all(action, which, update, arguments)
 
-    async def _each(self, which: Filter) -> AsyncIterator[Job]:
+    async def _pages(self, which: Filter) -> AsyncIterator[Page]:
         after: str | None = None
         while True:
             page = await self.list(which, limit=PAGE, after=after, newest=False, sort="created")
-            for job in page:
-                yield job
+            yield page
             after = page.next
             if after is None:
                 return
 
     async def _edit_all(self, action: Action, which: Filter, update: Update, arguments: Mapping[str, Any]) -> Changed:
-        total, after, which = Changed([], {}), None, self._so_far(which)
-        while True:
-            page = await self.list(which, limit=PAGE, after=after, newest=False, sort="created")
+        total = Changed([], {})
+        async for page in self._pages(self._so_far(which)):
             changed = Changed([], {})
             for job in page:
                 _add(changed, await self._edit(action, job, update, arguments))
             _add(total, changed)
             self._tell(action, changed)
-            after = page.next
-            if after is None:
-                return total
+        return total
 
     async def _edit(self, action: Action, job: Job, update: Update, arguments: Mapping[str, Any]) -> Changed:
         try:
