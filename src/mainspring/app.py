@@ -344,8 +344,8 @@ class Mainspring:
         span = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
         return self._scheduled(every(span), name, options)
 
-    def _scheduled(self, trigger: Trigger, name: str | None, options: Mapping[str, Any]) -> Any:
-        def register(fn: Any) -> Task[Any, Any]:
+    def _scheduled(self, trigger: Trigger, name: str | None, options: Mapping[str, Any]) -> Decorator:
+        def register(fn: Any) -> Any:
             fresh = not isinstance(fn, Task)
             task: Task[Any, Any] = self.task(fn) if fresh else fn
             try:
@@ -360,9 +360,7 @@ class Mainspring:
 
     def _scheduler(self) -> Scheduler:
         arguments = {name: task.arguments for name, task in self.tasks.items()}
-        return Scheduler(
-            self.clock, self.events, self._declared, arguments, payload_limit=self.settings.payload_limit
-        )
+        return Scheduler(self.clock, self.events, self._declared, arguments, payload_limit=self.settings.payload_limit)
 
     def _handle(self, enqueued: Enqueued, task: str) -> Handle[Any]:
         known = self.tasks.get(task)

@@ -27,8 +27,8 @@ def plan(
     *,
     now: datetime,
     mint: Callable[[], JobId],
-    others: Mapping[str, Schedule] = {},  # noqa: B006
-    broken: Mapping[datetime, str] = {},  # noqa: B006
+    others: Mapping[str, Schedule] = {},
+    broken: Mapping[datetime, str] = {},
 ) -> Firing:
     """What is to be done about a due schedule. `others` has the schedules it depends on.
 
@@ -234,7 +234,8 @@ class _Draft:
     def firing(self) -> Firing:
         old, fired = self.old, [tick for tick in self.ticks if tick.what == "fired"]
         new = replace(
-            old, anchor_at=self.anchor, reached_at=self.reached, revision=old.revision + 1, next_run_at=self.next, held_at=self.held, waits_on=self.waits_on,
+            old, anchor_at=self.anchor, reached_at=self.reached, revision=old.revision + 1,
+            next_run_at=self.next, held_at=self.held, waits_on=self.waits_on,
             active=tuple(self.active), ticks=old.ticks + len(self.ticks), fired=old.fired + len(fired),
             skipped=old.skipped + _sum(self.ticks, "skipped"), missed=old.missed + _sum(self.ticks, "missed"),
             last_run_at=self.last or old.last_run_at, last_fired_at=self.now if fired else old.last_fired_at,

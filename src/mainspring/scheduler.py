@@ -71,7 +71,8 @@ class Scheduler:
         while names:
             now = self._clock.now()
             known = {row.name: row for row in await store.schedules(names, limit=len(names))}
-            firings = [firing for name in sorted(names) if (firing := self._said(name, known.get(name), now, missing_only))]
+            wanted = [self._said(name, known.get(name), now, missing_only) for name in sorted(names)]
+            firings = [firing for firing in wanted if firing is not None]
             fired = await store.fire(firings, now=now)
             # Who came second looks again: most likely there is nothing left to say.
             names = {firing.schedule.name for firing, done in zip(firings, fired, strict=True) if not done.stands}

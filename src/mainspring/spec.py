@@ -59,9 +59,8 @@ def declared(name: str, trigger: Any, task: Task[Any, Any] | str, given: Mapping
     if input is not None and kwargs is not None:
         raise BadInput(f"schedule {name!r}: give kwargs= or input=, not both; the function may return them all")
     payload = "{}" if input is not None else payload_of(name, task, kwargs or {}, limit)
-    spec = Spec(
-        trigger=checked_trigger(name, trigger), payload=payload, computed=input is not None, **_job(name, task), **values
-    )
+    when, what = checked_trigger(name, trigger), _job(name, task)
+    spec = Spec(trigger=when, payload=payload, computed=input is not None, **what, **values)
     return Declared(fitting(name, spec), input)
 
 
@@ -120,9 +119,8 @@ def fitting(name: str, spec: Spec) -> Spec:
     if not isinstance(spec.trigger, Every):
         for option, wanted in (("after", spec.after == "finish"), ("adapt", spec.adapt), ("spread", spec.spread)):
             if wanted:
-                raise BadInput(
-                    f"schedule {name!r}: {option} needs an interval such as every(5).minutes, not {spec.trigger.explain()}"
-                )
+                said = spec.trigger.explain()
+                raise BadInput(f"schedule {name!r}: {option} needs an interval, e.g. every(5).minutes, not {said!r}")
     elif spec.adapt is not None and spec.adapt < spec.trigger.seconds:
         raise BadInput(f"schedule {name!r}: adapt ({spec.adapt:g} s) is shorter than its interval")
     if name in spec.depends_on:

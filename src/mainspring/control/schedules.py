@@ -16,7 +16,7 @@ from ..errors import BadInput, ScheduleExists, ScheduleNotFound, StoreUnavailabl
 from ..events import JobEnqueued, TickFired
 from ..handle import Handle
 from ..ids import new_id
-from ..job import Enqueued, Filter
+from ..job import Enqueued, Filter, Shown
 from ..plan import STEP, born, paused, redefined, rescheduled, resumed, triggered
 from ..schedule import TICKS_KEPT, Firing, Owner, Schedule, Status, Tick, key_of
 from ..scheduler import Scheduler, job_of
@@ -31,7 +31,7 @@ T = TypeVar("T")
 # How often a change is tried again when others change the same schedule meanwhile.
 TRIES = 50
 MOST_TICKS = 10_000
-_HOLDING = ("pending", "scheduled", "retrying", "running", "waiting", "paused", "completed")
+_HOLDING: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running", "waiting", "paused", "completed")
 
 
 class Backfill(Struct, frozen=True, kw_only=True):
@@ -91,7 +91,8 @@ class Schedules:
     ) -> Sequence[Schedule]:
         """By name; give the last one's name as `after` for the next page."""
         checked_limit(limit, PAGE)
-        store, found = await self._store(), []
+        store = await self._store()
+        found: List[Schedule] = []
         while len(found) < limit:
             page = await store.schedules(limit=PAGE, after=after)
             found += [
@@ -260,7 +261,7 @@ class Schedules:
         return store
 
     async def _change(
-        self, name: str, change: Callable[[Schedule, datetime], Firing | None | Awaitable[Firing]]
+        self, name: str, change: Callable[[Schedule, datetime], Firing | Awaitable[Firing] | None]
     ) -> Schedule:
         store = await self._store()
         for _ in range(TRIES):
@@ -295,7 +296,8 @@ def _past(row: Schedule, start: datetime, end: datetime, now: datetime, limit: i
         raise BadInput(f"backfill goes from an earlier to a later instant, both past; got {start} to {end}")
     checked_limit(limit, MOST_TICKS)
     # From one microsecond before, so that a tick at `start` itself is one of them.
-    ticks, tick = [], row.timetable.next(start - timedelta(microseconds=1))
+    ticks: List[datetime] = []
+    tick = row.timetable.next(start - timedelta(microseconds=1))
     while tick is not None and tick < end:
         if len(ticks) == limit:
             raise BadInput(

@@ -88,7 +88,9 @@ _SEEN = "due_at IS NOT NULL AND (NOT computed OR name IN (SELECT value FROM json
 
 def due(db: sqlite3.Connection, now: datetime, limit: int, computed: Collection[str]) -> Due:
     values = {"now": micros(now), "limit": limit, "computed": _encode(list(computed)).decode()}
-    sql = f"""SELECT body FROM mainspring_schedules WHERE {_SEEN} AND due_at <= :now ORDER BY due_at, name LIMIT :limit"""
+    sql = (
+        f"""SELECT body FROM mainspring_schedules WHERE {_SEEN} AND due_at <= :now ORDER BY due_at, name LIMIT :limit"""
+    )
     found = [_schedule(body) for (body,) in db.execute(sql, values).fetchall()]
     if len(found) == limit:
         return Due(found, now)
@@ -138,4 +140,5 @@ def lead(db: sqlite3.Connection, name: str, holder: str, until: datetime, now: d
 
 def leaders(db: sqlite3.Connection, now: datetime) -> list[Leadership]:
     sql = "SELECT name, holder, term, until FROM mainspring_leaders WHERE until > ? ORDER BY name"
-    return [Leadership(name, who, term, instant(at)) for name, who, term, at in db.execute(sql, (micros(now),)).fetchall()]
+    rows = db.execute(sql, (micros(now),)).fetchall()
+    return [Leadership(name, who, term, instant(until)) for name, who, term, until in rows]

@@ -6,5 +6,12 @@ from .calendar import Calendar
 from .cron import Cron, cron
 from .every import Every
 from .rule import Preview, Trigger
+from .timetable import Omitted, Timetable
+from .window import Window
 
-__all__ = ["At", "Calendar", "Cron", "Every", "Preview", "Trigger", "at", "cron", "every"]
+AnyTrigger = At | Calendar | Cron | Every
+
+__all__ = [
+    "AnyTrigger", "At", "Calendar", "Cron", "Every", "Omitted", "Preview", "Timetable", "Trigger", "Window",
+    "at", "cron", "every",
+]  # fmt: skip
