@@ -19,7 +19,10 @@ from .errors import (
     JobTimeout,
     JobUnfinished,
     MainspringError,
+    NotLeader,
     ResultTimeout,
+    ScheduleExists,
+    ScheduleNotFound,
     SchemaMismatch,
     ShuttingDown,
     StoreError,
@@ -35,10 +38,11 @@ from .outcome import Cancel, Discard, Retry, Snooze
 from .prune import Archived
 from .retention import Retention
 from .retry import Backoff
+from .schedule import Schedule, Tick
 from .stats import Stats
 from .store import Store
 from .task import Task
-from .trigger import at, cron, every
+from .trigger import Trigger, Window, at, cron, every
 from .why import Reason
 from .worker import Worker
 
@@ -77,10 +81,14 @@ __all__ = [
     "MainspringError",
     "Middleware",
     "NewJob",
+    "NotLeader",
     "Reason",
     "ResultTimeout",
     "Retention",
     "Retry",
+    "Schedule",
+    "ScheduleExists",
+    "ScheduleNotFound",
     "SchemaMismatch",
     "ShuttingDown",
     "Snooze",
@@ -91,7 +99,10 @@ __all__ = [
     "StoreUnavailable",
     "SystemClock",
     "Task",
+    "Tick",
+    "Trigger",
     "UnknownTask",
+    "Window",
     "Worker",
     "at",
     "cron",
