@@ -14,6 +14,7 @@ from .clock import EPOCH
 from .job import JobId, State
 from .schedule import Firing, Owner, Schedule, Spec, Tick
 from .trigger import Every, Timetable
+from .trigger.wall import zone_of
 
 # Ticks that one step fires at most; the rest follow at once, in steps of their own.
 STEP = 100
@@ -351,9 +352,16 @@ def born(
         name=name, spec=spec, owner=owner, created_at=now, updated_at=now,
         declared=fingerprint(spec) if owner == "code" else "", anchor_at=anchor_at or spec.start_at or now,
     )  # fmt: skip
-    first = now if spec.run_on_start and (spec.start_at or now) <= now else new.timetable.next(now)
-    new = replace(new, next_run_at=first)
+    new = replace(new, next_run_at=now if spec.run_on_start and _open(spec, now) else new.timetable.next(now))
     return replace(new, due_at=due(new))
+
+
+def _open(spec: Spec, now: datetime) -> bool:
+    """Whether its start, end, window and excluded dates let it run now."""
+    if not (spec.start_at or now) <= now <= (spec.end_at or now):
+        return False
+    today = now.astimezone(zone_of(spec.trigger.tz)).date()
+    return today not in spec.exclude and (spec.window is None or spec.window.zoned(spec.trigger.tz).inside(now))
 
 
 # What a change of any of these means: the ticks are others.
