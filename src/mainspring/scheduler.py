@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import math
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -32,6 +33,7 @@ REST = 0.1
 INPUT_TIMEOUT = 10.0
 BY_HAND = "by_hand"
 _REASON_LIMIT = 200
+_logger = logging.getLogger("mainspring")
 
 
 def job_of(schedule: Schedule, tick: Tick, payload: str, now: datetime) -> NewJob:
@@ -84,6 +86,15 @@ class Scheduler:
                     self.tell(firing)
                 else:  # who came second looks again: most likely there is nothing left to say
                     names.add(firing.schedule.name)
+
+        await self._look_for_dependencies(store)
+
+    async def _look_for_dependencies(self, store: Store) -> None:
+        wanted = {name for said in self._declared.values() for name in said.spec.depends_on} - set(self._declared)
+        known = {row.name for row in await store.schedules(wanted, limit=len(wanted))} if wanted else set()
+        for name, said in self._declared.items():
+            for missing in sorted(wanted.intersection(said.spec.depends_on) - known):
+                _logger.warning("schedule %r depends on %r, which there is not: it never fires", name, missing)
 
     def _said(self, name: str, row: Schedule | None, now: datetime, missing_only: bool) -> Firing | None:
         said = self._declared[name]

@@ -27,7 +27,7 @@ def seen(app: Mainspring) -> Seen:
     """What the schedule `work`, every hour, has run: its argument and its tick."""
     ran: Seen = []
 
-    @app.every(hours=1, kwargs={"who": "clock"})
+    @app.cron("0 * * * *", kwargs={"who": "clock"})
     async def work(ctx: Context, who: str) -> str:
         ran.append((who, ctx.scheduled_at))
         return who
@@ -279,7 +279,7 @@ async def test_statistics_count_what_became_of_the_ticks(app: Mainspring, clock:
     assert stats.reasons == {"catch_up": 2}
 
 
-async def test_sync_code_has_the_same_names(app: Mainspring, seen: Seen) -> None:
+def test_sync_code_has_the_same_names(app: Mainspring, seen: Seen) -> None:
     row = app.sync.schedules.pause("work", "from a script")
     assert app.sync.schedules.get("work") == row
     app.sync.close()
@@ -385,12 +385,13 @@ async def refusals(app: Mainspring) -> list[tuple[Awaitable[Any], str]]:
         (schedules.update("work", input=lambda tick: {}), "an input function is given in code, with app.schedule"),
         (schedules.create("new", every(1).hours, "wrok"), "schedule 'new': no task 'wrok' is registered in this app; did you mean 'work'?"),
         (schedules.create("new", at(hour(-1)), work, kwargs={"who": ""}), "schedule 'new' would never run"),
-        (schedules.create("new", "* * * * *", work), "schedule 'new' takes a trigger, e.g. cron('* * * * *')"),
+        (schedules.create("new", "* * * * *", work, kwargs={"who": ""}), "schedule 'new' takes a trigger, e.g. cron('* * * * *')"),
         (schedules.backfill("work", naive), "backfill takes datetimes with a time zone, got start=datetime.datetime"),
         (schedules.backfill("work", hour(1)), "backfill goes from an earlier to a later instant, both past"),
         (schedules.backfill("work", hour(-2000)), "that is more than 1,000 ticks of 'work'; go in smaller steps or raise limit="),
-        (schedules.ticks("work", limit=0), "limit"),
-        (schedules.preview("work", 0), "n is"),
+        (schedules.backfill("work", hour(-2), limit=0), "limit is from 1 to 10,000, got 0"),
+        (schedules.ticks("work", limit=0), "limit must be from 1 to 1000, got 0"),
+        (schedules.preview("work", 0), "n is from 1 to 1,000, got 0"),
     ]  # fmt: skip
 
 

@@ -127,7 +127,7 @@ class Schedules:
 
     async def preview(self, name: str, n: int = 10) -> Sequence[Preview]:
         """Its next ticks, with what changes of the clocks do to them; of a paused one, as if it were resumed now."""
-        checked_limit(n, PAGE)
+        _check_number("n", n, PAGE)
         row = await self.get(name)
         left = n if row.spec.max_runs is None else max(0, row.spec.max_runs - row.fired)
         return [_shown(row, tick) for tick in islice(_coming(row, self._ground.clock.now()), min(n, left))]
@@ -305,6 +305,11 @@ async def _missing(store: Store, name: str) -> ScheduleNotFound:
     return ScheduleNotFound(f"there is no schedule {name!r}; {hint}")
 
 
+def _check_number(what: str, n: int, most: int) -> None:
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= most:
+        raise BadInput(f"{what} is from 1 to {most:,}, got {n!r}")
+
+
 def _coming(row: Schedule, now: datetime) -> Iterator[datetime]:
     """Its ticks as they stand: from the next one on, which a user may have set."""
     tick = row.next_run_at
@@ -328,7 +333,7 @@ def _past(row: Schedule, start: datetime, end: datetime, now: datetime, limit: i
             raise BadInput(f"backfill takes datetimes with a time zone, got {what}={at!r}")
     if not start < end <= now:
         raise BadInput(f"backfill goes from an earlier to a later instant, both past; got {start} to {end}")
-    checked_limit(limit, MOST_TICKS)
+    _check_number("limit", limit, MOST_TICKS)
     # From one microsecond before, so that a tick at `start` itself is one of them.
     ticks: List[datetime] = []
     tick = row.timetable.next(start - timedelta(microseconds=1))
