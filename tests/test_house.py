@@ -279,6 +279,7 @@ PUBLIC = [
     "SystemClock",
     "Task",
     "UnknownTask",
+    "Window",
     "Worker",
     "at",
     "every",

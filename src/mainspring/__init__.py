@@ -38,7 +38,7 @@ from .retry import Backoff
 from .stats import Stats
 from .store import Store
 from .task import Task
-from .trigger import at, every
+from .trigger import Window, at, every
 from .why import Reason
 from .worker import Worker
 
@@ -92,6 +92,7 @@ __all__ = [
     "SystemClock",
     "Task",
     "UnknownTask",
+    "Window",
     "Worker",
     "at",
     "every",

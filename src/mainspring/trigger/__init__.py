@@ -5,5 +5,7 @@ from .builder import every
 from .calendar import Calendar
 from .every import Every
 from .rule import Preview, Trigger
+from .timetable import Omitted, Timetable
+from .window import Window
 
-__all__ = ["At", "Calendar", "Every", "Preview", "Trigger", "at", "every"]
+__all__ = ["At", "Calendar", "Every", "Omitted", "Preview", "Timetable", "Trigger", "Window", "at", "every"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from zlib import crc32
@@ -63,26 +64,38 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
     def count(self, after: datetime, until: datetime, *, limit: int) -> int:
         """How many ticks are later than `after` and not later than `until`; never says more than `limit`."""
-        found, tick = 0, self.next(after)
-        while tick is not None and tick <= until and found < limit:
-            found, tick = found + 1, self.next(tick)
-        return found
+        return count(self.next, after, until, limit)
 
     def latest(self, after: datetime, until: datetime) -> datetime | None:
         """The last tick later than `after` and not later than `until`; None: there is none."""
-        tick = self.next(after)
-        if tick is None or tick > until:
-            return None
-        # next() never goes back, so the last instant from which it stays within `until` is found by halving.
-        low, high = tick - _MICROSECOND, until
-        while high - low > _MICROSECOND:
-            middle = low + (high - low) // 2
-            found = self.next(middle)
-            if found is not None and found <= until:
-                tick, low = found, found - _MICROSECOND
-            else:
-                high = middle
-        return tick
+        return latest(self.next, after, until)
+
+
+Next = Callable[[datetime], datetime | None]
+
+
+def count(next: Next, after: datetime, until: datetime, limit: int) -> int:
+    """Trigger.count, by walking."""
+    found, tick = 0, next(after)
+    while tick is not None and tick <= until and found < limit:
+        found, tick = found + 1, next(tick)
+    return found
+
+
+def latest(next: Next, after: datetime, until: datetime) -> datetime | None:
+    """Trigger.latest, by halving: next() never goes back, so there is a last instant from which it stays in time."""
+    tick = next(after)
+    if tick is None or tick > until:
+        return None
+    low, high = tick - _MICROSECOND, until
+    while high - low > _MICROSECOND:
+        middle = low + (high - low) // 2
+        found = next(middle)
+        if found is not None and found <= until:
+            tick, low = found, found - _MICROSECOND
+        else:
+            high = middle
+    return tick
 
 
 def spread(name: str, size: int) -> int:

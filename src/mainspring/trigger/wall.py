@@ -15,8 +15,9 @@ MICROSECOND = timedelta(microseconds=1)
 NOTHING = timedelta(0)
 # A larger change of the offset is a move of the date line or of a border, not summer time.
 LARGEST_SHIFT = timedelta(hours=3)
-# No zone is further from UTC than a day; conversions of an instant from here on cannot overflow.
+# No zone is further from UTC than a day; conversions of instants between these cannot overflow.
 EARLIEST = datetime(1, 1, 3, tzinfo=UTC)
+LATEST = datetime(9999, 12, 28, tzinfo=UTC)
 
 _TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
 _MONTHS = (

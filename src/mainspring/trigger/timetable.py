@@ -1,0 +1,260 @@
+"""Timetable: a trigger's ticks, narrowed by a start, an end, a window and dates to leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from functools import cached_property
+from itertools import islice
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from ..clock import EPOCH
+from ..errors import BadInput
+from .rule import Preview, Trigger, count, latest, spread
+from .wall import DAY, EARLIEST, LARGEST_SHIFT, LATEST, MICROSECOND, edge, spoken, utc, written, zone_of
+from .window import Window
+
+# Ticks in a row that may be taken out: five years of days. After that there is none.
+_PATIENCE = 2000
+_LONGEST_JITTER = 7 * 86_400
+
+
+Reason = Literal["window", "excluded"]
+
+
+class Omitted(Struct, frozen=True):
+    """Ticks of the trigger that the timetable does not have."""
+
+    reason: Reason
+    count: int
+    first_at: datetime
+    last_at: datetime
+
+
+class Timetable(Struct, frozen=True, dict=True):
+    """When a schedule fires: its trigger's ticks from `start_at` to `end_at`, both included.
+
+    Those on the dates of `exclude`, in the trigger's zone, are left out; then those outside the window are too,
+    or are moved to its next opening that is not on such a date, several to one. A moved tick started in time if it
+    did so where it came from, and must arrive in time. `jitter` spreads schedules: see `offset`.
+    """
+
+    trigger: Trigger
+    name: str = ""
+    anchor_at: datetime | None = None
+    window: Window | None = None
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+    exclude: tuple[date, ...] = ()
+    jitter: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.trigger, Trigger):
+            raise BadInput(f"{self.trigger!r} is no trigger: say every(5).minutes, at(...) or cron(...)")
+        if self.window is not None and not isinstance(self.window, Window):
+            raise BadInput(f"{self.window!r} is no window: say Window.of(...)")
+        for name in ("anchor_at", "start_at", "end_at"):
+            if (at := getattr(self, name)) is not None:
+                force_setattr(self, name, utc(at, name))
+        if self.start_at and self.end_at and self.end_at < self.start_at:
+            raise BadInput(f"end_at {self.end_at} is before start_at {self.start_at}: exchange them")
+        if isinstance(self.jitter, bool) or not isinstance(self.jitter, int | float):
+            raise BadInput(f"jitter is a number of seconds, got {self.jitter!r}")
+        if not 0 <= self.jitter <= _LONGEST_JITTER:
+            raise BadInput(f"jitter is from 0 to {_LONGEST_JITTER} seconds (a week), got {self.jitter}")
+        for day in self.exclude:
+            if isinstance(day, datetime) or not isinstance(day, date):
+                raise BadInput(f"exclude has dates, as date(2026, 12, 25); got {day!r}")
+
+    def check(self, after: datetime | None = None) -> None:
+        """Refuses a timetable that has no tick later than `after`, by default from its start or anchor on."""
+        after = after or (self.start_at and self._begin(EARLIEST)) or self.anchor_at or EPOCH
+        if self.next(after) is not None:
+            return
+        rule, bare = self._rule.explain(), self._rule.next(self._begin(after))
+        if bare is None:
+            raise BadInput(f"{rule}: has no tick after {_said(after)}; say a later time")
+        reasons = {lost.reason for lost in self.omitted(after, bare + 365 * DAY)}
+        if "window" in reasons and self._window:
+            raise BadInput(f"{rule}: never falls inside the window {self._window.explain()}; widen it")
+        if "excluded" in reasons:
+            raise BadInput(f"{rule}: falls on excluded dates only; exclude fewer of them")
+        raise BadInput(f"{rule}: has no tick until end_at, {_said(self.end_at or bare)}; say a later end")
+
+    # ticks
+
+    def next(self, after: datetime) -> datetime | None:
+        """The first tick strictly later than `after`; None: there is none, or too many in a row are taken out."""
+        after, until = utc(after, "the instant"), self._end(LATEST)
+        tick = self._moved(after, until) if self._moves else self._kept(self._begin(after), until)
+        return tick if tick is not None and tick <= until else None
+
+    def count(self, after: datetime, until: datetime, *, limit: int) -> int:
+        """How many ticks are later than `after` and not later than `until`; never says more than `limit`."""
+        if self._bare:
+            return self._rule.count(self._begin(after), self._end(until), limit=limit)
+        return count(self.next, after, until, limit)
+
+    def latest(self, after: datetime, until: datetime) -> datetime | None:
+        """The last tick later than `after` and not later than `until`; None: there is none."""
+        if self._bare:
+            return self._rule.latest(self._begin(after), self._end(until))
+        return latest(self.next, after, until)
+
+    def preview(self, n: int = 10, *, after: datetime) -> list[Preview]:
+        """The next `n` ticks with what happens to them; fewer if they end before."""
+        shown: list[Preview] = []
+        tick = self.next(after)
+        while tick is not None and len(shown) < n:
+            shown.append(Preview(tick, tick.astimezone(self._zone), self._note(tick)))
+            tick = self.next(tick)
+        return shown
+
+    def omitted(self, after: datetime, until: datetime, *, limit: int = 1000) -> list[Omitted]:
+        """What exclusions and the window took out later than `after` and not later than `until`, by reason.
+
+        Exact up to `limit` ticks in all. Ticks that were moved are not taken out.
+        """
+        taken: dict[Reason, list[datetime]] = {"excluded": [], "window": []}
+        for reason, tick in islice(self._taken(after, until), limit):
+            taken[reason].append(tick)
+        return [Omitted(reason, len(ticks), ticks[0], ticks[-1]) for reason, ticks in taken.items() if ticks]
+
+    # jitter
+
+    @cached_property
+    def offset(self) -> timedelta:
+        """How long after its tick a job is due: whole milliseconds, less than `jitter`, a constant of the name."""
+        return timedelta(milliseconds=spread(self.name, int(self.jitter * 1000)))
+
+    def fire_at(self, tick: datetime) -> datetime:
+        """When the tick's job is due. The tick keeps its own instant."""
+        return tick + self.offset
+
+    # how
+
+    @cached_property
+    def _rule(self) -> Trigger:
+        rule = self.trigger.named(self.name)
+        return rule if self.anchor_at is None else rule.anchored(self.anchor_at)
+
+    @cached_property
+    def _zone(self) -> ZoneInfo:
+        return zone_of(self._rule.tz)
+
+    @cached_property
+    def _window(self) -> Window | None:
+        return self.window and self.window.zoned(self._rule.tz)
+
+    @property
+    def _bare(self) -> bool:
+        return self.window is None and not self.exclude
+
+    @property
+    def _moves(self) -> bool:
+        return self.window is not None and self.window.outside == "move"
+
+    def _begin(self, after: datetime) -> datetime:
+        """The instant to look from so that no tick is before the start."""
+        return after if self.start_at is None else max(after, max(self.start_at, EARLIEST) - MICROSECOND)
+
+    def _end(self, until: datetime) -> datetime:
+        return until if self.end_at is None else min(until, self.end_at)
+
+    def _excluded(self, at: datetime) -> bool:
+        return bool(self.exclude) and at.astimezone(self._zone).date() in self.exclude
+
+    def _closed(self, at: datetime) -> bool:
+        return self._window is not None and not self._window.inside(at)
+
+    def _next_day(self, tick: datetime) -> datetime:
+        """The last instant before the next date; never earlier than the tick, so that the search goes on."""
+        midnight = datetime.combine(tick.astimezone(self._zone).date() + DAY, time(0))
+        return max(tick, edge(midnight, self._zone) - MICROSECOND)
+
+    def _kept(self, cursor: datetime, until: datetime) -> datetime | None:
+        """The first tick later than `cursor`, and not later than `until`, that nothing takes out or moves."""
+        for _ in range(_PATIENCE):
+            tick = self._rule.next(cursor)
+            if tick is None or tick > until:
+                return None
+            if self._excluded(tick):
+                cursor = self._next_day(tick)
+            elif self._closed(tick):
+                cursor = self._opening(tick, excluded=True) - MICROSECOND
+            else:
+                return tick
+        return None
+
+    def _moved(self, after: datetime, until: datetime) -> datetime | None:
+        """As _kept, where ticks outside the window are moved to its next opening."""
+        # Whatever is moved to an opening later than `after` came later than the last one before it.
+        cursor = self._begin(self._opened(after) - MICROSECOND)
+        for _ in range(_PATIENCE):
+            tick = self._rule.next(cursor)
+            if tick is None or tick > until:
+                return None
+            if self._excluded(tick):
+                cursor = self._next_day(tick)
+            elif self._closed(tick):
+                opening = self._opening(tick)
+                # A window that opened on an excluded date may still be open on the next, and ticks there come first.
+                return self._kept(max(tick, after), min(opening, until)) or opening
+            elif tick > after:
+                return tick
+            else:
+                cursor = max(tick, min(self._closing(tick) - MICROSECOND, after))
+        return None
+
+    def _opening(self, after: datetime, *, excluded: bool = False) -> datetime:
+        """The next opening of the window, on a date that is not excluded unless that does not matter."""
+        assert self._window is not None
+        opening = self._window.opening(after)
+        while opening is not None and not excluded and self._excluded(opening):
+            opening = self._window.opening(opening)
+        return opening or LATEST
+
+    def _opened(self, at: datetime) -> datetime:
+        """The last such opening not later than `at`; an earlier instant will do as well."""
+        assert self._window is not None
+        opened = self._window.opened(at)
+        while opened is not None and self._excluded(opened):
+            at = opened - MICROSECOND
+            opened = self._window.opened(at)
+        return opened or at
+
+    def _closing(self, at: datetime) -> datetime:
+        span = self._window and self._window.span(at)
+        return span.closes_at if span else LATEST
+
+    def _taken(self, after: datetime, until: datetime) -> Iterator[tuple[Reason, datetime]]:
+        cursor, until = self._begin(utc(after, "the instant")), self._end(until)
+        while (tick := self._rule.next(cursor)) is not None and tick <= until:
+            cursor = tick
+            if self._excluded(tick):
+                yield "excluded", tick
+            elif not self._moves and self._closed(tick):
+                yield "window", tick
+            else:
+                cursor = max(tick, self._safe_until(tick) - MICROSECOND)
+
+    def _safe_until(self, tick: datetime) -> datetime:
+        """Nothing between this tick, which stands, and that instant is taken out."""
+        # Clocks that are set back over midnight show the date before again: it counts as to come for some hours.
+        today = (tick - LARGEST_SHIFT).astimezone(self._zone).date()
+        day = min((day for day in self.exclude if day >= today), default=None)
+        midnight = edge(datetime.combine(day, time(0)), self._zone) if day else LATEST
+        return midnight if self._moves else min(midnight, self._closing(tick))
+
+    def _note(self, tick: datetime) -> str:
+        if self._rule.next(tick - MICROSECOND) == tick:
+            return self._rule.note(tick)
+        return "outside the window: moved to its opening"
+
+
+def _said(at: datetime) -> str:
+    return f"{spoken(at)}, {written(at)} UTC"

@@ -1,0 +1,133 @@
+"""Window: the hours of the day, and the days of the week, in which a schedule may fire."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, time
+from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import fields, force_setattr, replace
+
+from ..errors import BadInput
+from .wall import DAY, EARLIEST, edge, time_of, utc, written, zone_of
+from .weekday import NAMES, WEEKEND, WORKDAYS, listed, weekdays
+
+_MIDNIGHT = re.compile("24:00(:00)?")
+# At least one weekday in seven is open; the rest is patience for openings that a skipped day swallows.
+_DAYS = 16
+_SEVERAL: dict[tuple[int, ...], str] = {WORKDAYS: "weekdays", WEEKEND: "weekends"}
+
+
+class Span(NamedTuple):
+    """One stay open: from its opening, until its closing."""
+
+    opens_at: datetime
+    closes_at: datetime
+
+
+class Window(Struct, frozen=True):
+    """Open from `opens` until before `closes`, on `days`; across midnight if it closes earlier than it opens.
+
+    Across midnight the day of the opening counts. Opening and closing follow the wall clock of the zone: a time
+    that is skipped is the first instant after the gap, one that comes twice is the first of them. No zone: that of
+    the trigger it narrows. What is `outside` is skipped, or moved to the next opening.
+    """
+
+    opens: str
+    closes: str
+    days: str | Sequence[int | str] | None = None
+    tz: str | None = None
+    outside: Literal["skip", "move"] = "skip"
+
+    def __post_init__(self) -> None:
+        for name in ("opens", "closes"):
+            force_setattr(self, name, _hour(getattr(self, name), closing=name == "closes"))
+        if self.opens == self.closes:
+            raise BadInput(f"the window {self.opens}-{self.closes} is empty: say when it closes, or leave it out")
+        if self.days is not None:
+            force_setattr(self, "days", weekdays(self.days))
+        if self.tz is not None:
+            zone_of(self.tz)
+        if self.outside not in ("skip", "move"):
+            raise BadInput(f"what is outside a window is 'skip' or 'move', got {self.outside!r}")
+
+    @classmethod
+    def of(cls, said: Window | Mapping[str, Any] | Iterable[Any]) -> Window:
+        """From ("08:00", "18:00"), ("22:00", "06:00", "mon-fri"), a mapping of its fields, or a window."""
+        if isinstance(said, Window):
+            return said
+        if isinstance(said, str) or not isinstance(said, Iterable):
+            raise BadInput(f"{said!r} is no window: say it as ('08:00', '18:00') or ('22:00', '06:00', 'mon-fri')")
+        parts = list(said)
+        named = [field.name for field in fields(cls)]
+        if isinstance(said, Mapping):
+            given, unknown = dict(said), [part for part in parts if part not in named]
+        else:
+            given, unknown = dict(zip(named, parts, strict=False)), parts[len(named) :]
+        if unknown or not {"opens", "closes"} <= given.keys():
+            raise BadInput(f"{said!r} is no window: it has {', '.join(named)}; the first two are needed")
+        return cls(**given)
+
+    def zoned(self, tz: str) -> Window:
+        """The window in that zone, if no other was said."""
+        return self if self.tz is not None else replace(self, tz=tz)
+
+    def inside(self, at: datetime) -> bool:
+        """Whether it is open at that instant."""
+        return self.span(at) is not None
+
+    def span(self, at: datetime) -> Span | None:
+        """The stay open that holds the instant; None: it is closed then."""
+        today, at = self._today(at)
+        spans = (self._span(today + n * DAY) for n in (0, -1, 1, -2))
+        return next((span for span in spans if span and span.opens_at <= at < span.closes_at), None)
+
+    def opening(self, after: datetime) -> datetime | None:
+        """The first opening strictly later than `after`; None: the calendar ends before."""
+        today, after = self._today(after)
+        try:
+            spans = (self._span(today + n * DAY) for n in range(-2, _DAYS))
+            return next((span.opens_at for span in spans if span and span.opens_at > after), None)
+        except OverflowError:
+            return None
+
+    def opened(self, at: datetime) -> datetime | None:
+        """The last opening not later than `at`."""
+        today, at = self._today(at)
+        try:
+            spans = (self._span(today - n * DAY) for n in range(-1, _DAYS))
+            return next((span.opens_at for span in spans if span and span.opens_at <= at), None)
+        except OverflowError:
+            return None
+
+    def _today(self, at: datetime) -> tuple[date, datetime]:
+        at = max(utc(at, "the instant"), EARLIEST)
+        return at.astimezone(zone_of(self.tz or "UTC")).date(), at
+
+    def _span(self, day: date) -> Span | None:
+        """The stay open that begins on that day; None: there is none, or a change of the clocks swallows it."""
+        if self.days is not None and day.weekday() not in self.days:
+            return None
+        zone = zone_of(self.tz or "UTC")
+        last = day + DAY if self.closes < self.opens or self.closes == "24:00" else day
+        opens_at = edge(datetime.combine(day, time_of(self.opens)), zone)
+        closes_at = edge(datetime.combine(last, time(0) if self.closes == "24:00" else time_of(self.closes)), zone)
+        return Span(opens_at, closes_at) if opens_at < closes_at else None
+
+    def explain(self) -> str:
+        zone = f", {self.tz}" if self.tz not in (None, "UTC") else ""
+        return f"{self.opens}-{self.closes}{self._on()}{zone}"
+
+    def _on(self) -> str:
+        if self.days is None:
+            return ""
+        days = weekdays(self.days)
+        return f" on {_SEVERAL.get(days) or listed(NAMES[n] for n in days)}"
+
+
+def _hour(text: str, *, closing: bool) -> str:
+    if not isinstance(text, str):
+        raise BadInput(f"{text!r} is not a time of day: say it as '09:00'")
+    return "24:00" if closing and _MIDNIGHT.fullmatch(text) else written(time_of(text))
