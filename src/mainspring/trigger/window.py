@@ -108,7 +108,7 @@ class Window(Struct, frozen=True):
 
     def _span(self, day: date) -> Span | None:
         """The stay open that begins on that day; None: there is none, or a change of the clocks swallows it."""
-        if self.days is not None and day.weekday() not in self.days:
+        if isinstance(self.days, tuple) and day.weekday() not in self.days:
             return None
         zone = zone_of(self.tz or "UTC")
         last = day + DAY if self.closes < self.opens or self.closes == "24:00" else day
