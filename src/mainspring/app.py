@@ -18,7 +18,7 @@ from .context import Context
 from .control import Dead, Executions, Jobs, Queues, Schedules, Workers
 from .control.ground import Ground
 from .deadletter import DeadLetter, check_handler, mourned
-from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
+from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask, hint
 from .events import Bus, E, JobEnqueued
 from .handle import Handle
 from .health import Health, check
@@ -385,11 +385,7 @@ class Mainspring:
         if known is not None:
             return await known.enqueue(**arguments)
         if self.tasks:
-            import difflib
-
-            near = difflib.get_close_matches(task, self.tasks, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(self.tasks))}"
-            raise UnknownTask(f"no task {task!r} is registered in this app; {hint}")
+            raise UnknownTask(f"no task {task!r} is registered in this app; {hint(task, self.tasks)}")
         payload = encode_call(check_name(task, "task name"), arguments, self.settings.payload_limit)
         job = new_job(task, payload, Options(), Options(), self.clock.now(), lambda: arguments)
         (handle,) = await self.hand_over([job])
