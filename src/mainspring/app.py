@@ -18,10 +18,11 @@ from .context import Context
 from .control import Dead, Executions, Jobs, Queues, Schedules, Workers
 from .control.ground import Ground
 from .deadletter import DeadLetter, check_handler, mourned
-from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask, hint
+from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
 from .events import Bus, E, JobEnqueued
 from .handle import Handle
 from .health import Health, check
+from .hint import hint
 from .job import Breaker, Enqueued, Job, NewJob, OnConflict
 from .journal import keep_journal
 from .key import KeySpec

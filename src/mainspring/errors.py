@@ -27,8 +27,6 @@ MainspringError
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 
 class MainspringError(Exception):
     """Whatever Mainspring raises on purpose."""
@@ -138,13 +136,3 @@ class StoreUnavailable(StoreError):
 
 class SchemaMismatch(StoreError):
     """The store's tables are of a version this release does not know."""
-
-
-def hint(name: object, known: Iterable[str]) -> str:
-    """The way out of a wrong name: the one that is nearest to it, or some of those there are."""
-    import difflib  # needed for a message only
-
-    names = sorted(known)
-    if near := difflib.get_close_matches(str(name), names, 1):
-        return f"did you mean {near[0]!r}?"
-    return f"known: {', '.join(names[:20]) or 'none'}"

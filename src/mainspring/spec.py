@@ -10,7 +10,8 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from .codec import encode_call
-from .errors import BadInput, hint
+from .errors import BadInput
+from .hint import hint
 from .outcome import seconds
 from .schedule import CATCH_UPS, OVERLAPS, CatchUp, Overlap, Spec
 from .task import Options, Task, check_name

@@ -10,8 +10,8 @@ import click
 from ..app import Mainspring
 from ..codec import data
 from ..errors import ResultTimeout, UnknownTask
-from ..errors import hint as way_out
 from ..handle import Handle
+from ..hint import hint as way_out
 from ..job import MAX_PRIORITY, MIN_PRIORITY
 from ..task import Task
 from . import records

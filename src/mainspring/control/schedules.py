@@ -11,9 +11,10 @@ from typing import Any, TypeVar, Unpack
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import BadInput, ScheduleExists, ScheduleNotFound, StoreUnavailable, hint
+from ..errors import BadInput, ScheduleExists, ScheduleNotFound, StoreUnavailable
 from ..events import JobEnqueued, TickFired
 from ..handle import Handle
+from ..hint import hint
 from ..ids import new_id
 from ..job import Enqueued, Filter, Shown
 from ..plan import STEP, born, paused, redefined, rescheduled, resumed, triggered
