@@ -141,6 +141,13 @@ def test_a_repeated_day_is_taken_as_the_wall_shows_it() -> None:
     assert local(rule, 3, datetime(1969, 9, 29, 12, tzinfo=UTC)) == ["30 09:00 +11", "30 09:00 -12", "01 09:00 -12"]
 
 
+def test_two_days_that_are_repeated_interleave() -> None:
+    """Alaska went from the Asian to the American date in the middle of an afternoon."""
+    rule = every().day.at("09:00", "18:00", tz="America/Juneau")
+    shown = local(rule, 5, datetime(1867, 10, 18, tzinfo=UTC))
+    assert shown == ["18 18:00 LMT", "19 09:00 LMT", "18 18:00 LMT", "19 09:00 LMT", "19 18:00 LMT"]
+
+
 @pytest.mark.parametrize(
     ("rule", "after", "note"),
     [

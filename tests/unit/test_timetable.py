@@ -54,8 +54,9 @@ class Counting(Trigger, frozen=True, kw_only=True, tag="counting"):
 def ticks(table: Timetable, after: datetime, until: datetime) -> list[datetime]:
     found, tick = [], table.next(after)
     while tick is not None and tick <= until:
+        assert tick > after
         found.append(tick)
-        tick = table.next(tick)
+        after, tick = tick, table.next(tick)
     return found
 
 
@@ -132,6 +133,16 @@ def test_a_tick_does_not_move_to_an_excluded_date() -> None:
     assert ticks(table, utc(27, 12), utc(31, 12)) == [utc(31, 8)]
 
 
+def test_a_tick_that_passed_an_excluded_opening_is_still_on_its_way() -> None:
+    assert moved(at(utc(28, 12)), exclude=(date(2026, 3, 30),)).next(utc(30, 12)) == utc(31, 8)
+
+
+def test_a_window_that_opened_on_an_excluded_date_is_open_on_the_next() -> None:
+    window = Window("22:00", "06:00", "sat", outside="move")
+    table = Timetable(every(6).hours, window=window, exclude=(date(2026, 3, 28),))
+    assert ticks(table, utc(27, 11), utc(31) + 7 * DAY)[:2] == [utc(29), utc(28, 22) + 7 * DAY]
+
+
 def test_an_excluded_tick_does_not_move() -> None:
     table = moved(every().day.at("19:00"), start_at=utc(26), exclude=(date(2026, 3, 26),))
     assert ticks(table, utc(25), utc(31)) == [utc(30, 8)]  # that of the 27th
@@ -204,7 +215,8 @@ def test_a_timetable_is_what_a_slow_evaluator_says(table: Timetable, start: int,
     kept, lost = slow(table, FRIDAY - 40 * DAY, until + 20 * DAY)
     expected = sorted(tick for tick in kept if after < tick <= until)
     assert ticks(table, after, until) == expected
-    assert table.next(after) == min((tick for tick in kept if tick > after), default=None)
+    first, found = min((tick for tick in kept if tick > after), default=None), table.next(after)
+    assert found == first or (first is None and found is not None and found > until + 20 * DAY)
     assert table.count(after, until, limit=7) == min(7, len(expected))
     assert table.latest(after, until) == (expected[-1] if expected else None)
     within = {reason: [tick for tick in ticks if after < tick <= until] for reason, ticks in lost.items()}
@@ -262,6 +274,17 @@ def test_what_was_taken_out_is_told_by_reason() -> None:
         Omitted("excluded", 4, utc(28), utc(28, 18)),
         Omitted("window", 3, utc(27, 6), utc(29)),
     ]
+
+
+def test_an_excluded_date_that_the_clock_shows_again_is_excluded_again() -> None:
+    """In 2010 St. John's went from 00:01 on the 7th of November back to 23:01 on the 6th."""
+    table = Timetable(every(10).seconds.in_zone("America/St_Johns"), exclude=(date(2010, 11, 6),))
+    back = datetime(2010, 11, 7, 2, 31, tzinfo=UTC)
+    assert ticks(table, back - timedelta(seconds=61), back + timedelta(seconds=3540)) == [
+        back - timedelta(seconds=n) for n in range(60, 0, -10)
+    ] + [back + timedelta(seconds=3540)]
+    (omitted,) = table.omitted(back - timedelta(seconds=31), back + HOUR)
+    assert (omitted.count, omitted.first_at) == (354, back)
 
 
 # jitter
