@@ -65,7 +65,7 @@ def test_what_users_write_becomes_a_window(said: Any, window: Window) -> None:
         (("08:00", "18:00", "mon-fry"), "'fry' is not a weekday; say 'friday'"),
         (("08:00", "18:00", ()), "no weekday is given"),
         (("08:00", "18:00", 1.5), "say them as 'mon-fri'"),
-        (("08:00", "18:00", None, "Nowhere"), "zone 'Nowhere' is not known"),
+        (("08:00", "18:00", None, "Nowhere"), "no time zone 'Nowhere'"),
         (("08:00", "18:00", None, None, "drop"), "'skip' or 'move'"),
     ],
 )

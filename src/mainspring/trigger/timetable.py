@@ -15,8 +15,9 @@ from msgspec.structs import force_setattr
 from ..clock import EPOCH
 from ..errors import BadInput
 from .rule import Preview, Trigger, count, latest, spread
-from .wall import DAY, EARLIEST, LARGEST_SHIFT, LATEST, MICROSECOND, edge, spoken, utc, written, zone_of
+from .wall import DAY, EARLIEST, LATEST, MICROSECOND, edge, spoken, utc, written
 from .window import Window
+from .zone import LONGEST_SHIFT, zone_of
 
 # Ticks in a row that may be taken out: five years of days. After that there is none.
 _PATIENCE = 2000
@@ -245,7 +246,7 @@ class Timetable(Struct, frozen=True, dict=True):
     def _safe_until(self, tick: datetime) -> datetime:
         """Nothing between this tick, which stands, and that instant is taken out."""
         # Clocks that are set back over midnight show the date before again: it counts as to come for some hours.
-        today = (tick - LARGEST_SHIFT).astimezone(self._zone).date()
+        today = (tick - LONGEST_SHIFT).astimezone(self._zone).date()
         day = min((day for day in self.exclude if day >= today), default=None)
         midnight = edge(datetime.combine(day, time(0)), self._zone) if day else LATEST
         return midnight if self._moves else min(midnight, self._closing(tick))

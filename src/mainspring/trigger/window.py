@@ -11,8 +11,9 @@ from msgspec import Struct
 from msgspec.structs import fields, force_setattr, replace
 
 from ..errors import BadInput
-from .wall import DAY, EARLIEST, edge, time_of, utc, written, zone_of
+from .wall import DAY, EARLIEST, edge, time_of, utc, written
 from .weekday import NAMES, WEEKEND, WORKDAYS, listed, weekdays
+from .zone import zone_of
 
 _MIDNIGHT = re.compile("24:00(:00)?")
 # At least one weekday in seven is open; the rest is patience for openings that a skipped day swallows.
