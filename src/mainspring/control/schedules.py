@@ -189,7 +189,7 @@ class Schedules:
         """Its next tick is at this instant; those after it follow its trigger."""
         if not isinstance(at, datetime) or at.tzinfo is None:
             raise BadInput(f"reschedule takes a datetime with a time zone, got {at!r}")
-        return await self._change(name, lambda row, now: Firing(schedule=rescheduled(row, at, now=now)))
+        return await self._change(name, lambda row, now: rescheduled(row, at, now=now))
 
     async def delete(self, name: str) -> None:
         """Jobs already made are left alone. One that code declares comes back with the next worker that starts."""
