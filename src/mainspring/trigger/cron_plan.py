@@ -10,7 +10,7 @@ from .cron_fields import Field, Fields, Special
 
 DayMatch = Literal["or", "and"]
 
-_LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 # The same weekday in each of five weeks.
 _WEEKS = 1 | 1 << 7 | 1 << 14 | 1 << 21 | 1 << 28
 _KINDS_OF_YEAR = 14
@@ -75,7 +75,7 @@ class Plan:
         leap, first = divmod(kind, 7)
         months = [0]
         for month in range(1, 13):
-            length = _LENGTHS[month] + (leap and month == 2)
+            length = LENGTHS[month] + (leap and month == 2)
             months.append(self._month(first, length) if self.fields.month.bits >> month & 1 else 0)
             first = (first + length) % 7
         self._years[kind] = tuple(months)
