@@ -14,6 +14,7 @@ from . import processes
 from .apps.meter import percentile, read_count, read_late
 from .harness import Lab
 from .processes import (
+    CRON,
     HUEY,
     HUEY_WORKER,
     MAINSPRING,
@@ -138,6 +139,11 @@ def claim(lab: Lab, *, pending: int, future: int, claims: int) -> Figures:
 def insight(lab: Lab, *, jobs: int, look: str, calls: int) -> Figures:
     home = lab.kept(f"insight-{jobs}")
     return MAINSPRING_INSIGHT.ask(home, jobs, look, calls, timeout=300)
+
+
+def cron(lab: Lab, *, system: str, seconds: float) -> Figures:
+    with lab.fresh() as home:
+        return CRON.ask(home, system, seconds)
 
 
 def _rate(told: dict[str, float]) -> Figures:

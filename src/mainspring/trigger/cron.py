@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import MAXYEAR, datetime, timedelta
 from functools import lru_cache
 from typing import Any, get_args
 
@@ -60,7 +60,9 @@ class Cron(Trigger, frozen=True, kw_only=True, tag="cron"):
         return cron_effects.note(self.plan, zone(self.tz), tick)
 
     def effects(self, *, after: datetime, until: datetime | None = None) -> list[Effect]:
-        """What changes of the clocks do to it within a year, or until then."""
+        """What changes of the clocks do to it within a year, or until then; at either end of time nothing is told."""
+        if not 1 < after.year < MAXYEAR - 1:
+            return []
         end = after + _YEAR if until is None else until
         return cron_effects.effects(self.plan, zone(self.tz), after=after, until=end)
 
