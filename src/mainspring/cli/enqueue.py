@@ -58,7 +58,7 @@ async def enqueue(
     """
     if options["delay"] is not None and options["run_at"] is not None:
         raise click.UsageError("--delay and --run-at exclude each other")
-    chosen, known = _task(app, task)
+    chosen, known = task_of(app, task)
     args, named = read_all(others) if others is not None else ([], {})
     if args and not known:
         raise click.UsageError("without the app's code arguments go by name: KEY=VALUE, or --args with an object")
@@ -79,7 +79,7 @@ async def enqueue(
         records.emit(result)
 
 
-def _task(app: Mainspring, name: str) -> tuple[Task[..., Any], bool]:
+def task_of(app: Mainspring, name: str) -> tuple[Task[..., Any], bool]:
     """The task, and whether its code is known: an app without tasks sends by name, unchecked."""
     if name in app.tasks:
         return app.tasks[name], True

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, Unpack
+from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from ..handle import Handle
 from ..hint import hint
 from ..ids import new_id
 from ..job import Enqueued, Filter, Shown
-from ..plan import STEP, born, paused, redefined, rescheduled, resumed, triggered
+from ..plan import STEP, born, following, paused, redefined, rescheduled, resumed, triggered
 from ..schedule import TICKS_KEPT, Firing, Owner, Schedule, Status, Tick, key_of
 from ..scheduler import Scheduler, job_of
 from ..spec import ScheduleOptions, amended, declared, payload_of
@@ -128,10 +129,8 @@ class Schedules:
         """Its next ticks, with what changes of the clocks do to them; of a paused one, as if it were resumed now."""
         checked_limit(n, PAGE)
         row = await self.get(name)
-        after = self._ground.clock.now()
-        shown = row.timetable.preview(n, after=after)
-        left = None if row.spec.max_runs is None else max(0, row.spec.max_runs - row.fired)
-        return shown if left is None else shown[:left]
+        left = n if row.spec.max_runs is None else min(n, max(0, row.spec.max_runs - row.fired))
+        return _coming(row, left, self._ground.clock.now())
 
     # making and changing
 
@@ -283,6 +282,21 @@ class Schedules:
 async def _missing(store: Store, name: str) -> ScheduleNotFound:
     known = [row.name for row in await store.schedules(limit=PAGE)]
     return ScheduleNotFound(f"there is no schedule {name!r}; {hint(name, known)}")
+
+
+def _coming(row: Schedule, n: int, now: datetime) -> List[Preview]:
+    """Its ticks from the one it waits for on, which may have been moved; its interval may have grown."""
+    first, timetable = row.next_run_at, row.timetable
+    if n < 1 or row.paused_at is not None or first is None or first <= now:
+        return timetable.preview(n, after=now)
+    shown = timetable.preview(1, after=first - timedelta(microseconds=1))
+    if not shown or shown[0].at != first:
+        shown = [Preview(first, first.astimezone(ZoneInfo(row.spec.trigger.tz)), "rescheduled")]
+    tick = following(row, first)
+    while tick is not None and len(shown) < n:
+        shown += timetable.preview(1, after=tick - timedelta(microseconds=1))
+        tick = following(row, tick)
+    return shown
 
 
 def _past(row: Schedule, start: datetime, end: datetime, now: datetime, limit: int) -> List[datetime]:
