@@ -11,7 +11,7 @@ from msgspec.structs import fields
 
 from ...job import Action, Filter, State
 from ...retry import Backoff
-from ...schedule import TICKS_KEPT, Due, Firing, Schedule, Spec
+from ...schedule import TICKS_KEPT, Due, Firing, Schedule, Spec, key_of
 from ...store import Store
 from ...trigger import Window, at, cron, every
 from .build import (
@@ -26,6 +26,8 @@ from .build import (
     fire,
     later,
     launch,
+    new_job,
+    put,
     row,
     tick_job,
 )
@@ -256,6 +258,11 @@ class ScheduleContract(Contract):
             assert [job.id for job in found] == [job.id for job in made[name]]
             assert {job.schedule for job in found} == {name}
             assert [job.scheduled_at for job in found] == [NOW, later(1)]
+
+    async def test_a_job_that_only_bears_the_key_of_a_tick_was_made_by_no_schedule(self) -> None:
+        async with self.opened() as store:
+            await put(store, new_job(idempotency_key=key_of("hourly", NOW)), new_job(unique_key="schedule:hourly:5"))
+            assert await store.jobs(Filter(schedules=("hourly",)), now=NOW, limit=9) == []
 
     async def test_jobs_of_several_schedules_are_found_in_any_state(self) -> None:
         async with self.opened() as store:
