@@ -312,10 +312,12 @@ class Mainspring:
 
         app.schedule("daily-report", cron("0 9 * * mon-fri"), report, kwargs={"kind": "daily"})
         """
-        if name in self._declared:
+        if check_name(name, "schedule name") in self._declared:
             raise BadInput(f"a schedule named {name!r} is declared already; give this one another name")
         if isinstance(task, Task) and task.app is not self:
             raise BadTask(f"schedule {name!r}: task {task.name!r} is of another app; register it here")
+        if isinstance(task, str):
+            raise BadInput(f"schedule {name!r} takes the task itself, not its name {task!r}; elsewhere's is a @app.stub")
         self._declared[name] = declared(name, trigger, task, options, self.settings.payload_limit)
 
     def cron(
@@ -342,8 +344,12 @@ class Mainspring:
         **options: Unpack[ScheduleOptions],
     ) -> Decorator:
         """Runs the function at an interval: @app.every(minutes=5). It becomes a task if it is none yet."""
-        span = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
-        return self._scheduled(every(span), name, options)
+        units = {"weeks": weeks, "days": days, "hours": hours, "minutes": minutes, "seconds": seconds}
+        if not any(units.values()):
+            meant = next((f"{option}s" for option in options if f"{option}s" in units), "minutes")
+            raise BadInput(f"app.every() needs an interval, e.g. app.every({meant}=5)")
+        trigger = every(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
+        return self._scheduled(trigger, name, options)
 
     def _scheduled(self, trigger: Trigger, name: str | None, options: Mapping[str, Any]) -> Decorator:
         def register(fn: Any) -> Any:
