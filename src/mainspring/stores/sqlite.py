@@ -93,7 +93,8 @@ class SqliteStore:
 
     async def open(self) -> None:
         if self._pid != os.getpid():
-            await asyncio.to_thread(self._open)
+            with self._clock.outside():
+                await asyncio.to_thread(self._open)
 
     def _open(self) -> None:
         with self._opening:
