@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from .clock import EPOCH, Clock, StoreClock, SystemClock
 from .codec import encode_call, is_async
-from .config import load
+from .config import Fire, load, span
 from .context import Context
 from .control import Dead, Executions, Jobs, Queues, Schedules, Workers
 from .control.ground import Ground
@@ -26,6 +26,7 @@ from .hint import hint
 from .job import Breaker, Enqueued, Job, NewJob, OnConflict
 from .journal import keep_journal
 from .key import KeySpec
+from .leader import Leader
 from .middleware import Middleware
 from .outcome import Outcome, Policy
 from .prune import Archive, Pruner
@@ -52,6 +53,8 @@ Async = Coroutine[Any, Any, R]
 Errors = type[BaseException] | tuple[type[BaseException], ...]
 
 
+# The leadership that fires schedules where the setting `fire` is "leader".
+FIRE = "mainspring.fire"
 _JOB_OPTIONS = frozenset({"delay", "run_at", "within"})
 _TASK_OPTIONS = frozenset(Options.__struct_fields__) - _JOB_OPTIONS
 # What belongs to the code that runs, not to those who ask for it.
@@ -365,9 +368,12 @@ class Mainspring:
 
         return register
 
-    def _scheduler(self) -> Scheduler:
+    def _scheduler(self, fire: Fire = "any") -> Scheduler:
         arguments = {name: task.arguments for name, task in self.tasks.items()}
-        return Scheduler(self.clock, self.events, self._declared, arguments, payload_limit=self.settings.payload_limit)
+        return Scheduler(
+            self.clock, self.events, self._declared, arguments, payload_limit=self.settings.payload_limit,
+            fires=fire != "never", leader=self._candidate(FIRE) if fire == "leader" else None,
+        )  # fmt: skip
 
     def _handle(self, enqueued: Enqueued, task: str) -> Handle[Any]:
         known = self.tasks.get(task)
@@ -458,10 +464,27 @@ class Mainspring:
         worker = Worker(
             opened=self.opened, runner=runner, tasks={name: task.options.concurrency for name, task in real.items()},
             queues=queues, settings=settings, clock=self.clock, bus=self.events, recycle=recycle, mourned=self._mourned,
-            scheduler=self._scheduler(), pruner=self._pruner(),
+            scheduler=self._scheduler(settings.fire), pruner=self._pruner(),
         )  # fmt: skip
         self._workers.add(worker)
         return worker
+
+    def leader(self, name: str, *, ttl: Span | None = None) -> Leader:
+        """A candidate for a leadership of that name: app.leader("reindex"). Each call makes another one.
+
+        A leader that dies is followed within `ttl` (default: the setting leader_ttl).
+        """
+        if check_name(name, "leader's name").startswith("mainspring."):
+            raise BadInput(f"leaders whose names begin with 'mainspring.' are the engine's own, got {name!r}")
+        return self._candidate(name, None if ttl is None else span(ttl, f"leader {name!r}: ttl"))
+
+    def _candidate(self, name: str, ttl: float | None = None) -> Leader:
+        settings = self.settings
+        return Leader(
+            name, ttl=ttl or settings.leader_ttl, refresh=ttl / 3 if ttl else settings.leader_refresh,
+            poll=settings.poll_interval, opened=self.opened, clock=self.clock, bus=self.events,
+            instance=settings.instance_id,
+        )  # fmt: skip
 
     def _mourned(self, job: Job, outcome: Outcome) -> Outcome:
         """A dead job's outcome, with jobs for those who want to know."""
