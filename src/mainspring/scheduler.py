@@ -6,18 +6,20 @@ import asyncio
 import inspect
 import logging
 import math
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Never
 
 from .clock import Alarm, Clock
 from .codec import Arguments
-from .errors import BadInput
+from .errors import BadInput, NotLeader
 from .events import Bus, JobEnqueued, SchedulePaused, TickFired, TickPassed
 from .failpoint import failpoint
 from .ids import new_id
 from .insistence import Insistence
 from .job import Filter, JobId, NewJob, State
+from .leader import Leader
 from .outcome import clean
 from .plan import born, fingerprint, plan, redefined
 from .schedule import Firing, Schedule, Tick, key_of
@@ -48,7 +50,10 @@ def job_of(schedule: Schedule, tick: Tick, payload: str, now: datetime) -> NewJo
 
 
 class Scheduler:
-    """Any worker may fire: who is second is told by the store, and does nothing."""
+    """Any worker may fire: who is second is told by the store, and does nothing.
+
+    So no leader is needed for a tick to fire once. Having one saves the others the asking.
+    """
 
     def __init__(
         self,
@@ -58,17 +63,23 @@ class Scheduler:
         arguments: Mapping[str, Arguments],
         *,
         payload_limit: int,
+        fires: bool = True,
+        leader: Leader | None = None,
     ) -> None:
-        """`arguments` says how the input of each task travels."""
+        """`arguments` says how the input of each task travels; with a `leader` it fires only while that leads."""
         self._clock = clock
         self._bus = bus
         self._declared = declared
         self._arguments = arguments
         self._limit = payload_limit
+        self._fires = fires
+        self._leader = leader
         self._suspects: dict[JobId, datetime] = {}
         self._alarm = Alarm(clock)
         self._looked = -math.inf
         self._hearing = False
+        if leader is not None:
+            leader.on_change(lambda leading: self._alarm.ring())
 
     # what the code says
 
@@ -110,14 +121,38 @@ class Scheduler:
     async def run(self, store: Store, insist: Insistence, poll: float, vigil: Vigil) -> None:
         """Sleeps until the next schedule is due, or `poll` at most: clocks jump, and others change schedules."""
 
+        await insist("declaring schedules", lambda: self.declare(store))
+        if self._leader is None:
+            await self._turns(store, insist, poll, vigil)
+        else:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._leader.run(asyncio.Event().wait))
+                await self._turns(store, insist, poll, vigil)
+
+    async def _turns(self, store: Store, insist: Insistence, poll: float, vigil: Vigil) -> Never:
         async def turn() -> float | None:
             vigil.turn("fire")
             return await self.turn(store)
 
-        await insist("declaring schedules", lambda: self.declare(store))
         while True:
             wait = await insist("firing", turn)
             await self._alarm.wait(poll if wait is None else min(wait, poll))
+
+    @asynccontextmanager
+    async def at_hand(self) -> AsyncIterator[None]:
+        """For turns without run(): leads meanwhile, if that is what firing takes and nobody else does."""
+        if self._leader is None:
+            yield
+            return
+        with suppress(NotLeader):
+            await self._leader.acquire(0, keep=True)
+        try:
+            yield
+        finally:
+            await self._leader.release()
+
+    def _may_fire(self) -> bool:
+        return self._fires if self._leader is None else self._leader.is_leader
 
     def heard(self) -> None:
         """Something in the store has changed: looks again, but not all the time while the store is busy."""
@@ -131,13 +166,17 @@ class Scheduler:
 
     async def turn(self, store: Store) -> float | None:
         """Fires what is due; returns the seconds until there is more, None: nobody knows of any."""
+        next_at = await self._fire_due(store) if self._may_fire() else None
+        if self._suspects:
+            await self._tell_paused(store)
+        return None if next_at is None else max(0.0, (next_at - self._clock.now()).total_seconds())
+
+    async def _fire_due(self, store: Store) -> datetime | None:
         now, self._looked = self._clock.now(), self._clock.monotonic()
         due = await store.due(now=now, limit=BATCH, computed=self._computed())
         if due.schedules:
             await self._fire(store, due.schedules, now)
-        if self._suspects:
-            await self._tell_paused(store)
-        return None if due.next_at is None else max(0.0, (due.next_at - self._clock.now()).total_seconds())
+        return due.next_at
 
     def _computed(self) -> Collection[str]:
         return [name for name, said in self._declared.items() if said.input is not None]

@@ -351,7 +351,7 @@ class Worker:
         """
         self._store = await self._opened()
         runs = 0
-        async with self._alive():
+        async with self._alive(), self._scheduler.at_hand():
             await self._scheduler.declare(self._store)
             while runs < limit:
                 while await self._scheduler.turn(self._store) == 0.0:

@@ -31,12 +31,14 @@ from mainspring import (
     Stats,
     Task,
     Tick,
+    Window,
     Worker,
     at,
     cron,
     every,
 )
 from mainspring.events import JobEnded
+from mainspring.trigger import At, Calendar, Every
 
 app = Mainspring("memory://", beat=1, lease="20s")
 
@@ -270,6 +272,18 @@ async def scheduling() -> None:
         assert_type(coming.at, datetime)
     done = await app.schedules.backfill("daily", datetime.now(UTC), dry_run=True)
     assert_type(done.made, list[datetime])
+
+
+def triggers() -> None:
+    assert_type(every(5).minutes, Every)
+    assert_type(every(hours=1, minutes=30), Every)
+    assert_type(every(timedelta(minutes=5)), Every)
+    assert_type(every().monday.at("14:30"), Calendar)
+    assert_type(every(2).weeks.on("mon", 3).at("14:30").in_zone("Europe/London"), Calendar)
+    assert_type(every().day.at("09:00", tz="Europe/London"), Calendar | Every)
+    assert_type(at("2030-01-01T09:00", tz="Europe/London"), At)
+    assert_type(every().day.next(datetime.now(UTC)), datetime | None)
+    assert_type(Window("22:00", "06:00", "mon-fri", outside="move"), Window)
 
 
 def passed_on(task: Task[[str], str]) -> None:

@@ -380,7 +380,7 @@ async def refusals(app: Mainspring) -> list[tuple[Awaitable[Any], str]]:
         (schedules.reschedule("work", naive), "reschedule takes a datetime with a time zone, got datetime.datetime"),
         (schedules.reschedule("work", hour(-1)), "is past; trigger() runs it now, backfill() makes up past ticks"),
         (schedules.update("work"), "update of schedule 'work' was given nothing to change"),
-        (schedules.update("work", overlop="skip"), "schedule 'work' has no option 'overlop'; did you mean overlap?"),  # type: ignore[call-arg]
+        (schedules.update("work", overlop="skip"), "schedule 'work' has no option 'overlop'; did you mean 'overlap'?"),  # type: ignore[call-arg]
         (schedules.update("work", kwargs={"whom": 1}), "whom"),
         (schedules.update("work", input=lambda tick: {}), "an input function is given in code, with app.schedule"),
         (schedules.create("new", every(1).hours, "wrok"), "no task 'wrok' is registered in this app; did you"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from builtins import list as List
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from msgspec.structs import replace
 
 from ..errors import BadInput, ScheduleExists, ScheduleNotFound, StoreUnavailable
 from ..handle import Handle
+from ..hint import hint
 from ..ids import new_id
 from ..job import Enqueued, Filter, Shown
 from ..plan import STEP, born, following, paused, redefined, rescheduled, resumed, triggered
@@ -24,7 +24,7 @@ from ..spec import ScheduleOptions, amended, declared, payload_of
 from ..store import Store
 from ..task import Task, check_name
 from ..trigger import Preview
-from ..trigger.wall import zone_of
+from ..trigger.zone import zone_of
 from .ground import Ground
 from .jobs import PAGE, checked_limit
 
@@ -142,9 +142,8 @@ class Schedules:
             raise BadInput(f"schedule {name!r}: an input function is given in code, with app.schedule(…)")
         known = self._ground.tasks.get(task) if isinstance(task, str) else task
         if known is None and self._ground.tasks:
-            near = difflib.get_close_matches(str(task), self._ground.tasks, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(self._ground.tasks))}"
-            raise BadInput(f"schedule {name!r}: no task {task!r} is registered in this app; {hint}")
+            way_out = hint(task, self._ground.tasks)
+            raise BadInput(f"schedule {name!r}: no task {task!r} is registered in this app; {way_out}")
         said = declared(name, trigger, known or task, options, self._ground.settings.payload_limit)
         store, now = await self._store(), self._ground.clock.now()
         new = born(name, said.spec, owner="user", now=now)
@@ -197,7 +196,7 @@ class Schedules:
                 )
             if row.spec.max_runs is not None and row.fired >= row.spec.max_runs:
                 raise BadInput(f"schedule {name!r} has had all its {row.spec.max_runs} runs; raise max_runs first")
-            return Firing(schedule=rescheduled(row, at, now=now))
+            return rescheduled(row, at, now=now)
 
         return await self._change(name, change)
 
@@ -300,9 +299,7 @@ class Schedules:
 
 async def _missing(store: Store, name: str) -> ScheduleNotFound:
     known = [row.name for row in await store.schedules(limit=PAGE)]
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known[:10]) or 'none'}"
-    return ScheduleNotFound(f"there is no schedule {name!r}; {hint}")
+    return ScheduleNotFound(f"there is no schedule {name!r}; {hint(name, known)}")
 
 
 def _check_number(what: str, n: int, most: int) -> None:
