@@ -288,8 +288,13 @@ async def _missing(store: Store, name: str) -> ScheduleNotFound:
 
 
 def _coming(row: Schedule, n: int, now: datetime) -> List[Preview]:
-    """Its ticks from the one it waits for on, which may have been moved; its interval may have grown."""
+    """Its ticks from the one it waits for on, which may have been moved; its interval may have grown.
+
+    Where runs decide about the next tick, nobody knows of more than that one.
+    """
     first, timetable = row.next_run_at, row.timetable
+    if row.spec.after == "finish":
+        n = 0 if first is None else min(n, 1)
     if n < 1 or row.paused_at is not None or first is None or first <= now:
         return timetable.preview(n, after=now)
     shown = timetable.preview(1, after=first - timedelta(microseconds=1))
