@@ -22,6 +22,7 @@ from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, Unkn
 from .events import Bus, E, JobEnqueued
 from .handle import Handle
 from .health import Health, check
+from .hint import hint
 from .job import Breaker, Enqueued, Job, NewJob, OnConflict
 from .journal import keep_journal
 from .key import KeySpec
@@ -385,11 +386,7 @@ class Mainspring:
         if known is not None:
             return await known.enqueue(**arguments)
         if self.tasks:
-            import difflib
-
-            near = difflib.get_close_matches(task, self.tasks, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(self.tasks))}"
-            raise UnknownTask(f"no task {task!r} is registered in this app; {hint}")
+            raise UnknownTask(f"no task {task!r} is registered in this app; {hint(task, self.tasks)}")
         payload = encode_call(check_name(task, "task name"), arguments, self.settings.payload_limit)
         job = new_job(task, payload, Options(), Options(), self.clock.now(), lambda: arguments)
         (handle,) = await self.hand_over([job])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import date, datetime, timedelta
 from typing import Any, Literal, TypedDict, cast
@@ -12,6 +11,7 @@ from msgspec.structs import replace
 
 from .codec import encode_call
 from .errors import BadInput
+from .hint import hint
 from .outcome import seconds
 from .schedule import CATCH_UPS, OVERLAPS, CatchUp, Overlap, Spec
 from .task import Options, Task, check_name
@@ -104,9 +104,7 @@ def checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     for option, value in given.items():
         check = _CHECKS.get(option)
         if check is None:
-            near = difflib.get_close_matches(option, _CHECKS, 1)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(_CHECKS))}"
-            raise BadInput(f"schedule {name!r} has no option {option!r}; {hint}")
+            raise BadInput(f"schedule {name!r} has no option {option!r}; {hint(option, _CHECKS)}")
         try:
             values[option] = check(value)
         except (BadInput, TypeError) as bad:

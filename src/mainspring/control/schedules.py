@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from builtins import list as List
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 from ..errors import BadInput, ScheduleExists, ScheduleNotFound, StoreUnavailable
 from ..events import JobEnqueued, TickFired
 from ..handle import Handle
+from ..hint import hint
 from ..ids import new_id
 from ..job import Enqueued, Filter, Shown
 from ..plan import STEP, born, following, paused, redefined, rescheduled, resumed, triggered
@@ -142,9 +142,8 @@ class Schedules:
             raise BadInput(f"schedule {name!r}: an input function is given in code, with app.schedule(…)")
         known = self._ground.tasks.get(task) if isinstance(task, str) else task
         if known is None and self._ground.tasks:
-            near = difflib.get_close_matches(str(task), self._ground.tasks, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(self._ground.tasks))}"
-            raise BadInput(f"schedule {name!r}: no task {task!r} is registered in this app; {hint}")
+            way_out = hint(task, self._ground.tasks)
+            raise BadInput(f"schedule {name!r}: no task {task!r} is registered in this app; {way_out}")
         said = declared(name, trigger, known or task, options, self._ground.settings.payload_limit)
         store, now = await self._store(), self._ground.clock.now()
         new = born(name, said.spec, owner="user", now=now)
@@ -189,7 +188,7 @@ class Schedules:
         """Its next tick is at this instant; those after it follow its trigger."""
         if not isinstance(at, datetime) or at.tzinfo is None:
             raise BadInput(f"reschedule takes a datetime with a time zone, got {at!r}")
-        return await self._change(name, lambda row, now: Firing(schedule=rescheduled(row, at, now=now)))
+        return await self._change(name, lambda row, now: rescheduled(row, at, now=now))
 
     async def delete(self, name: str) -> None:
         """Jobs already made are left alone. One that code declares comes back with the next worker that starts."""
@@ -282,9 +281,7 @@ class Schedules:
 
 async def _missing(store: Store, name: str) -> ScheduleNotFound:
     known = [row.name for row in await store.schedules(limit=PAGE)]
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known[:10]) or 'none'}"
-    return ScheduleNotFound(f"there is no schedule {name!r}; {hint}")
+    return ScheduleNotFound(f"there is no schedule {name!r}; {hint(name, known)}")
 
 
 def _coming(row: Schedule, n: int, now: datetime) -> List[Preview]:

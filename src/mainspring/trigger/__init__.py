@@ -1,11 +1,11 @@
 """Triggers: rules about time, from which schedules get their ticks."""
 
 from .at import At, at
-from .builder import every
 from .calendar import Calendar
 from .cron import Cron, cron
 from .cron_effects import Effect
 from .every import Every
+from .period import every
 from .rule import Preview, Trigger
 from .timetable import Omitted, Timetable
 from .window import Window

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from .cron_plan import Plan
-from .cron_words import MONTHS, joined
+from .cron_words import joined
+from .wall import spoken, written
 from .zone import Change, change_at, changes
 
 _SECOND = timedelta(seconds=1)
@@ -62,27 +63,19 @@ def _moves(plan: Plan, change: Change) -> bool:
 
 def _sentence(plan: Plan, change: Change, walls: list[datetime]) -> str:
     one = len(walls) == 1
-    when = f"{_date(walls[0])}, {_times(walls, change)}"
+    when = f"{spoken(walls[0])}, {_times(walls, change)}"
     if not change.is_gap:
         passes = "the first time" if _moves(plan, change) else "both times"
         return f"{when} {'comes' if one else 'come'} twice: runs {passes}"
     missing = f"{when} {'does' if one else 'do'} not exist"
     if not _moves(plan, change):
         return f"{missing}: left out"
-    day = "" if change.high.date() == walls[0].date() else f" on {_date(change.high)}"
+    day = "" if change.high.date() == walls[0].date() else f" on {spoken(change.high)}"
     once = "" if one and plan.first(change.high) != change.high else "once, "
-    return f"{missing}: runs {once}at {_time(change.high)}{day}"
+    return f"{missing}: runs {once}at {written(change.high)}{day}"
 
 
 def _times(walls: list[datetime], change: Change) -> str:
     if len(walls) > _FEW:
-        return f"times from {_time(walls[0])} to before {_time(change.high)}"
-    return joined([_time(wall) for wall in walls])
-
-
-def _time(wall: datetime) -> str:
-    return f"{wall:%H:%M:%S}" if wall.second else f"{wall:%H:%M}"
-
-
-def _date(wall: datetime) -> str:
-    return f"{wall.day} {MONTHS[wall.month]} {wall.year}"
+        return f"times from {written(walls[0])} to before {written(change.high)}"
+    return joined([written(wall) for wall in walls])

@@ -8,11 +8,8 @@ from itertools import pairwise
 
 from .cron_fields import DAY, KINDS, Field, Kind, Special
 from .cron_plan import LENGTHS, Plan
+from .wall import MONTHS
 
-MONTHS = (
-    "", "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
-    "December",
-)  # fmt: skip
 WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _NTH = ("", "first", "second", "third", "fourth", "fifth")
 # So many times of a day are named one by one.

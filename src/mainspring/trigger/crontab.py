@@ -12,7 +12,7 @@ from ..errors import BadInput
 from .cron import Cron, cron
 from .cron_fields import MACROS
 from .cron_words import members
-from .zone import changes, offset, zone
+from .zone import changes, offset, zone_of
 
 _SETTING = re.compile(r"\s*[\"']?([A-Za-z_][A-Za-z0-9_]*)[\"']?\s*=\s*(.*?)\s*")
 _ZONES = ("CRON_TZ", "TZ")
@@ -75,7 +75,7 @@ def _meaning(name: str, value: str) -> str:
     if name not in _ZONES:
         return _KNOWN.get(name, _VARIABLE).format(name=name, value=value or "nobody")
     try:
-        zone(value)
+        zone_of(value)
     except BadInput as bad:
         return str(bad)
     return "read as the zone of the times below; many crons mean only that of the commands" if name == "TZ" else ""
@@ -185,6 +185,6 @@ def interval(rule: Cron) -> tuple[int | None, str]:
 @lru_cache(maxsize=64)
 def _offsets(tz: str) -> frozenset[int]:
     """By how many seconds the zone's clocks are ahead of UTC, in all years that a schedule made now may see soon."""
-    place = zone(tz)
+    place = zone_of(tz)
     found = {offset(_SAMPLE, place)} | {change.after for change in changes(_SAMPLE, _SAMPLE + _SEEN, place)}
     return frozenset(int(span.total_seconds()) for span in found)

@@ -20,8 +20,10 @@ LONGEST_SHIFT = timedelta(hours=3)
 
 
 @lru_cache(maxsize=1024)
-def zone(name: str) -> ZoneInfo:
+def zone_of(name: str) -> ZoneInfo:
     """The zone of that name in the IANA database; anything else is refused."""
+    if not isinstance(name, str):
+        raise BadInput(f"a time zone is given by its name, such as 'Europe/London'; got {name!r}")
     if _NAME.fullmatch(name) and name.partition("/")[0] not in _ODD:
         try:
             return ZoneInfo(name)
