@@ -239,18 +239,20 @@ def _ticks(ticks: Sequence[Tick], tz: str, now: datetime) -> Table:
     table = grid("tick", "became", *(("seen",) if wide else ()), "why, or its job", cut=("why, or its job",))
     for tick in ticks:
         seen = [when(tick.seen_at, now)] if wide else []
-        table.add_row(local(tick.at, tz), _became(tick), *seen, line(_why(tick, tz)))
+        table.add_row(local(tick.at, tz), _became(tick), *seen, _why(tick, tz))
     return table
 
 
 def _became(tick: Tick) -> Text:
+    """✓ fired, ✓ by hand, ✗ 9 missed."""
     symbol, style = WHATS[tick.what]
-    return Text(f"{symbol} {tick.reason.replace('_', ' ') or tick.what if tick.what == 'fired' else tick.what}", style)
+    word = tick.reason.replace("_", " ") if tick.what == "fired" and tick.reason else tick.what
+    return Text(f"{symbol} {f'{tick.count:,} ' * (tick.count > 1)}{word}", style)
 
 
-def _why(tick: Tick, tz: str) -> str:
+def _why(tick: Tick, tz: str) -> Text:
     if tick.what == "fired":
-        return tick.job_id or ""
-    several = f"{tick.count:,} ticks until {local(tick.last_at, tz)}; " if tick.last_at is not None else ""
+        return line(tick.job_id or "")
     behind = f": {REASONS[tick.reason]}" if tick.reason in REASONS else ""
-    return f"{several}{tick.reason}{behind}"
+    several = f", until {local(tick.last_at, tz)}" if tick.last_at is not None else ""
+    return Text(clean(f"{tick.reason}{behind}{several}"))
