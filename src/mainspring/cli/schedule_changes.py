@@ -84,7 +84,9 @@ async def pause(app: Mainspring, names: tuple[str, ...], note: str, as_json: boo
 
 @click.command()
 @which_schedules
-@click.option("--catch-up", is_flag=True, help="Meet the ticks of the pause by its catch-up rule; else they are let go.")
+@click.option(
+    "--catch-up", is_flag=True, help="Meet the ticks of the pause by its catch-up rule; else they are let go."
+)
 @as_json
 @with_app
 async def resume(app: Mainspring, names: tuple[str, ...], catch_up: bool, as_json: bool) -> None:
@@ -129,7 +131,9 @@ async def delete(app: Mainspring, names: tuple[str, ...], as_json: bool) -> None
     for row in rows:
         click.echo(f"schedule {row.name!r} is deleted")
         if row.owner == "code":
-            hint(f"{row.name!r} is declared in code, and comes back when that runs next: pause it, or take it out there")
+            hint(
+                f"{row.name!r} is declared in code, and comes back when that runs next: pause it, or take it out there"
+            )
     return None
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..job import MAX_PRIORITY, MIN_PRIORITY
 from ..schedule import CATCH_UPS, OVERLAPS, Spec
-from ..trigger import Trigger, Window, at, cron, every
+from ..trigger import Every, Trigger, Window, at, cron
 from .filters import options
 from .options import instant, interval, json_object, span
 
@@ -53,7 +53,9 @@ def _date(text: str) -> date | None:
 when = options(
     click.option("--cron", "expr", metavar="EXPR", help="By a cron expression; see `mainspring cron`."),
     click.option("--every", type=interval, metavar="SPAN", help="At an interval: 5m, 30 seconds, 1h30m."),
-    click.option("--at", "once", metavar="INSTANT", help="Once: 2030-01-31T09:00:00Z; without a zone, in that of --tz."),
+    click.option(
+        "--at", "once", metavar="INSTANT", help="Once: 2030-01-31T09:00:00Z; without a zone, in that of --tz."
+    ),
     click.option("--tz", metavar="ZONE", help="Whose clocks count: Europe/London. Default: UTC."),
     click.option("--day-match", type=click.Choice(("or", "and")), help="With --cron: one day field, or both."),
 )
@@ -105,7 +107,7 @@ def take_trigger(given: dict[str, Any], spec: Spec | None = None) -> Trigger | N
     if expr is not None:
         return cron(expr, tz=tz or "UTC", day_match=day_match or "or")
     if span is not None:
-        return every(span).in_zone(tz or "UTC")
+        return Every(seconds=span.total_seconds(), tz=tz or "UTC")
     if once is not None:
         return _once(once, tz)
     return None if tz is None or spec is None else replace(spec.trigger, tz=tz)
