@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from .finding import Finding
+from .finding import Finding, worst
 from .job import FINAL, Circuit, Job, LiveWorker, Queue, State
 from .schedule import Schedule
 from .stats import Stats
@@ -179,9 +179,8 @@ def _schedules(facts: Facts) -> Finding:
     troubles = [trouble for trouble in (_unmet(facts), _unknown(facts), _tripped(facts)) if trouble is not None]
     if not troubles:
         return Finding("schedules", "ok", _ticking(facts))
-    verdict = "bad" if any(trouble.verdict == "bad" for trouble in troubles) else "warn"
     said, ways = ("; ".join(getattr(trouble, part) for trouble in troubles) for part in ("text", "remedy"))
-    return Finding("schedules", verdict, said, ways)
+    return Finding("schedules", worst(troubles), said, ways)
 
 
 def _unmet(facts: Facts) -> Finding | None:

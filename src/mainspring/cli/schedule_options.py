@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..job import MAX_PRIORITY, MIN_PRIORITY
 from ..schedule import CATCH_UPS, OVERLAPS, Spec
-from ..trigger import Trigger, Window, at, cron, every
+from ..trigger import Every, Trigger, Window, at, cron
 from .filters import options
 from .options import instant, interval, json_object, span
 
@@ -107,7 +107,7 @@ def take_trigger(given: dict[str, Any], spec: Spec | None = None) -> Trigger | N
     if expr is not None:
         return cron(expr, tz=tz or "UTC", day_match=day_match or "or")
     if span is not None:
-        return every(span).in_zone(tz or "UTC")
+        return Every(seconds=span.total_seconds(), tz=tz or "UTC")
     if once is not None:
         return _once(once, tz)
     return None if tz is None or spec is None else replace(spec.trigger, tz=tz)

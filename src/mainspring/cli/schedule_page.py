@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -39,9 +39,9 @@ REASONS = {
     "made_already": "its job was there already",
 }
 _POLICIES = (
-    "priority", "timeout", "max_retries", "expires", "tags", "overlap", "catch_up", "catch_up_window", "grace", "jitter",
-    "window", "exclude", "start_at", "end_at", "max_runs", "run_on_start", "after", "pause_after_failures", "depends_on",
-    "adapt", "spread",
+    "priority", "timeout", "max_retries", "expires", "tags", "overlap", "catch_up", "catch_up_window", "grace",
+    "jitter", "window", "exclude", "start_at", "end_at", "max_runs", "run_on_start", "after", "pause_after_failures",
+    "depends_on", "adapt", "spread",
 )  # fmt: skip
 _DEFAULTS = {field.name: field.default for field in fields(Spec)}
 _SPANS = ("timeout", "expires", "catch_up_window", "grace", "jitter", "adapt")
@@ -127,6 +127,19 @@ def _last(row: Schedule, now: datetime, *, wide: bool) -> Text:
     else:
         return Text("–", "dim")
     return Text(f"{symbol} {f'{word} ' * wide}{when(at, now)}", style, no_wrap=True)
+
+
+def summary(counts: Mapping[Status, int], rows: Sequence[Schedule], now: datetime) -> Text:
+    """schedules  ► 3 active  ‖ 1 paused  next daily in 3h."""
+    parts = [Text("schedules", "bold")]
+    for status, count in counts.items():
+        symbol, style = STATUSES[status]
+        parts += [Text(f"{symbol} {count:,} {status}", style)] * bool(count)
+    coming = [(row.due_at, row.name) for row in rows if row.due_at is not None]
+    if coming:
+        at, name = min(coming)
+        parts.append(Text.assemble(("next ", "dim"), f"{clean(name)} {when(at, now)}"))
+    return Text("  ").join(parts)
 
 
 # one of them
@@ -226,18 +239,20 @@ def _ticks(ticks: Sequence[Tick], tz: str, now: datetime) -> Table:
     table = grid("tick", "became", *(("seen",) if wide else ()), "why, or its job", cut=("why, or its job",))
     for tick in ticks:
         seen = [when(tick.seen_at, now)] if wide else []
-        table.add_row(local(tick.at, tz), _became(tick), *seen, line(_why(tick, tz)))
+        table.add_row(local(tick.at, tz), _became(tick), *seen, _why(tick, tz))
     return table
 
 
 def _became(tick: Tick) -> Text:
+    """✓ fired, ✓ by hand, ✗ 9 missed."""
     symbol, style = WHATS[tick.what]
-    return Text(f"{symbol} {tick.reason.replace('_', ' ') or tick.what if tick.what == 'fired' else tick.what}", style)
+    word = tick.reason.replace("_", " ") if tick.what == "fired" and tick.reason else tick.what
+    return Text(f"{symbol} {f'{tick.count:,} ' * (tick.count > 1)}{word}", style)
 
 
-def _why(tick: Tick, tz: str) -> str:
+def _why(tick: Tick, tz: str) -> Text:
     if tick.what == "fired":
-        return tick.job_id or ""
-    several = f"{tick.count:,} ticks until {local(tick.last_at, tz)}; " if tick.last_at is not None else ""
+        return line(tick.job_id or "")
     behind = f": {REASONS[tick.reason]}" if tick.reason in REASONS else ""
-    return f"{several}{tick.reason}{behind}"
+    several = f", until {local(tick.last_at, tz)}" if tick.last_at is not None else ""
+    return Text(clean(f"{tick.reason}{behind}{several}"))

@@ -308,12 +308,17 @@ def _check_number(what: str, n: int, most: int) -> None:
 
 
 def _coming(row: Schedule, now: datetime) -> Iterator[datetime]:
-    """Its ticks as they stand: from the next one on, which a user may have set."""
-    tick = row.next_run_at
-    if row.status != "ended" and (tick is None or (row.paused_at is not None and tick <= now)):
+    """Its ticks as they stand: from the next one on, which a user may have set.
+
+    Where runs decide about the next tick, nobody knows of more than that one.
+    """
+    tick, known = row.next_run_at, row.spec.after == "start"
+    if row.status != "ended" and ((tick is None and known) or (tick and row.paused_at is not None and tick <= now)):
         tick = row.timetable.next(now)
     while tick is not None:
         yield tick
+        if not known:
+            return
         tick = following(row, tick)
 
 
