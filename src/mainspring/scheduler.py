@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -24,6 +25,8 @@ from .vigil import Vigil
 
 # Schedules that one turn fires at most.
 BATCH = 500
+# Jobs after which a step is written: whoever else writes, and the event loop, wait for no more of them.
+LOAD = 500
 # Seconds between two looks at a store that is busy with other things.
 REST = 0.1
 _REASON_LIMIT = 200
@@ -114,32 +117,41 @@ class Scheduler:
         """Fires what is due; returns the seconds until there is more, None: nobody knows of any."""
         now, self._looked = self._clock.now(), self._clock.monotonic()
         due = await store.due(now=now, limit=BATCH, computed=self._computed())
+        ahead = [] if due.next_at is None else [due.next_at]
         if due.schedules:
-            await self._fire(store, due.schedules, now)
+            ahead += await self._fire(store, due.schedules, now)
         if self._suspects:
             await self._tell_paused(store)
-        return None if due.next_at is None else max(0.0, (due.next_at - self._clock.now()).total_seconds())
+        return max(0.0, (min(ahead) - self._clock.now()).total_seconds()) if ahead else None
 
     def _computed(self) -> Collection[str]:
         return [name for name, said in self._declared.items() if said.input is not None]
 
-    async def _fire(self, store: Store, schedules: Sequence[Schedule], now: datetime) -> None:
+    async def _fire(self, store: Store, schedules: Sequence[Schedule], now: datetime) -> list[datetime]:
+        """Returns when those it fired are due next."""
         depends = {name for schedule in schedules for name in schedule.spec.depends_on}
         rows = {row.name: row for row in await store.schedules(depends, limit=len(depends))} if depends else {}
-        broken: dict[str, dict[datetime, str]] = {}
-        while schedules:
-            firings = [await self._planned(one, now, rows, broken.setdefault(one.name, {})) for one in schedules]
+        broken: dict[str, dict[datetime, str]] = {schedule.name: {} for schedule in schedules}
+        left, ahead = deque(schedules), list[datetime]()
+        while left:
+            planned: list[tuple[Schedule, Firing]] = []
+            load = 0
+            while left and load < LOAD:
+                schedule = left.popleft()
+                firing = await self._planned(schedule, now, rows, broken[schedule.name])
+                planned.append((schedule, firing))
+                load += len(firing.jobs)
             failpoint("fire.planned")
-            fired = await store.fire(firings, now=now)
-            again: list[Schedule] = []
-            for schedule, firing, answer in zip(schedules, firings, fired, strict=True):
+            fired = await store.fire([firing for _, firing in planned], now=now)
+            for (schedule, firing), answer in zip(planned, fired, strict=True):
                 if answer.stands:
                     self._tell(firing)
+                    ahead += [] if firing.schedule.due_at is None else [firing.schedule.due_at]
                 elif answer.held:
                     taken = {job.scheduled_at for job in firing.jobs if job.idempotency_key in answer.held}
                     broken[schedule.name] |= {tick: "made_already" for tick in taken if tick is not None}
-                    again.append(schedule)
-            schedules = again
+                    left.append(schedule)
+        return ahead
 
     async def _planned(
         self, schedule: Schedule, now: datetime, rows: Mapping[str, Schedule], broken: dict[datetime, str]
