@@ -15,6 +15,7 @@ from . import processes
 from .apps.meter import percentile, read_count, read_late
 from .harness import Lab
 from .processes import (
+    CRON,
     HUEY,
     HUEY_WORKER,
     MAINSPRING,
@@ -140,6 +141,11 @@ def claim(lab: Lab, *, pending: int, future: int, claims: int) -> Figures:
 def insight(lab: Lab, *, jobs: int, look: str, calls: int) -> Figures:
     home = lab.kept(f"insight-{jobs}")
     return MAINSPRING_INSIGHT.ask(home, jobs, look, calls, timeout=300)
+
+
+def cron(lab: Lab, *, system: str, seconds: float) -> Figures:
+    with lab.fresh() as home:
+        return CRON.ask(home, system, seconds)
 
 
 def ticks(lab: Lab, *, program: Program, schedules: int, jobs: int) -> Figures:

@@ -87,6 +87,7 @@ class Program:
 MAINSPRING = Program((PYTHON, "-c", "from mainspring_app import main; main()"))
 MAINSPRING_CLAIM = Program((PYTHON, "-c", "from mainspring_claim import main; main()"))
 MAINSPRING_INSIGHT = Program((PYTHON, "-c", "from mainspring_insight import main; main()"))
+CRON = Program((PYTHON, "-c", "from cron_app import main; main()"))
 MAINSPRING_SCHEDULES = Program((PYTHON, "-c", "from mainspring_schedules import main; main()"))
 APSCHEDULER = Program((str(PEERS / "python"), "-c", "from apscheduler_app import main; main()"))
 HUEY = Program((str(PEERS / "python"), "-c", "from huey_app import main; main()"))

@@ -34,6 +34,7 @@ class Sizes:
     claims: int = 200
     finished: int = 1_000_000
     looks: int = 30
+    cron_seconds: float = 0.3
     ticks: int = 500
     schedules: tuple[int, ...] = (10_000, 100_000)
     burst: int = 1_000
@@ -42,13 +43,13 @@ class Sizes:
 FULL = Sizes()
 QUICK = Sizes(
     drain=5_000, bulk=10_000, single=500, concurrent=2_000, latency=40, delayed=40,
-    idle_seconds=5, imports=5, many=20_000, claims=50, looks=10,
+    idle_seconds=5, imports=5, many=20_000, claims=50, looks=10, cron_seconds=0.1,
     ticks=100, schedules=(1_000, 10_000), burst=1_000,
 )  # fmt: skip
 
 
 def scenarios(sizes: Sizes) -> list[Scenario]:
-    makers = (drain, bulk, single, latency, delayed, idle, imports, claim, insight, ticks, due, burst)
+    makers = (drain, bulk, single, latency, delayed, idle, imports, claim, insight, ticks, due, burst, cron)
     return [make(sizes) for make in makers]
 
 
@@ -210,6 +211,24 @@ def insight(sizes: Sizes) -> Scenario:
         DELAY,
         tuple(_ours(look, measures.insight, jobs=sizes.finished, look=look, calls=sizes.looks) for look in LOOKS),
         {LOOKS[3]: (LOOKS[3],)},
+    )
+
+
+def cron(sizes: Sizes) -> Scenario:
+    seconds = sizes.cron_seconds
+    return Scenario(
+        "cron",
+        "What one question for the next tick costs, on average: typical expressions in UTC and in London, rare dates "
+        "(29 February, last days, a fifth Friday) and the dearest of these, and hostile texts, from the text to its "
+        "refusal. Where a peer accepts what never comes, it is asked for its next tick. cronsim is an iterator, and "
+        "made anew for each question.",
+        tuple(Figure(name, "µs") for name in ("typical", "London", "rare", "dearest", "hostile")),
+        (
+            _ours("Mainspring", measures.cron, system="ours", seconds=seconds),
+            _other("croniter", measures.cron, system="croniter", seconds=seconds),
+            _other("cronsim", measures.cron, system="cronsim", seconds=seconds),
+        ),
+        {"croniter": ("croniter",), "cronsim": ("cronsim",)},
     )
 
 

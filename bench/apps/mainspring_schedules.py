@@ -54,7 +54,9 @@ async def burst(schedules: int, lead: float) -> None:
 
 
 def made(n: int, now: datetime, due_at: datetime) -> Schedule:
-    return born(f"schedule-{n}", Spec(trigger=Every(seconds=86_400, anchor=due_at), task="stamp"), owner="user", now=now)
+    return born(
+        f"schedule-{n}", Spec(trigger=Every(seconds=86_400, anchor=due_at), task="stamp"), owner="user", now=now
+    )
 
 
 async def due(schedules: int, calls: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 import msgspec
 from msgspec.structs import replace
@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from .clock import EPOCH
 from .job import JobId, State
 from .schedule import Firing, Owner, Schedule, Spec, Tick
-from .trigger import Every, Timetable
+from .trigger import Every
+from .trigger.zone import zone_of
 
 # Ticks that one step fires at most; the rest follow at once, in steps of their own.
 STEP = 100
@@ -70,27 +71,26 @@ class _Draft:
 
     def release(self) -> None:
         """Fires the tick that was held, if nothing is in its way any more."""
-        if self._over():
-            self.held = self.waits_on = None
-        if self.held is None or self._overlaps():
+        if self.held is None:
             return
         self.waits_on = self._unmet()
-        if self.waits_on is None:
+        if self.waits_on is None and not self._overlaps():
             tick, self.held = self.held, None
             self._fire(tick)
 
     def go(self) -> None:
         """Meets every tick that is due, at most STEP of them."""
-        first = self.next
+        if self._over():
+            self.next = None
+        first, since = self.next, _settled(self.old)
         if first is None or first > self.horizon:
             return
         late_until = self.horizon - timedelta(seconds=self.spec.grace)
-        reached = self.reached
         if self.spec.after == "finish":
             self._once(first, late_until)
         else:
             self._series(first, late_until)
-        for gone in self.timetable.omitted(reached, self.reached, limit=COUNTED):
+        for gone in self.timetable.omitted(since, self.reached, limit=COUNTED):
             self._record("skipped", gone.reason, gone.first_at, gone.last_at, gone.count)
 
     def _series(self, first: datetime, late_until: datetime) -> None:
@@ -98,7 +98,11 @@ class _Draft:
         if first <= late_until:
             tick = self._late(first, late_until)
         while self._goes_on(tick, self.horizon):
-            tick = self._meet(tick)
+            if self.spec.overlap == "cancel" and self._goes_on(self._after(tick), self.horizon):
+                # Its run would be cancelled at once, by the next tick.
+                tick = self._pass("skipped", "overlap", tick, tick)
+            else:
+                tick = self._meet(tick)
         self.next = None if self._over() else tick
 
     def _goes_on(self, tick: datetime | None, until: datetime) -> TypeGuard[datetime]:
@@ -113,39 +117,29 @@ class _Draft:
         else:
             self._meet(tick)
         self.next = None
-        if not self.active and self.held is None and not self._over():
+        if not self.active and self.held is None:
             self.anchor = self.now
-            self.next = replace(self.timetable, anchor_at=self.now).next(self.now)
+            self.next = following(replace(self.old, anchor_at=self.now), self.now)
 
     def _late(self, first: datetime, until: datetime) -> datetime | None:
         """Settles the ticks nobody has met in time; returns the first that is to be met now."""
-        edge = self.horizon - timedelta(seconds=self.spec.catch_up_window)
-        on_time = self._after(self._latest(first, until))
-        match self.spec.catch_up:
-            case "all":
-                return self._catch_up_all(first, until, edge)
-            case "latest" if on_time is None or on_time > self.horizon:
-                newest = self._latest(first, until)
-                if newest >= edge:
-                    self._several("missed", "catch_up", first, newest - _MICROSECOND)
-                    return newest
-        old = self.timetable.latest(first - _MICROSECOND, min(until, edge - _MICROSECOND))
-        if old is not None or first < edge:
-            self._several("missed", "too_old", first, old or first)
-            rest = self._after(old or first)
-        else:
-            rest = first
-        if rest is not None:
-            self._several("missed", "catch_up", rest, until)
-        return on_time
+        edge, tick = self.horizon - timedelta(seconds=self.spec.catch_up_window), first
+        if tick < edge:
+            young = self._pass("missed", "too_old", tick, min(until, edge - _MICROSECOND))
+            if young is None or young > until:
+                return young
+            tick = young
+        if self.spec.catch_up == "all":
+            return self._one_by_one(tick, until)
+        newest, _ = _counted(self.old, tick, until)
+        on_time = self._after(newest)
+        if self.spec.catch_up == "skip" or (on_time is not None and on_time <= self.horizon):
+            return self._pass("missed", "catch_up", tick, newest)
+        if tick < newest:
+            self._pass("missed", "catch_up", tick, newest - _MICROSECOND)
+        return newest
 
-    def _catch_up_all(self, first: datetime, until: datetime, edge: datetime) -> datetime | None:
-        if first >= edge:
-            tick: datetime | None = first
-        else:
-            old = self._latest(first, edge - _MICROSECOND)
-            self._several("missed", "too_old", first, old)
-            tick = self._after(old)
+    def _one_by_one(self, tick: datetime | None, until: datetime) -> datetime | None:
         while self._goes_on(tick, until):
             # Every missed tick is to run, so it waits for the one before instead of being skipped.
             self.waiting = self._overlaps()
@@ -157,9 +151,7 @@ class _Draft:
         """Settles what becomes of one tick; returns the one after it."""
         self.reached = max(self.reached, tick)
         unmet = self._unmet()
-        if tick in self.broken:
-            self._note("skipped", self.broken[tick], tick)
-        elif unmet is not None:
+        if unmet is not None:
             self._hold(tick, "dependency", newest=True)
             self.waits_on = unmet
         elif not self._overlaps():
@@ -168,6 +160,7 @@ class _Draft:
             self._note("skipped", "overlap", tick)
         else:
             self._hold(tick, "overlap", newest=self.spec.overlap == "cancel")
+            self.waits_on = None
             if self.spec.overlap == "cancel":
                 self.cancel = list(self.active)
         return self._after(tick)
@@ -180,6 +173,11 @@ class _Draft:
             self.held = tick
 
     def _fire(self, tick: datetime) -> None:
+        # Somebody may have set the next tick to the instant of the one that was held.
+        fault = self.broken.get(tick) or ("made_already" if tick == self.last else None)
+        if fault is not None:
+            self._note("skipped", fault, tick)
+            return
         id = self.mint()
         self.active.append(id)
         self.fired += 1
@@ -189,14 +187,14 @@ class _Draft:
     # what stands in the way
 
     def _overlaps(self) -> bool:
-        return bool(self.active) and (self.spec.overlap != "allow" or self.spec.after == "finish")
+        return _blocks(self.spec, self.active)
 
     def _unmet(self) -> str | None:
         """The first schedule it depends on that has not succeeded since this one ran last."""
-        since = self.now if self.fired else self.old.last_fired_at or EPOCH
+        since = self.old.last_fired_at or EPOCH
         for name in self.spec.depends_on:
             other = self.others.get(name)
-            if other is None or other.succeeded_at is None or other.succeeded_at <= since:
+            if self.fired or other is None or other.succeeded_at is None or other.succeeded_at <= since:
                 return name
         return None
 
@@ -209,17 +207,13 @@ class _Draft:
     def _after(self, tick: datetime) -> datetime | None:
         return following(self.old, tick)
 
-    def _latest(self, first: datetime, until: datetime) -> datetime:
-        return self.timetable.latest(first, until) or first
-
     # the record
 
-    def _several(self, what: str, reason: str, first: datetime, until: datetime) -> None:
-        if first > until:
-            return
-        last = self._latest(first, until)
-        count = 1 + self.timetable.count(first, last, limit=COUNTED - 1)
+    def _pass(self, what: str, reason: str, first: datetime, until: datetime) -> datetime | None:
+        """Leaves out the ticks from `first` to `until`; returns the one after them."""
+        last, count = _counted(self.old, first, until)
         self._record(what, reason, first, last, count)
+        return self._after(last)
 
     def _note(self, what: str, reason: str, tick: datetime, job_id: JobId | None = None) -> None:
         self._record(what, reason, tick, tick, 1, job_id)
@@ -242,7 +236,8 @@ class _Draft:
             last_job_id=fired[-1].job_id if fired else old.last_job_id,
         )  # fmt: skip
         new = replace(new, due_at=None if self.waiting else due(new))
-        reads = tuple((name, other.revision) for name, other in self.others.items())
+        revisions = {name: other.revision for name, other in self.others.items()}
+        reads = tuple((name, revisions.get(name, 0)) for name in self.spec.depends_on)
         return Firing(schedule=new, ticks=tuple(self.ticks), cancel=tuple(self.cancel), reads=reads)
 
 
@@ -267,11 +262,44 @@ def following(schedule: Schedule, tick: datetime) -> datetime | None:
     return schedule.timetable.next(tick)
 
 
+def _counted(schedule: Schedule, first: datetime, until: datetime) -> tuple[datetime, int]:
+    """The last of its ticks from `first` to `until`, and how many there are, of very many at least so many."""
+    timetable = schedule.timetable
+    if schedule.stretch == 1:
+        last = timetable.latest(first, until) or first
+        return last, 1 + timetable.count(first, last, limit=COUNTED - 1)
+    last, count = first, 1
+    while (tick := following(schedule, last)) is not None and tick <= until:
+        if count == COUNTED:
+            return timetable.latest(last, until) or last, count
+        last, count = tick, count + 1
+    return last, count
+
+
+def _settled(schedule: Schedule) -> datetime:
+    """The fate of what its timetable leaves out is on record up to here."""
+    reached = schedule.reached_at or schedule.created_at
+    # The grid of an interval that counts from a run's end begins there: what lies before has never been a tick.
+    return max(reached, schedule.anchor_at) if schedule.spec.after == "finish" else reached
+
+
 def due(schedule: Schedule) -> datetime | None:
     """When a worker is to look at it by itself."""
     if schedule.paused_at is not None or schedule.next_run_at is None:
         return None
     return schedule.next_run_at + schedule.timetable.offset
+
+
+def _blocks(spec: Spec, active: Sequence[JobId]) -> bool:
+    """Whether these runs keep the next one from beginning."""
+    return bool(active) and (spec.overlap != "allow" or spec.after == "finish")
+
+
+def _armed(schedule: Schedule, now: datetime) -> Schedule:
+    """Due at once if a tick that was held is free to run, else at its next tick."""
+    held = schedule.held_at is not None and schedule.waits_on is None and schedule.paused_at is None
+    free = held and not _blocks(schedule.spec, schedule.active)
+    return replace(schedule, due_at=now if free else due(schedule))
 
 
 # when one of its jobs ends, or comes back to life
@@ -292,14 +320,11 @@ def ended(schedule: Schedule, job_id: JobId, state: State | None, at: datetime, 
         limit = new.spec.pause_after_failures
         if limit is not None and new.failures >= limit and new.paused_at is None:
             new = replace(new, paused_at=at, due_at=None, note=f"paused after {new.failures} failures in a row")
-    if active or new.paused_at is not None:
+    if new.paused_at is not None or (new.due_at is None and _blocks(new.spec, active)):
         return new
-    if new.spec.after == "finish" and new.next_run_at is None and new.held_at is None and not _over(new):
-        new = replace(new, anchor_at=at, next_run_at=replace(new, anchor_at=at).timetable.next(at))
-    waits = new.due_at is None and new.next_run_at is not None
-    if (new.held_at is not None and new.waits_on is None) or (waits and new.next_run_at and new.next_run_at <= at):
-        return replace(new, due_at=at)
-    return replace(new, due_at=due(new)) if waits else new
+    if new.spec.after == "finish" and new.next_run_at is None:
+        new = _begun(replace(new, anchor_at=at), at)
+    return _armed(new, at)
 
 
 def revived(schedule: Schedule, job_id: JobId) -> Schedule:
@@ -312,7 +337,8 @@ def roused(schedule: Schedule, at: datetime) -> Schedule:
     """The schedule after the one it waits on has succeeded."""
     if schedule.paused_at is not None:
         return schedule
-    return replace(schedule, revision=schedule.revision + 1, waits_on=None, due_at=at)
+    new = replace(schedule, revision=schedule.revision + 1, waits_on=None)
+    return new if _blocks(new.spec, new.active) else _armed(new, at)
 
 
 def _over(schedule: Schedule) -> bool:
@@ -329,11 +355,11 @@ def _adapted(schedule: Schedule, result: str | None, at: datetime) -> Schedule:
     most = max(1, int(timedelta(seconds=longest) / trigger.span))
     stretch = min(schedule.stretch * 2, most) if same else 1
     new = replace(schedule, digest=told, stretch=stretch)
-    if stretch == schedule.stretch or new.next_run_at is None or new.last_run_at is None:
+    if stretch == schedule.stretch or new.next_run_at is None or new.last_run_at is None or new.next_run_at <= at:
         return new
-    last = max(new.last_run_at, at - trigger.span * stretch)
-    new = replace(new, next_run_at=following(new, last))
-    return replace(new, due_at=due(new))
+    next_at = following(new, new.last_run_at)
+    # A tick must not come to lie in the past, where the catch-up rule would have it.
+    return replace(new, next_run_at=new.timetable.next(at) if next_at is not None and next_at <= at else next_at)
 
 
 # when somebody makes or changes it
@@ -351,9 +377,16 @@ def born(
         name=name, spec=spec, owner=owner, created_at=now, updated_at=now,
         declared=fingerprint(spec) if owner == "code" else "", anchor_at=anchor_at or spec.start_at or now,
     )  # fmt: skip
-    first = now if spec.run_on_start and (spec.start_at or now) <= now else new.timetable.next(now)
-    new = replace(new, next_run_at=first)
-    return replace(new, due_at=due(new))
+    first = now if spec.run_on_start and _open(spec, now) else new.timetable.next(now)
+    return _armed(replace(new, next_run_at=first), now)
+
+
+def _open(spec: Spec, now: datetime) -> bool:
+    """Whether its start, end, window and excluded dates let it run now."""
+    if not (spec.start_at or now) <= now <= (spec.end_at or now):
+        return False
+    today = now.astimezone(zone_of(spec.trigger.tz)).date()
+    return today not in spec.exclude and (spec.window is None or spec.window.zoned(spec.trigger.tz).inside(now))
 
 
 # What a change of any of these means: the ticks are others.
@@ -365,14 +398,16 @@ def redefined(schedule: Schedule, spec: Spec, *, now: datetime, declared: str | 
     new = replace(schedule, spec=spec, revision=schedule.revision + 1, updated_at=now)
     if declared is not None:
         new = replace(new, declared=declared)
-    if all(getattr(spec, name) == getattr(schedule.spec, name) for name in _WHEN):
-        if not _over(new) and new.next_run_at is None and new.spec.max_runs != schedule.spec.max_runs:
-            new = replace(new, next_run_at=new.timetable.next(now))
-        return Firing(schedule=_rearmed(new, now))
+    if spec.depends_on != schedule.spec.depends_on:
+        new = replace(new, waits_on=None)
     if spec.trigger != schedule.spec.trigger or spec.start_at != schedule.spec.start_at:
-        new = replace(new, anchor_at=spec.start_at or now, stretch=1)
-    new = replace(new, next_run_at=None if _over(new) else new.timetable.next(now))
-    return _passed_over(schedule, _rearmed(new, now), "changed", now)
+        new = replace(new, anchor_at=spec.start_at or now)
+    if spec.trigger != schedule.spec.trigger or spec.adapt != schedule.spec.adapt:
+        new = replace(new, stretch=1, digest="")
+    others = any(getattr(spec, name) != getattr(schedule.spec, name) for name in _WHEN)
+    if others or new.stretch != schedule.stretch or _over(schedule) != _over(new):
+        return _anew(schedule, new, "changed", now)
+    return Firing(schedule=_armed(new, now))
 
 
 def paused(schedule: Schedule, note: str, *, now: datetime) -> Schedule:
@@ -387,17 +422,17 @@ def resumed(schedule: Schedule, *, from_now: bool, now: datetime) -> Firing:
     """From now, leaving out what the pause covered, or from where it left, by its catch-up rule."""
     new = replace(schedule, revision=schedule.revision + 1, paused_at=None, note="", failures=0, updated_at=now)
     if from_now and new.next_run_at is not None and new.next_run_at <= now:
-        new = replace(new, next_run_at=new.timetable.next(now))
-        return _passed_over(schedule, _rearmed(new, now), "paused", now)
-    if new.spec.after == "finish" and new.next_run_at is None and not new.active and not _over(new):
-        new = replace(new, anchor_at=now, next_run_at=replace(new, anchor_at=now).timetable.next(now))
-    return Firing(schedule=_rearmed(new, now))
+        return _anew(schedule, new, "paused", now)
+    if new.spec.after == "finish" and new.next_run_at is None:
+        new = _begun(replace(new, anchor_at=now), now)
+    return Firing(schedule=_armed(new, now))
 
 
-def rescheduled(schedule: Schedule, at: datetime, *, now: datetime) -> Schedule:
-    """Its next tick is at `at`; those after it follow the trigger again."""
+def rescheduled(schedule: Schedule, at: datetime, *, now: datetime) -> Firing:
+    """Its next tick is at `at`, or now if that is past; those after it follow the trigger again."""
+    at = max(at, now)
     new = replace(schedule, revision=schedule.revision + 1, next_run_at=at, updated_at=now)
-    return replace(new, due_at=due(new))
+    return _recorded(_armed(new, now), _passed(schedule, "changed", min(now, at - _MICROSECOND)), now)
 
 
 def triggered(
@@ -420,19 +455,50 @@ def triggered(
     return Firing(schedule=new, ticks=tuple(records))
 
 
-def _rearmed(schedule: Schedule, now: datetime) -> Schedule:
-    free = schedule.held_at is not None and not schedule.active and schedule.paused_at is None
-    return replace(schedule, due_at=now if free else due(schedule))
+def _begun(schedule: Schedule, at: datetime) -> Schedule:
+    """The schedule with the first tick later than `at` as its next, if there is to be one."""
+    if schedule.spec.after == "finish":
+        waits = bool(schedule.active) or schedule.held_at is not None
+        first = None if waits else following(schedule, at)
+    else:
+        first = schedule.timetable.next(at)
+    return replace(schedule, next_run_at=None if _over(schedule) else first)
 
 
-def _passed_over(old: Schedule, new: Schedule, reason: str, now: datetime) -> Firing:
-    """Ticks that were due and are not going to be fired are on record."""
-    first = old.next_run_at
-    if first is None or first > now:
-        return Firing(schedule=new)
-    new = replace(new, reached_at=now)
-    timetable: Timetable = old.timetable
-    last = timetable.latest(first, now) or first
-    count = 1 + timetable.count(first, last, limit=COUNTED - 1)
-    tick = tick_of(old.ticks + 1, "skipped", reason, first, last, count, now, None)
-    return Firing(schedule=replace(new, ticks=tick.n, skipped=new.skipped + count), ticks=(tick,))
+class _Fate(NamedTuple):
+    """Why some ticks in a row were not fired."""
+
+    reason: str
+    first_at: datetime
+    last_at: datetime
+    number: int = 1
+
+
+def _anew(old: Schedule, new: Schedule, reason: str, now: datetime) -> Firing:
+    """Its ticks begin anew now; those that were due and are not going to be fired are on record."""
+    fates = _passed(old, reason, now)
+    if _over(new) and new.held_at is not None:
+        fates.append(_Fate(reason, new.held_at, new.held_at))
+        new = replace(new, held_at=None, waits_on=None)
+    return _recorded(_armed(_begun(replace(new, reached_at=now), now), now), fates, now)
+
+
+def _passed(schedule: Schedule, reason: str, until: datetime) -> list[_Fate]:
+    """The fates of its ticks up to an instant from which others count."""
+    first = schedule.next_run_at
+    if first is None:
+        return []
+    gone = schedule.timetable.omitted(_settled(schedule), until, limit=COUNTED)
+    fates = [_Fate(one.reason, one.first_at, one.last_at, one.count) for one in gone]
+    if first <= until:
+        fates.append(_Fate(reason, first, *_counted(schedule, first, until)))
+    return fates
+
+
+def _recorded(schedule: Schedule, fates: Sequence[_Fate], now: datetime) -> Firing:
+    ticks = tuple(
+        tick_of(schedule.ticks + n, "skipped", fate.reason, fate.first_at, fate.last_at, fate.number, now, None)
+        for n, fate in enumerate(fates, 1)
+    )
+    skipped = schedule.skipped + sum(fate.number for fate in fates)
+    return Firing(schedule=replace(schedule, ticks=schedule.ticks + len(ticks), skipped=skipped), ticks=ticks)
