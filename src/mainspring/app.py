@@ -77,6 +77,21 @@ class Decorator(Protocol):
     def __call__(self, fn: Callable[P, R]) -> Task[P, R]: ...
 
 
+class Timer(Protocol):
+    """Makes a scheduled Task of a function, or of a Task."""
+
+    @overload
+    def __call__(self, fn: Task[P, R]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Context, P], Async[R]]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Async[R]]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Context, P], R]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R]) -> Task[P, R]: ...
+
+
 class Mainspring:
     """One application's jobs.
 
@@ -320,7 +335,7 @@ class Mainspring:
         if isinstance(task, Task) and task.app is not self:
             raise BadTask(f"schedule {name!r}: task {task.name!r} is of another app; register it here")
         if isinstance(task, str):
-            raise BadInput(f"schedule {name!r} takes the task itself, not its name {task!r}; elsewhere's is a @app.stub")
+            raise BadInput(f"schedule {name!r} takes the task itself, not its name, {task!r}; or an @app.stub")
         self._declared[name] = declared(name, trigger, task, options, self.settings.payload_limit)
 
     def cron(
@@ -331,7 +346,7 @@ class Mainspring:
         day_match: Literal["or", "and"] = "or",
         name: str | None = None,
         **options: Unpack[ScheduleOptions],
-    ) -> Decorator:
+    ) -> Timer:
         """Runs the function by a cron expression: @app.cron("0 0 * * *"). It becomes a task if it is none yet."""
         return self._scheduled(cron(expr, tz=tz, day_match=day_match), name, options)
 
@@ -345,7 +360,7 @@ class Mainspring:
         seconds: float = 0,
         name: str | None = None,
         **options: Unpack[ScheduleOptions],
-    ) -> Decorator:
+    ) -> Timer:
         """Runs the function at an interval: @app.every(minutes=5). It becomes a task if it is none yet."""
         units = {"weeks": weeks, "days": days, "hours": hours, "minutes": minutes, "seconds": seconds}
         if not any(units.values()):
@@ -354,7 +369,7 @@ class Mainspring:
         trigger = every(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
         return self._scheduled(trigger, name, options)
 
-    def _scheduled(self, trigger: Trigger, name: str | None, options: Mapping[str, Any]) -> Decorator:
+    def _scheduled(self, trigger: Trigger, name: str | None, options: Mapping[str, Any]) -> Timer:
         def register(fn: Any) -> Any:
             fresh = not isinstance(fn, Task)
             task: Task[Any, Any] = self.task(fn) if fresh else fn

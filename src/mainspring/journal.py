@@ -12,14 +12,30 @@ from .events import (
     JobLost,
     JobStarted,
     LeaderChanged,
+    SchedulePaused,
     SlotLeaked,
     StoreTrouble,
+    TickFired,
+    TickPassed,
     WorkerStarted,
     WorkerStopped,
 )
 from .job import State
+from .schedule import Tick
 
 _logger = logging.getLogger("mainspring")
+# Why a tick made no job, and how loud that is: what nobody may have meant is a warning.
+_REASONS: dict[str, tuple[int, str]] = {
+    "overlap": (logging.WARNING, "the run before is still going (overlap)"),
+    "catch_up": (logging.WARNING, "no worker was there in time (catch_up)"),
+    "too_old": (logging.WARNING, "no worker was there in time, and catch_up_window is over"),
+    "dependency": (logging.WARNING, "what it depends on had not succeeded when the next tick came (depends_on)"),
+    "made_already": (logging.INFO, "its job was there already"),
+    "paused": (logging.INFO, "the schedule was paused"),
+    "changed": (logging.INFO, "the schedule was changed"),
+    "window": (logging.DEBUG, "outside its window"),
+    "excluded": (logging.DEBUG, "on an excluded date"),
+}
 
 
 def keep_journal(bus: Bus, *, debug: bool) -> None:
@@ -29,6 +45,9 @@ def keep_journal(bus: Bus, *, debug: bool) -> None:
     bus.subscribe(SlotLeaked, _leaked)
     bus.subscribe(StoreTrouble, _trouble)
     bus.subscribe(LeaderChanged, _changed)
+    bus.subscribe(TickFired, _fired)
+    bus.subscribe(TickPassed, _passed)
+    bus.subscribe(SchedulePaused, _paused)
     bus.subscribe(WorkerStarted, lambda event: _logger.debug("worker %s started", event.worker))
     bus.subscribe(WorkerStopped, lambda event: _logger.debug("worker %s stopped", event.worker))
     # A line a start costs a fast worker more than its jobs: asked for when the app is made, or not at all.
@@ -82,6 +101,37 @@ def _trouble(event: StoreTrouble) -> None:
 def _changed(event: LeaderChanged) -> None:
     verb = "leads" if event.leading else "no longer leads"
     _logger.info("%s %s %r, term %d", event.holder, verb, event.name, event.term)
+
+
+def _fired(event: TickFired) -> None:
+    if _logger.isEnabledFor(logging.DEBUG):
+        why = f" ({event.tick.reason})" if event.tick.reason else ""
+        text = "schedule %r fired its tick of %s%s: job %s"
+        _logger.debug(text, event.schedule, _when(event.tick), why, event.tick.job_id, extra=_tick_extra(event))
+
+
+def _passed(event: TickPassed) -> None:
+    tick = event.tick
+    # Any other reason is the error of its input.
+    level, why = _REASONS.get(tick.reason, (logging.WARNING, tick.reason))
+    if _logger.isEnabledFor(level):
+        which = f"its tick of {_when(tick)}" if tick.count == 1 else f"{tick.count:,} ticks, {_when(tick)}"
+        _logger.log(level, "schedule %r %s %s: %s", event.schedule, tick.what, which, why, extra=_tick_extra(event))
+
+
+def _paused(event: SchedulePaused) -> None:
+    text = "schedule %r is %s; it makes no more jobs until somebody resumes it"
+    _logger.warning(text, event.schedule, event.note, extra={"schedule": event.schedule})
+
+
+def _when(tick: Tick) -> str:
+    """The tick, or the first and the last of several: 2030-01-01 09:00:00 UTC."""
+    first, last = (at and f"{at.replace(microsecond=0, tzinfo=None)}" for at in (tick.at, tick.last_at))
+    return f"{first} to {last} UTC" if last else f"{first} UTC"
+
+
+def _tick_extra(event: TickFired | TickPassed) -> dict[str, object]:
+    return {"schedule": event.schedule, "tick": event.tick.at.isoformat(), "job_id": event.tick.job_id}
 
 
 def _extra(event: Event) -> dict[str, object]:

@@ -34,7 +34,7 @@ class ScheduleOptions(TypedDict, total=False):
     grace: Span
     jitter: Span
     window: Window | tuple[str, ...] | Mapping[str, Any] | None
-    exclude: Iterable[date]
+    exclude: date | Iterable[date]
     start_at: datetime | None
     end_at: datetime | None
     max_runs: int | None
@@ -70,9 +70,7 @@ def payload_of(name: str, task: Task[Any, Any] | str, kwargs: Mapping[str, Any],
     if not isinstance(kwargs, Mapping):
         raise BadInput(f"schedule {name!r}: kwargs takes a mapping of argument names to values, got {kwargs!r:.80}")
     try:
-        return (
-            task.arguments.encode((), kwargs, limit) if isinstance(task, Task) else encode_call(task, kwargs, limit)
-        )
+        return task.arguments.encode((), kwargs, limit) if isinstance(task, Task) else encode_call(task, kwargs, limit)
     except BadPayload as bad:
         raise BadPayload(f"schedule {name!r}: {bad}; arguments are given as kwargs= or made by input=") from None
 

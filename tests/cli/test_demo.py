@@ -10,16 +10,23 @@ import re
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
+from mainspring import every
 from mainspring.demo.app import shop as demo_shop
 from mainspring.demo.feeder import feed
 from mainspring.demo.scene import Scene, look
-from mainspring.demo.screen import screen
+from mainspring.demo.screen import countdown, screen
 from mainspring.demo.tally import Tally
+from mainspring.plan import born
+from mainspring.schedule import Spec
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
 def test_plain_lines_then_a_summary_and_no_control_codes(process, here):
@@ -32,6 +39,7 @@ def test_plain_lines_then_a_summary_and_no_control_codes(process, here):
     assert re.match(r" +\ds +[\d.]+ jobs/s \| done \d+ retried \d+ dead \d+ \| pending \d+", lines[0])
     assert any(line.startswith("draining: ") for line in lines)
     assert "jobs completed in" in out
+    assert re.search(r"^close_till +every 10 seconds +\d+ +0 +0 ", out, re.MULTILINE)
     assert "mainspring demo --store sqlite:///demo.db" in out
     assert all(len(line) <= 80 for line in lines)
 
@@ -138,6 +146,8 @@ def test_the_screen_fits(width, height):
         assert "completed 40" in text
         assert re.search(r"media +2 +0 +0 +3", text)
         assert re.search(r"reports +0 +0 +0 +0", text)
+        assert re.search(r"· count_stock +0 fired.* in [1-3]s", text)
+        assert re.search(r"· send_bills +0 fired.* in \d+", text)
 
 
 def test_the_feeder_makes_jobs_of_every_kind():
@@ -146,10 +156,26 @@ def test_the_feeder_makes_jobs_of_every_kind():
         tally = Tally(app)
         async with app:
             feeding = asyncio.create_task(feed(app))
-            wanted = app.tasks.keys() - {"send_receipt"}
+            wanted = app.tasks.keys() - {"send_receipt"} - app._declared.keys()
             while not wanted <= tally.tasks.keys():
                 await app.clock.sleep(0.01)
             feeding.cancel()
             return set(tally.tasks)
 
     assert len(asyncio.run(kinds())) == 7
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, "in 3s"),
+        ({"due_at": NOON}, "now"),
+        ({"due_at": NOON + timedelta(hours=14)}, "in 14h"),
+        ({"due_at": None, "held_at": NOON}, "when its run ends"),
+        ({"due_at": None, "paused_at": NOON}, "paused"),
+        ({"due_at": None, "next_run_at": None}, "ended"),
+    ],
+)
+def test_a_countdown_says_what_the_next_tick_waits_for(change, words):
+    row = replace(born("x", Spec(trigger=every(3).seconds, task="x"), owner="code", now=NOON), **change)
+    assert countdown(row, NOON) == words

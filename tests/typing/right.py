@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, assert_type
 
 from mainspring import (
@@ -26,12 +26,15 @@ from mainspring import (
     Reason,
     Retention,
     Retry,
+    Schedule,
     Snooze,
     Stats,
     Task,
+    Tick,
     Window,
     Worker,
     at,
+    cron,
     every,
 )
 from mainspring.events import JobEnded
@@ -221,6 +224,54 @@ async def steering_others() -> None:
     assert_type(await app.stats(None), Stats)
     assert_type(await app.health(), Health)
     assert_type(await app.prune(), int)
+
+
+# schedules
+
+
+@app.every(minutes=5, overlap="queue", jitter=timedelta(seconds=30))
+async def healthcheck(url: str = "/") -> int:
+    return len(url)
+
+
+@app.cron("0 9 * * mon-fri", tz="Europe/London", window=("08:00", "18:00"), exclude=[date(2030, 12, 25)])
+def digest(ctx: Context, kind: str = "daily") -> str:
+    assert_type(ctx.scheduled_at, datetime | None)
+    return kind
+
+
+@app.every(hours=1, name="hourly")
+@app.cron("0 0 * * *", input=lambda tick: {"to": tick.isoformat()}, depends_on="digest")
+@app.task(queue="mail")
+async def summary(to: str = "all") -> int:
+    return len(to)
+
+
+async def yesterday(tick: datetime) -> dict[str, str]:
+    return {"to": tick.isoformat()}
+
+
+app.schedule("daily", cron("0 9 * * *"), send, kwargs={"to": "all"}, catch_up="all", max_runs=3)
+app.schedule("weekly", every(2).weeks.on("monday").at("14:30"), send, input=yesterday, start_at=datetime.now(UTC))
+app.schedule("once", at(datetime(2030, 1, 1, tzinfo=UTC)), report)
+
+
+async def scheduling() -> None:
+    assert_type(await healthcheck.enqueue("/x"), Handle[int])
+    assert_type(await digest.enqueue(kind="weekly"), Handle[str])
+    assert_type(await summary.enqueue("ada"), Handle[int])
+    assert_type(await app.schedules.get("daily"), Schedule)
+    assert_type(await app.schedules.list(status="paused"), Sequence[Schedule])
+    assert_type(await app.schedules.trigger("daily", kwargs={"to": "ada"}), Handle[Any])
+    await app.schedules.pause("daily", "until the move")
+    await app.schedules.resume("daily", catch_up=True)
+    await app.schedules.update("daily", trigger=every(5).minutes, overlap="skip")
+    for tick in await app.schedules.ticks("daily"):
+        assert_type(tick, Tick)
+    for coming in await app.schedules.preview("daily", 3):
+        assert_type(coming.at, datetime)
+    done = await app.schedules.backfill("daily", datetime.now(UTC), dry_run=True)
+    assert_type(done.made, list[datetime])
 
 
 def triggers() -> None:

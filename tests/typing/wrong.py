@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from mainspring import Breaker, Context, Filter, Mainspring, Retention, Task, Window, at, every
+from mainspring import Breaker, Context, Filter, Mainspring, Retention, Task, Window, at, cron, every
 from mainspring.events import JobEnded
 
 app = Mainspring("memory://")
@@ -151,6 +151,38 @@ def bad_letter(letter: str) -> None: ...
 
 @app.on(JobEnded)  # wrong
 def bad_subscriber(event: int) -> None: ...
+
+
+@app.every(minutes="5")  # wrong
+def bad_interval() -> None: ...
+
+
+@app.every(minutes=5, overlap="never")  # wrong
+def bad_overlap() -> None: ...
+
+
+@app.cron("0 9 * * *", input=lambda: {"a": 1})  # wrong
+def bad_input(a: int) -> None: ...
+
+
+@app.cron(5)  # wrong
+def bad_cron() -> None: ...
+
+
+@app.every(hours=1)
+async def hourly(ctx: Context, a: int) -> str:
+    return str(a)
+
+
+app.schedule("x", "0 9 * * *", send)  # wrong
+app.schedule("x", cron("0 9 * * *"), "send")  # wrong
+app.schedule("x", cron("0 9 * * *"), send, catch_up="none")  # wrong
+
+
+async def scheduling() -> None:
+    await hourly.enqueue("a")  # wrong
+    await app.schedules.backfill("x", "2030-01-01")  # wrong
+    await app.schedules.update("x", jitter="5s")  # wrong
 
 
 def passed_on(task: Task[[int], str]) -> None: ...

@@ -92,7 +92,8 @@ async def test_a_tick_cancels_the_run_before_it_and_begins_when_that_has_ended(
         await worker.stop(grace=0)
     (begins, began), (stopped, at), (again, second_at) = said[:3]
     assert (begins, stopped, again) == ("begins", "stopped", "begins")
-    assert began == 20 and 40 <= at <= second_at <= 46
+    assert began == 20
+    assert 40 <= at <= second_at <= 46
     assert fates(ticks) == [(20, "fired", ""), (40, "fired", "")]
     assert first.state is State.CANCELLED
 
@@ -151,7 +152,8 @@ async def test_ticks_older_than_the_catch_up_window_are_not_made_up_for(app: Mai
         await app.drain()
         first = (await record(app, "work"))[0]
     assert seen == [hour(5), hour(6)]
-    assert (first.what, first.reason, first.at, first.count, first.last_at) == ("missed", "too_old", hour(1), 4, hour(4))
+    assert (first.what, first.reason, first.count) == ("missed", "too_old", 4)
+    assert (first.at, first.last_at) == (hour(1), hour(4))
 
 
 # windows and excluded dates

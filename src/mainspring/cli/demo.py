@@ -20,7 +20,7 @@ def demo(seconds: float | None, plain: bool, store: str | None) -> None:
     """Show real jobs running: an example shop on a temporary store.
 
     A worker and a feeder run in this process: mail, payments that fail and are retried, slow videos,
-    reminders for later, and an integration that always fails. Nothing has to be installed or set up.
+    reminders for later, schedules, and an integration that always fails. Nothing has to be installed or set up.
     """
     from ..demo.stage import play
 

@@ -51,4 +51,23 @@ def shop(store: str) -> Mainspring:
         await asyncio.sleep(random.uniform(0.1, 0.3))
         raise PermissionError("403, key expired")
 
+    @app.every(seconds=3, overlap="skip")  # now and then a count takes longer than that
+    @app.task(queue="reports")
+    async def count_stock() -> None:
+        await asyncio.sleep(random.uniform(1.5, 3.5))
+
+    @app.cron("*/10 * * * * *", input=lambda tick: {"until": f"{tick:%H:%M:%S}"})
+    @app.task(queue="reports", priority=5)
+    async def close_till(until: str) -> None:
+        await asyncio.sleep(random.uniform(0.2, 0.6))
+
+    @app.every(seconds=4, after="finish")
+    async def sweep_carts() -> None:
+        await asyncio.sleep(random.uniform(0.5, 1.5))
+
+    @app.cron("0 3 * * *", tz="Europe/London", depends_on="close_till")
+    @app.task(queue="reports")
+    async def send_bills() -> None:
+        await asyncio.sleep(random.uniform(0.5, 1))
+
     return app

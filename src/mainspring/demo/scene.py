@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from msgspec import Struct
 
 from ..app import Mainspring
 from ..cli.loading import place
 from ..job import Filter, Job, Queue
+from ..schedule import Schedule
 from ..stats import Stats
 from ..worker import Worker
 from .tally import Tally
 
 RUNNING = 60
+LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 class Scene(Struct, frozen=True, kw_only=True):
@@ -27,6 +29,8 @@ class Scene(Struct, frozen=True, kw_only=True):
     stats: Stats
     queues: Sequence[Queue]
     running: Sequence[Job]
+    schedules: Sequence[Schedule]
+    """The one that is due first comes first."""
     tally: Tally
 
 
@@ -38,5 +42,11 @@ async def look(app: Mainspring, worker: Worker, slots: int, tally: Tally, *, dra
     return Scene(
         store=place(app), worker=worker.id, slots=slots, now=app.clock.now(), elapsed=tally.elapsed,
         draining=draining, stats=stats, queues=[found.get(name) or Queue(name=name) for name in names],
-        running=await app.jobs.list(Filter(states=("running",)), limit=RUNNING, newest=False), tally=tally,
+        running=await app.jobs.list(Filter(states=("running",)), limit=RUNNING, newest=False),
+        schedules=await timetable(app), tally=tally,
     )  # fmt: skip
+
+
+async def timetable(app: Mainspring) -> list[Schedule]:
+    """Its schedules, the one that is due first on top, then those that wait for something."""
+    return sorted(await app.schedules.list(), key=lambda row: (row.due_at or LATEST, row.name))

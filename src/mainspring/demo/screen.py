@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -14,18 +16,20 @@ from rich.text import Text
 from ..cli import render
 from ..cli.sparkline import bars_of
 from ..job import Job, Shown
+from ..schedule import Schedule
 from .scene import Scene
 
 SIDE = 38
 
 
 def screen(scene: Scene) -> Layout:
-    page, top, bottom = Layout(), Layout(ratio=2, minimum_size=8), Layout(ratio=3)
-    page.split_column(Layout(_header(scene), size=3), top, Layout(_Throughput(scene), size=5), bottom)
+    page, top, middle, bottom = Layout(), Layout(ratio=2, minimum_size=7), Layout(size=6), Layout(ratio=3)
+    page.split_column(Layout(_header(scene), size=3), top, middle, bottom)
     top.split_row(
         Layout(_panel("queues", _queues(scene)), size=SIDE),
         Layout(_panel(f"running: {scene.stats.running}", _running(scene))),
     )
+    middle.split_row(Layout(_Throughput(scene)), Layout(_panel("schedules", _schedules(scene))))
     bottom.split_row(
         Layout(_panel("last completed", _completed(scene)), minimum_size=SIDE),
         Layout(_panel("failures", _failures(scene))),
@@ -84,6 +88,30 @@ def _completed(scene: Scene) -> Table:
     return rows
 
 
+def _schedules(scene: Scene) -> Table:
+    """How the last run of each went, and when the next one is."""
+    rows = _rows()
+    for row in scene.schedules:
+        symbol, style = render.STATES[str(row.last_outcome)] if row.last_outcome else ("·", "dim")  # type: ignore[index]
+        if row.active:
+            symbol, style = render.STATES["running"]
+        passed = row.skipped + row.missed
+        counts = f"{row.fired} fired{f', {passed} not' if passed else ''}"
+        details = render.line(f"{counts}, {row.spec.trigger.explain()}")
+        rows.add_row(Text(symbol, style), render.line(row.name), details, countdown(row, scene.now))
+    return rows
+
+
+def countdown(row: Schedule, now: datetime) -> str:
+    """Until its next tick is looked at, or what that waits for."""
+    if row.due_at is None:
+        return row.status if row.status != "active" else "when its run ends"
+    left = (row.due_at - now).total_seconds()
+    if left <= 0:
+        return "now"
+    return f"in {math.ceil(left)}s" if left < 60 else f"in {render.span(left)}"
+
+
 def _rows() -> Table:
     rows = Table.grid(padding=(0, 1, 0, 0), expand=True)
     rows.add_column(width=1)
@@ -127,9 +155,9 @@ class _Throughput:
         total = tally.total
         history = tally.history(options.max_width - 4)
         sums = (
-            f"completed {total.completed:,}  retried {total.retried:,}  dead {total.dead:,}  "
-            f"duplicates {total.duplicates:,}  of {total.enqueued:,} enqueued"
+            f"completed {total.completed:,}  retried {total.retried:,}  dead {total.dead:,}",
+            f"of {total.enqueued:,} enqueued  duplicates {total.duplicates:,}",
         )
         title = f"throughput: {tally.rate():.1f} jobs/s"
         bars = [Text(row, "green", no_wrap=True) for row in bars_of(history)]
-        yield _panel(title, Group(*bars, Text(sums, no_wrap=True, overflow="ellipsis")))
+        yield _panel(title, Group(*bars, *(Text(line, no_wrap=True, overflow="ellipsis") for line in sums)))

@@ -35,8 +35,8 @@ async def play(store: str | None, *, seconds: float | None, plain: bool) -> None
         async with app:
             with view:
                 await Stage(app, tally, view).run(seconds)
-            left = await app.stats()
-    console.print(*summary(tally, left, kept=store), sep="\n")
+            left, schedules = await app.stats(), await app.schedules.list()
+    console.print(*summary(tally, left, schedules, kept=store), sep="\n")
 
 
 class Stage:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from ..cli import render
 from ..cli.text import redacted
+from ..schedule import Schedule
 from ..stats import Stats
 from .tally import Tally, TaskTally
 
 KEPT = "sqlite:///demo.db"
 
 
-def summary(tally: Tally, left: Stats, *, kept: str | None) -> list[RenderableType]:
-    """A table by task, the sums, and where to go from here."""
+def summary(
+    tally: Tally, left: Stats, schedules: Sequence[Schedule], *, kept: str | None
+) -> list[RenderableType]:  # fmt: skip
+    """A table by task, one by schedule, the sums, and where to go from here."""
     total, elapsed = tally.total, tally.elapsed
     table = render.grid("task", "enqueued", "completed", "retried", "dead", "avg wait", "avg run", cut=("task",))
     for column in table.columns[1:]:
@@ -32,7 +37,18 @@ def summary(tally: Tally, left: Stats, *, kept: str | None) -> list[RenderableTy
         f"{waiting:,} left in the store: {left.pending:,} pending, {left.scheduled:,} scheduled, "
         f"{left.retrying:,} retrying"
     )
-    return [table, "", Text(sums), Text(rest), "", *_next_steps(kept)]
+    return [table, "", _schedules(schedules), "", Text(sums), Text(rest), "", *_next_steps(kept)]
+
+
+def _schedules(schedules: Sequence[Schedule]) -> Table:
+    table = render.grid("schedule", "when", "fired", "skipped", "missed", "last run", cut=("when",))
+    for row in sorted(schedules, key=lambda row: row.name):
+        counts = (f"{count:,}" for count in (row.fired, row.skipped, row.missed))
+        last = str(row.last_outcome) if row.last_outcome else "none yet"
+        table.add_row(render.line(row.name), render.line(row.spec.trigger.explain()), *counts, last)
+    for column in table.columns[2:5]:
+        column.justify = "right"
+    return table
 
 
 def _row(table: Table, name: str, task: TaskTally, style: str = "") -> None:
@@ -46,6 +62,7 @@ def _next_steps(kept: str | None) -> list[Text]:
     store = redacted(kept or KEPT)
     steps = {
         "see what died": f"mainspring jobs list --store {store} --state dead",
+        "see schedules": f"mainspring schedules list --store {store}",
         "run your own": "mainspring worker shop:app  (shop.py with app = Mainspring())",
     }
     if kept is None:

@@ -86,7 +86,7 @@ class VirtualClock:
 
     def advance(self, span: timedelta | None = None, **parts: float) -> None:
         """Moves time at once: advance(minutes=5). What was due on the way is due now."""
-        self.set(self._now + _span(span, parts))
+        self.set(self._now + span_of(span, parts))
 
     def set(self, instant: datetime) -> None:
         """Moves time to an instant, not back."""
@@ -98,7 +98,7 @@ class VirtualClock:
 
     async def elapse(self, span: timedelta | None = None, **parts: float) -> None:
         """Lets time pass: every timer on the way fires at its own instant, and what it wakes runs first."""
-        end = self._now + _span(span, parts)
+        end = self._now + span_of(span, parts)
         await self.settle()
         while self._timers and self._timers[0][0] <= end:
             self._now = max(self._now, self._timers[0][0])
@@ -143,7 +143,7 @@ def _later(seconds: float) -> timedelta:
     return timedelta(microseconds=max(1, round(seconds * 1_000_000))) if seconds > 0 else timedelta(0)
 
 
-def _span(span: timedelta | None, parts: dict[str, float]) -> timedelta:
+def span_of(span: timedelta | None, parts: dict[str, float]) -> timedelta:
     total = (span or timedelta(0)) + timedelta(**parts)
     if total < timedelta(0):
         raise BadInput(f"time passes forward only, got {total}")

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 from weakref import WeakSet
 
 from ..clock import StoreClock
-from ..errors import BadInput, JobCancelled, JobDead, JobUnfinished
+from ..errors import BadInput, JobCancelled, JobDead, JobUnfinished, ScheduleNotFound
 from ..events import JobEnded
 from ..handle import Handle
+from ..hint import hint
 from ..job import Filter, Job, JobId, NewJob, State
+from ..schedule import Tick
 from ..store import Store
 from ..stores import open_store
 from ..sync import Sync
 from ..task import Span, Task
-from .clock import VirtualClock
+from .clock import VirtualClock, span_of
 from .expectation import Expectation, described
 
 if TYPE_CHECKING:
@@ -67,6 +69,9 @@ class Harness:
         clock = StoreClock(self.clock)
         self._store: Store = open_store("memory://", clock=clock)
         self._app._use(self._store, clock)
+        # Time counts from here for schedules too: a test that moves the clock first of all must find them there.
+        _at_once(self._store.open())
+        _at_once(self._app._scheduler().declare(self._store))
         app["hand_over"] = self._hand_over
         _UNDER_TEST.add(self._app)
         return self
@@ -147,6 +152,38 @@ class Harness:
         _at_once(self._store.open())  # the code under test may have closed the app
         return _at_once(self._store.jobs(which, now=self.clock.now(), limit=_EVERYTHING))
 
+    # schedules
+
+    def ticks(self, schedule: str) -> list[Tick]:
+        """What became of a schedule's ticks, oldest first: fired, skipped or missed, and why."""
+        known = {row.name for row in _at_once(self._store.schedules(limit=_EVERYTHING))} | set(self._app._declared)
+        if schedule not in known:
+            raise ScheduleNotFound(f"there is no schedule {schedule!r}; {hint(schedule, known)}")
+        return _at_once(self._store.ticks(schedule, limit=_EVERYTHING))[::-1]
+
+    def fired(self, schedule: str) -> list[datetime]:
+        """The ticks of a schedule for which there was a job, in the order they were fired."""
+        return [tick.at for tick in self.ticks(schedule) if tick.what == "fired"]
+
+    async def advance(self, span: timedelta | None = None, /, *, limit: int = LIMIT, **parts: float) -> list[Job]:
+        """Time passes with a worker at work: every tick, delayed job and retry on the way is met at its own instant.
+
+        `await jobs.advance(hours=3)`; returns the record after each run. `clock.advance()` is an outage instead:
+        nobody works meanwhile, and what was due is late. More than `limit` runs are an error.
+        """
+        end = self.clock.now() + span_of(span, parts)
+        ran = await self.drain(limit=limit)
+        while (due := self._next_due(schedules=True)) is not None and due <= end:
+            if len(ran) >= limit:
+                raise AssertionError(
+                    f"after {len(ran)} runs it is {self.clock.now()}, not yet {end}: "
+                    "advance in smaller steps, or give advance() a higher limit="
+                )
+            self.clock.set(due)
+            ran += await self.drain(limit=limit - len(ran))
+        self.clock.set(end)
+        return ran
+
     # running
 
     async def process_one(self) -> Job | None:
@@ -170,8 +207,9 @@ class Harness:
             )
         return ran
 
-    async def _work(self, limit: int) -> list[Job]:
+    async def _work(self, limit: int, *, fires: bool = True) -> list[Job]:
         worker = self._app.worker(concurrency=1)
+        worker._scheduler._fires &= fires
         # One slot needs no other limit, and without them jobs come in the order of the store.
         worker._limits.tasks = dict.fromkeys(worker._limits.tasks)
         ran: list[Job] = []
@@ -199,8 +237,11 @@ class Harness:
         waiting = self._records(Filter(states=("pending", "scheduled", "retrying")))
         return [job for job in waiting if job.task in real and job.queue not in paused]
 
-    def _next_due(self) -> datetime | None:
-        return min((job.run_at for job in self._runnable() if job.run_at > self.clock.now()), default=None)
+    def _next_due(self, *, schedules: bool = False) -> datetime | None:
+        due = [job.run_at for job in self._runnable()]
+        if schedules:
+            due += [row.due_at for row in _at_once(self._store.schedules(limit=_EVERYTHING)) if row.due_at]
+        return min((at for at in due if at > self.clock.now()), default=None)
 
     # inline
 
@@ -228,7 +269,7 @@ class Harness:
         token = _depth.set(_depth.get() + 1)
         try:
             with self._hearing(heard):
-                await self._work(LIMIT)
+                await self._work(LIMIT, fires=False)
                 while any(job.state is State.RUNNING and job.id not in ended for job in self._these(ids)):
                     await changed.wait()
                     changed.clear()
