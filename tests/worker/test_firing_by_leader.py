@@ -68,7 +68,7 @@ async def test_the_next_worker_fires_at_once_when_the_leader_stops(url: str, clo
 async def test_a_leader_that_dies_is_followed_within_the_ttl_and_no_tick_is_lost_or_doubled(
     url: str, clock: VirtualClock
 ) -> None:
-    first, second = fleet(2, url, clock, fire="leader")
+    first, second = fleet(2, url, clock, fire="leader", poll_interval=0.7)
     async with first.app.worker():
         await clock.elapse(seconds=1)
         async with second.app.worker():
@@ -76,6 +76,7 @@ async def test_a_leader_that_dies_is_followed_within_the_ttl_and_no_tick_is_lost
             first.clock.frozen = True
             await clock.elapse(seconds=TTL)
             assert fired(second)[:1] == [40]
+            assert second.recorder.of(TickFired)[0].at == second.recorder.of(LeaderChanged)[0].at
             await clock.elapse(seconds=20)
             first.clock.thaw()
             await clock.elapse(seconds=20)
