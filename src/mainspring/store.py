@@ -78,7 +78,8 @@ class Store(Protocol):
         ...
 
     async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
-        """Until something new may be claimable. May be early or late, never needed for correctness."""
+        """Until something new may be claimable, or a term was ended. May be early or late, never needed for
+        correctness."""
         ...
 
     async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
@@ -172,8 +173,8 @@ class Store(Protocol):
         """Writes schedules and, in the same step, each one's jobs and ticks, and cancels what it says.
 
         A firing stands only if its schedule is in the store at the revision before (the first one: not at all), those
-        it reads are at theirs, and no key of its jobs is held; else nothing of it is written. They are
-        written in order, each for itself. Cancelling is as `change` does it. Of each schedule
+        it reads are at theirs, and no key of its jobs is held, by one of themselves neither; else nothing of it
+        is written. They are written in order, each for itself. Cancelling is as `change` does it. Of each schedule
         the newest schedule.TICKS_KEPT ticks are kept.
 
         Whenever a job that has a schedule becomes final, is put back to work, or is deleted before it was final, by

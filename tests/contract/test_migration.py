@@ -16,13 +16,19 @@ from mainspring.testing.contract.build import (
     NOW,
     REACHABLE,
     a_line,
+    a_schedule,
+    a_tick,
     act,
     bring,
+    bumped,
     claimed,
     everything,
+    fire,
     later,
+    launch,
     new_job,
     put,
+    row,
     run_again,
     see,
     settle,
@@ -80,8 +86,8 @@ async def test_the_jobs_of_a_file_outlast_a_step_down_and_up_again(path: Path) -
     runs = [await store.executions(job.id) for job in jobs]
     workers, queues = await store.workers(now=NOW), await store.queues(now=NOW)
     for _ in range(2):
-        assert await store.migrate(1) == [1]
-        assert await store.migrate() == [2]
+        assert await store.migrate(1) == [2, 1]
+        assert await store.migrate() == [2, 3]
         await recounted(store, jobs)
         assert [await store.executions(job.id) for job in jobs] == runs
         assert (await store.workers(now=NOW), await store.queues(now=NOW)) == (workers, queues)
@@ -90,16 +96,18 @@ async def test_the_jobs_of_a_file_outlast_a_step_down_and_up_again(path: Path) -
     await store.close()
 
 
-async def test_a_file_of_the_first_schema_is_stepped_up_when_it_is_opened(path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_file_of_an_earlier_schema_is_stepped_up_when_it_is_opened(path: Path, version: int) -> None:
     store = open_store(f"sqlite:///{path}")
     await store.open()
     jobs = await live(store)
-    await store.migrate(1)
+    await store.migrate(version)
     await store.close()
     again = open_store(f"sqlite:///{path}")
     await again.open()
-    assert await again.schema() == (2, 2)
+    assert await again.schema() == (3, 3)
     await recounted(again, jobs)
+    assert (await fire(again, a_schedule())).stands
     await again.close()
 
 
@@ -121,6 +129,41 @@ async def test_what_only_the_newer_schema_holds_is_gone_after_a_step_down_and_th
     assert await store.logs(job.id, limit=9) == []
     assert await claimed(store) == [job.id]
     await store.close()
+
+
+async def test_schedules_ticks_and_leaders_are_gone_after_a_step_down_and_their_jobs_are_not(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}")
+    await store.open()
+    schedule, ids = await launch(store, "naïve: 'x'", said={"overlap": "allow"}, jobs=3)
+    await fire(store, bumped(schedule, ticks=1), ticks=(a_tick(1),))
+    await store.lead("reindex", "ada", until=later(60), now=NOW)
+    running = await run_again(store, ids[0])
+    jobs = await everything(store)
+    assert await store.migrate(2) == [2]
+    assert await store.migrate() == [3]
+    assert (await store.schedules(limit=9), await store.ticks(schedule.name, limit=9)) == ([], [])
+    assert (await store.leaders(now=NOW), (await store.due(now=later(9999), limit=9)).schedules) == ([], [])
+    await recounted(store, jobs)
+    assert await listed(store, schedules=(schedule.name,)) == ids
+    assert await settle(store, running, Done()) == {running.id}
+    assert (await act(store, Action.CANCEL, ids[1])).done == [ids[1]]
+    assert (await fire(store, a_schedule(schedule.name), ticks=(a_tick(1),))).stands
+    await store.close()
+
+
+async def test_a_file_with_schedules_keeps_them_when_it_is_opened_again(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}")
+    await store.open()
+    schedule, _ = await launch(store)
+    await fire(store, bumped(schedule, ticks=1), ticks=(a_tick(1),))
+    leader = await store.lead("reindex", "ada", until=later(60), now=NOW)
+    before = await row(store)
+    await store.close()
+    again = open_store(f"sqlite:///{path}")
+    await again.open()
+    assert (await row(again), await again.ticks("hourly", limit=9)) == (before, [a_tick(1)])
+    assert await again.leaders(now=NOW) == [leader]
+    await again.close()
 
 
 async def test_the_last_run_of_a_dead_job_as_the_first_schema_kept_it_is_in_its_history(path: Path) -> None:

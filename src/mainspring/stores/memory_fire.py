@@ -10,17 +10,15 @@ from .ledger import Ledger
 from .memory_change import change
 from .memory_enqueue import enqueue
 from .memory_jobs import Jobs
-from .rules import CANCELLED_BY, standing
+from .rules import CANCELLED_BY, standing, taken
 
 
 def fire_one(jobs: Jobs, ledger: Ledger, firing: Firing, now: datetime) -> Fired:
     schedule = firing.schedule
     if not standing(firing, jobs.series.revision):
         return Fired(False)
-    held = [jobs.holder(job) for job in firing.jobs]
-    taken = tuple(key for key, job in held if key is not None and job is not None and job.shown(now) != "expired")
-    if taken:
-        return Fired(False, taken)
+    if held := taken(firing.jobs, jobs.holder, now):
+        return Fired(False, held)
     jobs.series.write(schedule)
     enqueue(jobs, firing.jobs, now)
     jobs.series.record(schedule.name, firing.ticks)

@@ -223,6 +223,8 @@ def where(which: Filter, now: int) -> tuple[str, dict[str, Any]]:
             for n in range(len(which.schedules))
         )
         parts.append(f"id IN (SELECT job_id FROM mainspring_keys WHERE {made or '0'})")
+        # Anybody may use such a key.
+        among("json_extract(options, '$.schedule')", "makers", which.schedules)
     if which.key_prefix is not None:
         values |= {"prefix": which.key_prefix, "beyond": _beyond(which.key_prefix)}
         until = "" if values["beyond"] is None else " AND key < :beyond"

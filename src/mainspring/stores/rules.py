@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from datetime import datetime, timedelta
 from typing import Literal
@@ -121,6 +121,24 @@ def standing(firing: Firing, revision: Callable[[str], int]) -> bool:
     """Whether the schedules are still as whoever planned it has seen them; the revision of none is 0."""
     seen = ((firing.schedule.name, firing.schedule.revision - 1), *firing.reads)
     return all(revision(name) == expected for name, expected in seen)
+
+
+def taken(
+    jobs: Sequence[NewJob], holder: Callable[[NewJob], tuple[str | None, Job | None]], now: datetime
+) -> tuple[str, ...]:
+    """Keys of these jobs that others hold, be it one of themselves."""
+    keys: list[str] = []
+    own: set[tuple[str, str]] = set()
+    for job in jobs:
+        pairs = (("unique", job.unique_key), ("idempotent", job.idempotency_key))
+        mine = {(kind, key) for kind, key in pairs if key is not None}
+        key, held = holder(job)
+        if key is not None and held is not None and held.shown(now) != "expired":
+            keys.append(key)
+        else:
+            keys += sorted(key for _, key in mine & own)
+        own |= mine
+    return tuple(keys)
 
 
 def led(known: Leadership | None, name: str, holder: str, until: datetime, now: datetime) -> Leadership:

@@ -68,7 +68,7 @@ _COMPLETED = State.COMPLETED
 def finish(db: sqlite3.Connection, ended: Sequence[Ended]) -> set[JobId]:
     outcomes = [outcome for outcome, _ in ended]
     ids = {outcome.id for outcome in outcomes}
-    if len(ids) < len(outcomes) or _entangled(outcomes):
+    if len(ids) < len(outcomes) or _entangled(ended):
         return set().union(*(finish(db, [one]) for one in ended))
     states: Counter[State] = Counter()
     plain = [row for _, row in ended if len(row) == 4]
@@ -85,11 +85,16 @@ def finish(db: sqlite3.Connection, ended: Sequence[Ended]) -> set[JobId]:
     return {outcome.id for outcome in outcomes if _stands(db, outcome)}
 
 
-def _entangled(outcomes: Sequence[Outcome]) -> bool:
+def _entangled(ended: Sequence[Ended]) -> bool:
     """Whether they must be settled one after the other: what one of them enqueues may meet a key that the job of
-    another holds until it ends.
+    another holds until it ends; and plain ends, which are written first, must not be told to a schedule before others.
     """
-    sequels = [new for outcome in outcomes if outcome.then for new in outcome.then] if len(outcomes) > 1 else []
+    if len(ended) < 2:
+        return False
+    told = [row for outcome, row in ended if outcome.schedule is not None]
+    if len({len(row) for row in told}) > 1:
+        return True
+    sequels = [new for outcome, _ in ended if outcome.then for new in outcome.then]
     return any(new.unique_key is not None or new.idempotency_key is not None for new in sequels)
 
 

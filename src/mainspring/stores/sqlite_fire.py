@@ -10,7 +10,7 @@ from ..clock import micros
 from ..failpoint import failpoint
 from ..job import Action, Filter
 from ..schedule import Fired, Firing
-from .rules import CANCELLED_BY, standing
+from .rules import CANCELLED_BY, standing, taken
 from .sqlite_change import change
 from .sqlite_enqueue import enqueue, holder
 from .sqlite_series import record, revision, write
@@ -24,10 +24,8 @@ def _fire(db: sqlite3.Connection, firing: Firing, now: datetime) -> Fired:
     schedule = firing.schedule
     if not standing(firing, lambda name: revision(db, name)):
         return Fired(False)
-    held = [holder(db, job) for job in firing.jobs]
-    taken = tuple(key for key, job in held if key is not None and job is not None and job.shown(now) != "expired")
-    if taken:
-        return Fired(False, taken)
+    if held := taken(firing.jobs, lambda job: holder(db, job), now):
+        return Fired(False, held)
     write(db, schedule)
     failpoint("fire.mid_step")
     enqueue(db, firing.jobs, now, micros(now))

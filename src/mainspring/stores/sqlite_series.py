@@ -139,6 +139,6 @@ def lead(db: sqlite3.Connection, name: str, holder: str, until: datetime, now: d
 
 
 def leaders(db: sqlite3.Connection, now: datetime) -> list[Leadership]:
-    sql = "SELECT name, holder, term, until FROM mainspring_leaders WHERE until > ? ORDER BY name"
+    sql = "SELECT name, holder, term, until FROM mainspring_leaders WHERE until > ? AND holder <> '' ORDER BY name"
     rows = db.execute(sql, (micros(now),)).fetchall()
     return [Leadership(name, who, term, instant(until)) for name, who, term, until in rows]

@@ -9,7 +9,9 @@ from .claim import ClaimContract
 from .enqueue import EnqueueContract
 from .execution import ExecutionContract
 from .finish import FinishContract
+from .fire import FireContract
 from .keys import KeysContract
+from .leader import LeaderContract
 from .life import LifeContract
 from .lists import ListsContract
 from .order import OrderContract
@@ -17,7 +19,9 @@ from .probe import ProbeContract
 from .prune import PruneContract
 from .read import ReadContract
 from .report import ReportContract
+from .schedule import ScheduleContract
 from .sequel import SequelContract
+from .series import SeriesContract
 from .tally import TallyContract
 from .update import UpdateContract
 
@@ -43,5 +47,9 @@ class StoreContract(
     ReadContract,
     ListsContract,
     PruneContract,
+    ScheduleContract,
+    FireContract,
+    SeriesContract,
+    LeaderContract,
 ):
     """Every sentence of the Store protocol; needs the plugin mainspring.testing.plugin."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -29,7 +29,9 @@ from ...job import (
     WorkerInfo,
 )
 from ...outcome import Crashed, Discard, Done, Ended, Policy, decide
+from ...schedule import Fired, Firing, Schedule, Spec, Tick, key_of
 from ...store import Store
+from ...trigger import Every
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 A_SECOND_LATER, A_MINUTE_LATER = NOW + timedelta(seconds=1), NOW + timedelta(minutes=1)
@@ -194,3 +196,47 @@ async def bring(store: Store, state: State, **fields: Any) -> Job:
         case State.WAITING:
             raise NotImplementedError("no verb leads to waiting yet")
     return await see(store, job_id)
+
+
+# schedules
+
+
+def a_schedule(name: str = "hourly", *, said: Mapping[str, Any] = {}, **fields: Any) -> Schedule:
+    """Its next tick is at NOW; `said` are parts of its spec."""
+    spec = Spec(**{"trigger": Every(seconds=3600), "task": "task", **said})
+    given = {"created_at": NOW, "updated_at": NOW, "anchor_at": NOW, "next_run_at": NOW, "due_at": NOW}
+    return Schedule(name=name, spec=spec, **{**given, **fields})
+
+
+def bumped(schedule: Schedule, **fields: Any) -> Schedule:
+    return replace(schedule, revision=schedule.revision + 1, **fields)
+
+
+def a_tick(n: int = 1, *, what: str = "fired", **fields: Any) -> Tick:
+    return Tick(n=n, at=later(n), seen_at=later(n), what=what, **fields)  # type: ignore[arg-type]
+
+
+def tick_job(schedule: Schedule, tick: datetime = NOW, **fields: Any) -> NewJob:
+    given = {"schedule": schedule.name, "scheduled_at": tick, "idempotency_key": key_of(schedule.name, tick)}
+    return new_job(**{**given, **fields})
+
+
+async def fire(store: Store, schedule: Schedule, *, now: datetime = NOW, **parts: Any) -> Fired:
+    (fired,) = await store.fire([Firing(schedule=schedule, **parts)], now=now)
+    return fired
+
+
+async def row(store: Store, name: str = "hourly") -> Schedule:
+    (found,) = await store.schedules([name], limit=2)
+    return found
+
+
+async def launch(
+    store: Store, name: str = "hourly", *, said: Mapping[str, Any] = {}, jobs: int = 1, job: Mapping[str, Any] = {}
+) -> tuple[Schedule, list[JobId]]:
+    """A schedule with jobs of its own that wait, and whose next tick comes in an hour."""
+    new = a_schedule(name, said=said, next_run_at=later(3600), due_at=later(3600))
+    made = tuple(tick_job(new, later(n), **job) for n in range(jobs))
+    ids = [one.id for one in made]
+    assert (await fire(store, replace(new, active=tuple(ids), fired=jobs), jobs=made)).stands
+    return await row(store, name), ids

@@ -1,0 +1,112 @@
+"""lead and leaders: one holder at a time, under a term that is never given again."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+
+from ...schedule import Leadership
+from ...store import Store
+from .build import NOW, Contract, later
+
+
+async def lead(store: Store, holder: str, until: float, *, now: float = 0, name: str = "reindex") -> Leadership:
+    return await store.lead(name, holder, until=later(until), now=later(now))
+
+
+def leader(holder: str | None, term: int, until: datetime, name: str = "reindex") -> Leadership:
+    return Leadership(name, holder, term, until)
+
+
+class LeaderContract(Contract):
+    # beginning
+
+    async def test_the_first_to_ask_leads_under_the_first_term(self) -> None:
+        async with self.opened() as store:
+            assert await lead(store, "ada", 10) == leader("ada", 1, later(10))
+            assert await store.leaders(now=NOW) == [leader("ada", 1, later(10))]
+
+    async def test_of_many_who_ask_at_once_one_leads_and_all_are_told_who(self) -> None:
+        async with self.opened() as store:
+            answers = await asyncio.gather(*(lead(store, f"worker-{n}", 10) for n in range(20)))
+            assert len({(answer.holder, answer.term) for answer in answers}) == 1
+
+    async def test_who_asks_while_another_leads_is_told_who_and_changes_nothing(self) -> None:
+        async with self.opened() as store:
+            mine = await lead(store, "ada", 10)
+            assert await lead(store, "bob", 60, now=9.999999) == mine
+            assert await store.leaders(now=NOW) == [mine]
+
+    # keeping
+
+    async def test_the_leader_prolongs_its_own_term(self) -> None:
+        async with self.opened() as store:
+            await lead(store, "ada", 10)
+            assert await lead(store, "ada", 18, now=8) == leader("ada", 1, later(18))
+            assert await lead(store, "bob", 30, now=12) == leader("ada", 1, later(18))
+
+    async def test_a_term_has_ended_from_its_until_on_that_instant_included(self) -> None:
+        async with self.opened() as store:
+            await lead(store, "ada", 10)
+            assert len(await store.leaders(now=later(9.999999))) == 1
+            assert await store.leaders(now=later(10)) == []
+            assert await lead(store, "bob", 20, now=10) == leader("bob", 2, later(20))
+
+    async def test_who_comes_back_after_its_term_has_ended_begins_another_one(self) -> None:
+        async with self.opened() as store:
+            await lead(store, "ada", 10)
+            assert await lead(store, "ada", 20, now=10) == leader("ada", 2, later(20))
+
+    # ending
+
+    async def test_the_leader_ends_its_term_and_the_next_one_begins_at_once(self) -> None:
+        async with self.opened() as store:
+            await lead(store, "ada", 10)
+            assert await lead(store, "ada", 3, now=3) == leader(None, 1, later(3))
+            assert await store.leaders(now=later(3)) == []
+            assert await lead(store, "bob", 20, now=3) == leader("bob", 2, later(20))
+
+    async def test_nobody_ends_the_term_of_another(self) -> None:
+        async with self.opened() as store:
+            mine = await lead(store, "ada", 10)
+            assert await lead(store, "bob", 3, now=3) == mine
+            assert await store.leaders(now=later(3)) == [mine]
+
+    async def test_to_end_what_nobody_holds_begins_no_term(self) -> None:
+        async with self.opened() as store:
+            assert await lead(store, "ada", 0) == leader(None, 0, NOW)
+            assert await store.leaders(now=NOW) == []
+            assert (await lead(store, "bob", 10)).term == 1
+
+    async def test_to_end_a_term_that_has_ended_already_leaves_its_number_used(self) -> None:
+        async with self.opened() as store:
+            await lead(store, "ada", 10)
+            assert await lead(store, "ada", 20, now=20) == leader(None, 1, later(20))
+            assert (await lead(store, "ada", 40, now=30)).term == 2
+
+    async def test_a_term_that_was_given_up_is_not_held_for_one_whose_clock_is_behind(self) -> None:
+        async with self.opened() as store:
+            await lead(store, "ada", 30)
+            await lead(store, "ada", 20, now=20)
+            assert await store.leaders(now=later(10)) == []
+            assert await lead(store, "bob", 40, now=10) == leader("bob", 2, later(40))
+
+    async def test_the_number_of_a_term_is_never_given_again(self) -> None:
+        async with self.opened() as store:
+            terms = []
+            for n in range(0, 60, 6):
+                terms.append((await lead(store, "ada", n + 2, now=n)).term)
+                await lead(store, "ada", n, now=n)
+                terms.append((await lead(store, "bob", n + 4, now=n + 3)).term)
+            assert terms == list(range(1, 21))
+
+    # several
+
+    async def test_names_are_led_each_for_itself_and_listed_by_name(self) -> None:
+        async with self.opened() as store:
+            for name in ("b", "a", "ü", "a:1"):
+                await lead(store, "ada", 10, name=name)
+            await lead(store, "bob", 20, name="c")
+            await lead(store, "ada", 0, name="b")
+            told = [(one.name, one.holder, one.term) for one in await store.leaders(now=NOW)]
+            assert told == [("a", "ada", 1), ("a:1", "ada", 1), ("c", "bob", 1), ("ü", "ada", 1)]
