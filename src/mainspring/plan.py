@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from .clock import EPOCH
 from .job import JobId, State
 from .schedule import Firing, Owner, Schedule, Spec, Tick
-from .trigger import Every
+from .trigger import Every, Timetable
 
 # Ticks that one step fires at most; the rest follow at once, in steps of their own.
 STEP = 100
@@ -131,7 +131,7 @@ class _Draft:
             tick = young
         if self.spec.catch_up == "all":
             return self._one_by_one(tick, until)
-        newest, _ = _counted(self.old, tick, until)
+        newest = _newest(self.old, tick, until)
         on_time = self._after(newest)
         if self.spec.catch_up == "skip" or (on_time is not None and on_time <= self.horizon):
             return self._pass("missed", "catch_up", tick, newest)
@@ -205,7 +205,7 @@ class _Draft:
     # the way from tick to tick
 
     def _after(self, tick: datetime) -> datetime | None:
-        return following(self.old, tick)
+        return following(self.old, tick, self.timetable)
 
     # the record
 
@@ -254,22 +254,32 @@ def _sum(ticks: list[Tick], what: str) -> int:
     return sum(tick.count for tick in ticks if tick.what == what)
 
 
-def following(schedule: Schedule, tick: datetime) -> datetime | None:
-    """The tick after this one, further away if the interval has grown."""
+def following(schedule: Schedule, tick: datetime, timetable: Timetable | None = None) -> datetime | None:
+    """The tick after this one, further away if the interval has grown. Who asks often brings its timetable along."""
     trigger = schedule.spec.trigger
     if schedule.stretch > 1 and isinstance(trigger, Every):
         tick = tick + trigger.span * (schedule.stretch - 1)
-    return schedule.timetable.next(tick)
+    return (timetable or schedule.timetable).next(tick)
 
 
 def _counted(schedule: Schedule, first: datetime, until: datetime) -> tuple[datetime, int]:
     """The last of its ticks from `first` to `until`, and how many there are, of very many at least so many."""
-    timetable = schedule.timetable
-    if schedule.stretch == 1:
-        last = timetable.latest(first, until) or first
-        return last, 1 + timetable.count(first, last, limit=COUNTED - 1)
-    last, count = first, 1
-    while (tick := following(schedule, last)) is not None and tick <= until:
+    if schedule.stretch > 1:
+        return _walked(schedule, first, until)
+    last = _newest(schedule, first, until)
+    return last, 1 + schedule.timetable.count(first, last, limit=COUNTED - 1)
+
+
+def _newest(schedule: Schedule, first: datetime, until: datetime) -> datetime:
+    """The last of its ticks from `first` to `until`."""
+    if schedule.stretch > 1:
+        return _walked(schedule, first, until)[0]
+    return schedule.timetable.latest(first, until) or first
+
+
+def _walked(schedule: Schedule, first: datetime, until: datetime) -> tuple[datetime, int]:
+    timetable, last, count = schedule.timetable, first, 1
+    while (tick := following(schedule, last, timetable)) is not None and tick <= until:
         if count == COUNTED:
             return timetable.latest(last, until) or last, count
         last, count = tick, count + 1
