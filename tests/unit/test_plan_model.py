@@ -30,7 +30,7 @@ from mainspring.plan import (
 from mainspring.schedule import Firing, Schedule, Spec, Tick
 from mainspring.trigger import Every, Timetable, Window
 
-START = datetime(2030, 1, 1, 8, 59, 30, tzinfo=UTC)
+START = datetime(2030, 1, 1, 20, 59, 30, tzinfo=UTC)
 MINUTE, MICROSECOND = timedelta(minutes=1), timedelta(microseconds=1)
 OTHER = born("other", Spec(trigger=Every(seconds=60), task="task"), owner="user", now=START)
 
@@ -43,8 +43,8 @@ _said: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "grace": st.sampled_from([1.0, 60.0, 200.0]),
         "catch_up_window": st.sampled_from([0.0, 30.0, 300.0, 1500.0]),
         "jitter": st.sampled_from([1.0, 45.0, 200.0]),
-        "window": st.sampled_from([Window("09:10", "18:00"), Window("09:05", "09:20", None, None, "move")]),
-        "exclude": st.just((date(2030, 1, 2),)),
+        "window": st.sampled_from([Window("21:10", "23:30"), Window("21:05", "21:20", None, None, "move")]),
+        "exclude": st.just((date(2030, 1, 1),)),
         "end_at": st.just(START + 40 * MINUTE),
         "max_runs": st.integers(1, 4),
         "run_on_start": st.booleans(),
@@ -53,7 +53,7 @@ _said: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     },
 )
 _steps = st.tuples(
-    st.sampled_from([0, 1, 30, 59, 60, 61, 150, 600, 4000, 50_000]),
+    st.sampled_from([0, 1, 30, 59, 60, 61, 150, 600, 4000, 12_000]),
     st.sampled_from(
         ["look"] * 8 + ["complete"] * 3 + ["die", "cancel", "delete", "succeed"] * 2
         + ["pause", "resume", "resume_from_now", "trigger", "reschedule", "amend", "look_in_vain"]
@@ -292,30 +292,6 @@ def test_an_interval_that_counts_from_the_end_of_a_run_has_no_run_sooner(
         for tick in life.records:
             if tick.what == "fired" and tick.seen_at == life.now and life.row.fired > fired and what == "look":
                 assert tick.at - ends[-1] >= MINUTE or tick.at == life.row.held_at or "depends_on" in said
-
-
-def test_the_model_comes_to_every_fate() -> None:
-    reasons = Counter[str]()
-
-    @settings(max_examples=100, deadline=None, derandomize=True, database=None)
-    @given(_said, st.lists(_steps, max_size=25))
-    def lives(said: dict[str, Any], steps: list[tuple[int, str]]) -> None:
-        reasons.update(tick.reason or tick.what for tick in lived(said, steps).records)
-
-    lives()
-    wanted = {
-        "fired",
-        "overlap",
-        "catch_up",
-        "too_old",
-        "dependency",
-        "window",
-        "paused",
-        "changed",
-        "by_hand",
-        "input: no",
-    }
-    assert wanted | {"by_hand", "input: no"} <= reasons.keys()
 
 
 def test_the_instant_at_which_it_is_looked_at_is_the_tick_and_its_offset() -> None:
