@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import isnan
 from pathlib import Path
 from subprocess import SubprocessError
 
@@ -157,7 +158,9 @@ def run(scenarios: list[Scenario], lab: Lab, *, repeat: int, patience: float) ->
 
 
 def number(value: float) -> str:
-    """Three significant digits, thousands set apart."""
+    """Three significant digits, thousands set apart; a dash for what a system does not have."""
+    if isnan(value):
+        return "–"
     return f"{value:.3g}" if abs(value) < 999.5 else f"{float(f'{value:.3g}'):,.0f}"
 
 

@@ -8,17 +8,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 
 from . import processes
 from .apps.meter import percentile, read_count, read_late
 from .harness import Lab
 from .processes import (
+    CRON,
     HUEY,
     HUEY_WORKER,
     MAINSPRING,
     MAINSPRING_CLAIM,
     MAINSPRING_INSIGHT,
+    MAINSPRING_SCHEDULES,
     RAW_SQLITE,
     Child,
     Program,
@@ -140,14 +143,53 @@ def insight(lab: Lab, *, jobs: int, look: str, calls: int) -> Figures:
     return MAINSPRING_INSIGHT.ask(home, jobs, look, calls, timeout=300)
 
 
+def cron(lab: Lab, *, system: str, seconds: float) -> Figures:
+    with lab.fresh() as home:
+        return CRON.ask(home, system, seconds)
+
+
+def ticks(lab: Lab, *, program: Program, schedules: int, jobs: int) -> Figures:
+    with lab.fresh() as home:
+        (home / "fired").mkdir()
+        with program.running(home, "ticks", schedules) as worker:
+            _await_late(home, jobs, worker)
+        started, fired = _milliseconds(home)[:jobs], _milliseconds(home / "fired")[:jobs]
+        return {
+            "p50": percentile(started, 0.50), "p99": percentile(started, 0.99), "largest": max(started),
+            "fired, p99": percentile(fired, 0.99) if fired else nan,
+        }  # fmt: skip
+
+
+def due(lab: Lab, *, schedules: int, calls: int) -> Figures:
+    return MAINSPRING_SCHEDULES.ask(lab.kept(f"due-{schedules}"), "due", schedules, calls, timeout=300)
+
+
+def burst(lab: Lab, *, program: Program, schedules: int, lead: float) -> Figures:
+    """`lead`: seconds in which the program makes them."""
+    with lab.fresh() as home:
+        (home / "fired").mkdir()
+        with program.running(home, "burst", schedules, lead) as worker:
+            _await_late(home, schedules, worker, timeout=lead + 60)
+        started, fired = _milliseconds(home), _milliseconds(home / "fired")
+        return {"started": max(started), "fired": max(fired, default=nan)}
+
+
 def _rate(told: dict[str, float]) -> Figures:
     return {"rate": told["jobs"] / told["seconds"]}
 
 
 def _delays(home: Path, jobs: int, worker: Child) -> Figures:
-    wait_for(lambda: len(read_late(home)) >= jobs, worker, timeout=30, what=f"{jobs} delays noted")
-    late = [abs(seconds) * 1000 for seconds in read_late(home)]
+    _await_late(home, jobs, worker)
+    late = [abs(delay) for delay in _milliseconds(home)]
     return {"p50": percentile(late, 0.50), "p99": percentile(late, 0.99)}
+
+
+def _await_late(home: Path, jobs: int, worker: Child, timeout: float = 30) -> None:
+    wait_for(lambda: len(read_late(home)) >= jobs, worker, timeout=timeout, what=f"{jobs} delays noted")
+
+
+def _milliseconds(home: Path) -> list[float]:
+    return [1000 * delay for delay in read_late(home)]
 
 
 def _await_runs(home: Path, jobs: int, worker: Child) -> None:

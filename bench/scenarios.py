@@ -10,7 +10,7 @@ from typing import Any
 from . import measures
 from .harness import Case, Figure, Scenario
 from .measures import OURS, THEIRS, Figures
-from .processes import PEERS, PYTHON
+from .processes import APSCHEDULER, MAINSPRING_SCHEDULES, PEERS, PYTHON
 
 RATE = (Figure("rate", "jobs/s", more_is_better=True),)
 DELAY = (Figure("p50", "ms"), Figure("p99", "ms"))
@@ -34,17 +34,22 @@ class Sizes:
     claims: int = 200
     finished: int = 1_000_000
     looks: int = 30
+    cron_seconds: float = 0.3
+    ticks: int = 500
+    schedules: tuple[int, ...] = (10_000, 100_000)
+    burst: int = 1_000
 
 
 FULL = Sizes()
 QUICK = Sizes(
     drain=5_000, bulk=10_000, single=500, concurrent=2_000, latency=40, delayed=40,
-    idle_seconds=5, imports=5, many=20_000, claims=50, looks=10,
+    idle_seconds=5, imports=5, many=20_000, claims=50, looks=10, cron_seconds=0.1,
+    ticks=100, schedules=(1_000, 10_000), burst=1_000,
 )  # fmt: skip
 
 
 def scenarios(sizes: Sizes) -> list[Scenario]:
-    makers = (drain, bulk, single, latency, delayed, idle, imports, claim, insight)
+    makers = (drain, bulk, single, latency, delayed, idle, imports, claim, insight, ticks, due, burst, cron)
     return [make(sizes) for make in makers]
 
 
@@ -206,6 +211,69 @@ def insight(sizes: Sizes) -> Scenario:
         DELAY,
         tuple(_ours(look, measures.insight, jobs=sizes.finished, look=look, calls=sizes.looks) for look in LOOKS),
         {LOOKS[3]: (LOOKS[3],)},
+    )
+
+
+def cron(sizes: Sizes) -> Scenario:
+    seconds = sizes.cron_seconds
+    return Scenario(
+        "cron",
+        "What one question for the next tick costs, on average: typical expressions in UTC and in London, rare dates "
+        "(29 February, last days, a fifth Friday) and the dearest of these, and hostile texts, from the text to its "
+        "refusal. Where a peer accepts what never comes, it is asked for its next tick. cronsim is an iterator, and "
+        "made anew for each question.",
+        tuple(Figure(name, "µs") for name in ("typical", "London", "rare", "dearest", "hostile")),
+        (
+            _ours("Mainspring", measures.cron, system="ours", seconds=seconds),
+            _other("croniter", measures.cron, system="croniter", seconds=seconds),
+            _other("cronsim", measures.cron, system="cronsim", seconds=seconds),
+        ),
+        {"croniter": ("croniter",), "cronsim": ("cronsim",)},
+    )
+
+
+def ticks(sizes: Sizes) -> Scenario:
+    jobs = sizes.ticks
+    return Scenario(
+        "ticks",
+        f"A worker with twenty schedules of a tick a second each, and nothing else to do, {jobs} ticks: from the "
+        "tick to the start of its job, and to when the job and the schedule's next tick were on the disk. "
+        "APScheduler starts its function in a thread, and writes no job.",
+        (*DELAY, Figure("largest", "ms"), Figure("fired, p99", "ms")),
+        (
+            _ours("Mainspring, SQLite", measures.ticks, program=MAINSPRING_SCHEDULES, schedules=20, jobs=jobs),
+            _other("APScheduler, SQLite", measures.ticks, program=APSCHEDULER, schedules=20, jobs=jobs),
+        ),
+        {"APScheduler": ("APScheduler, SQLite",)},
+    )
+
+
+def due(sizes: Sizes) -> Scenario:
+    few, _ = sizes.schedules
+    return Scenario(
+        "due",
+        f"What finding the ten schedules that are due among many costs in an SQLite file, {sizes.claims} calls.",
+        DELAY,
+        tuple(
+            _ours(f"{number:,} schedules", measures.due, schedules=number, calls=sizes.claims)
+            for number in sizes.schedules
+        ),
+        {f"{few:,}": (f"{few:,} schedules",)},
+    )
+
+
+def burst(sizes: Sizes) -> Scenario:
+    number = sizes.burst
+    return Scenario(
+        "burst",
+        f"{number:,} schedules that tick at the same instant, one worker: from the instant until the last of their "
+        "jobs is on the disk, and until the last one has started. APScheduler writes no jobs.",
+        (Figure("started", "ms"), Figure("fired", "ms")),
+        (
+            _ours("Mainspring, SQLite", measures.burst, program=MAINSPRING_SCHEDULES, schedules=number, lead=5),
+            _other("APScheduler, SQLite", measures.burst, program=APSCHEDULER, schedules=number, lead=25),
+        ),
+        {"APScheduler": ("APScheduler, SQLite",)},
     )
 
 

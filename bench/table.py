@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from textwrap import shorten
 
 from .harness import Case, Figure, Results, Scenario, number
@@ -34,6 +35,8 @@ def _row(scenario: Scenario, case: Case, results: Results) -> list[str]:
 
 
 def _cell(values: list[float], median: float) -> str:
+    if isnan(median):
+        return number(median)
     return f"{number(median)} [{number(min(values))} .. {number(max(values))}]"
 
 
@@ -47,4 +50,4 @@ def _ratios(scenario: Scenario, case: Case, reference: str, results: Results) ->
 
 
 def _ratio(value: float) -> str:
-    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+    return number(value) if isnan(value) else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"

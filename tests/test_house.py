@@ -32,7 +32,7 @@ def tree_of(path: Path) -> ast.Module:
 
 # Each may import from those before it, and from its own package. A new module needs its place here.
 LAYERS: list[set[str]] = [
-    {"errors", "clock", "ids", "failpoint", "program", "signals"},
+    {"errors", "clock", "hint", "ids", "failpoint", "program", "signals"},
     {"retry", "threads", "trigger", "wear", "systemd", "lifeline", "vigil"},
     {"job", "config", "finding", "supervisor"},
     {"codec"},
@@ -40,7 +40,7 @@ LAYERS: list[set[str]] = [
     {"plan", "tally"},
     {"key", "events", "stats", "store", "middleware", "handle", "wire", "interrupts"},
     {"insistence"},
-    {"diagnosis", "journal", "prune", "task", "stores", "process", "quota"},
+    {"diagnosis", "journal", "leader", "prune", "task", "stores", "process", "quota"},
     {"processes", "spec"},
     {"scheduler"},
     {"control", "courier", "deadletter", "runner", "child"},
@@ -262,6 +262,7 @@ PUBLIC = [
     "JobTimeout",
     "JobUnfinished",
     "Key",
+    "Leader",
     "LogLine",
     "Mainspring",
     "MainspringError",

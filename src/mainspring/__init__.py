@@ -33,6 +33,7 @@ from .handle import Handle
 from .health import Health
 from .job import Breaker, Execution, Failure, Filter, Items, Job, LogLine, NewJob, State
 from .key import Key
+from .leader import Leader
 from .middleware import Middleware
 from .outcome import Cancel, Discard, Retry, Snooze
 from .prune import Archived
@@ -76,6 +77,7 @@ __all__ = [
     "JobTimeout",
     "JobUnfinished",
     "Key",
+    "Leader",
     "LogLine",
     "Mainspring",
     "MainspringError",

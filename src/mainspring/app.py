@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from .clock import EPOCH, Clock, StoreClock, SystemClock
 from .codec import encode_call, is_async
-from .config import load
+from .config import Fire, load, span
 from .context import Context
 from .control import Dead, Executions, Jobs, Queues, Schedules, Workers
 from .control.ground import Ground
@@ -22,9 +22,11 @@ from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, Unkn
 from .events import Bus, E, JobEnqueued
 from .handle import Handle
 from .health import Health, check
+from .hint import hint
 from .job import Breaker, Enqueued, Job, NewJob, OnConflict
 from .journal import keep_journal
 from .key import KeySpec
+from .leader import Leader
 from .middleware import Middleware
 from .outcome import Outcome, Policy
 from .prune import Archive, Pruner
@@ -51,6 +53,8 @@ Async = Coroutine[Any, Any, R]
 Errors = type[BaseException] | tuple[type[BaseException], ...]
 
 
+# The leadership that fires schedules where the setting `fire` is "leader".
+FIRE = "mainspring.fire"
 _JOB_OPTIONS = frozenset({"delay", "run_at", "within"})
 _TASK_OPTIONS = frozenset(Options.__struct_fields__) - _JOB_OPTIONS
 # What belongs to the code that runs, not to those who ask for it.
@@ -311,10 +315,12 @@ class Mainspring:
 
         app.schedule("daily-report", cron("0 9 * * mon-fri"), report, kwargs={"kind": "daily"})
         """
-        if name in self._declared:
+        if check_name(name, "schedule name") in self._declared:
             raise BadInput(f"a schedule named {name!r} is declared already; give this one another name")
         if isinstance(task, Task) and task.app is not self:
             raise BadTask(f"schedule {name!r}: task {task.name!r} is of another app; register it here")
+        if isinstance(task, str):
+            raise BadInput(f"schedule {name!r} takes the task itself, not its name {task!r}; elsewhere's is a @app.stub")
         self._declared[name] = declared(name, trigger, task, options, self.settings.payload_limit)
 
     def cron(
@@ -341,8 +347,12 @@ class Mainspring:
         **options: Unpack[ScheduleOptions],
     ) -> Decorator:
         """Runs the function at an interval: @app.every(minutes=5). It becomes a task if it is none yet."""
-        span = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
-        return self._scheduled(every(span), name, options)
+        units = {"weeks": weeks, "days": days, "hours": hours, "minutes": minutes, "seconds": seconds}
+        if not any(units.values()):
+            meant = next((f"{option}s" for option in options if f"{option}s" in units), "minutes")
+            raise BadInput(f"app.every() needs an interval, e.g. app.every({meant}=5)")
+        trigger = every(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
+        return self._scheduled(trigger, name, options)
 
     def _scheduled(self, trigger: Trigger, name: str | None, options: Mapping[str, Any]) -> Decorator:
         def register(fn: Any) -> Any:
@@ -358,9 +368,12 @@ class Mainspring:
 
         return register
 
-    def _scheduler(self) -> Scheduler:
+    def _scheduler(self, fire: Fire = "any") -> Scheduler:
         arguments = {name: task.arguments for name, task in self.tasks.items()}
-        return Scheduler(self.clock, self.events, self._declared, arguments, payload_limit=self.settings.payload_limit)
+        return Scheduler(
+            self.clock, self.events, self._declared, arguments, payload_limit=self.settings.payload_limit,
+            fires=fire != "never", leader=self._candidate(FIRE) if fire == "leader" else None,
+        )  # fmt: skip
 
     def _handle(self, enqueued: Enqueued, task: str) -> Handle[Any]:
         known = self.tasks.get(task)
@@ -385,11 +398,7 @@ class Mainspring:
         if known is not None:
             return await known.enqueue(**arguments)
         if self.tasks:
-            import difflib
-
-            near = difflib.get_close_matches(task, self.tasks, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(self.tasks))}"
-            raise UnknownTask(f"no task {task!r} is registered in this app; {hint}")
+            raise UnknownTask(f"no task {task!r} is registered in this app; {hint(task, self.tasks)}")
         payload = encode_call(check_name(task, "task name"), arguments, self.settings.payload_limit)
         job = new_job(task, payload, Options(), Options(), self.clock.now(), lambda: arguments)
         (handle,) = await self.hand_over([job])
@@ -455,10 +464,27 @@ class Mainspring:
         worker = Worker(
             opened=self.opened, runner=runner, tasks={name: task.options.concurrency for name, task in real.items()},
             queues=queues, settings=settings, clock=self.clock, bus=self.events, recycle=recycle, mourned=self._mourned,
-            scheduler=self._scheduler(), pruner=self._pruner(),
+            scheduler=self._scheduler(settings.fire), pruner=self._pruner(),
         )  # fmt: skip
         self._workers.add(worker)
         return worker
+
+    def leader(self, name: str, *, ttl: Span | None = None) -> Leader:
+        """A candidate for a leadership of that name: app.leader("reindex"). Each call makes another one.
+
+        A leader that dies is followed within `ttl` (default: the setting leader_ttl).
+        """
+        if check_name(name, "leader's name").startswith("mainspring."):
+            raise BadInput(f"leaders whose names begin with 'mainspring.' are the engine's own, got {name!r}")
+        return self._candidate(name, None if ttl is None else span(ttl, f"leader {name!r}: ttl"))
+
+    def _candidate(self, name: str, ttl: float | None = None) -> Leader:
+        settings = self.settings
+        return Leader(
+            name, ttl=ttl or settings.leader_ttl, refresh=ttl / 3 if ttl else settings.leader_refresh,
+            poll=settings.poll_interval, opened=self.opened, clock=self.clock, bus=self.events,
+            instance=settings.instance_id,
+        )  # fmt: skip
 
     def _mourned(self, job: Job, outcome: Outcome) -> Outcome:
         """A dead job's outcome, with jobs for those who want to know."""

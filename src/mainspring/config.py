@@ -17,6 +17,7 @@ from .retry import Backoff
 
 Span = float | int | str | timedelta
 Durability = Literal["full", "relaxed"]
+Fire = Literal["any", "leader", "never"]
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", re.ASCII)
@@ -45,6 +46,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     sweep: float = 5.0
     max_crashes: int = 3
     grace: float = 30.0
+    fire: Fire = "any"
+    leader_ttl: float = 30.0
+    leader_refresh: float = 10.0
     workers: int = 1
     recycle_jobs: int = 0
     recycle_memory: int = 0
@@ -65,13 +69,15 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 _SPANS = {
     "poll_interval", "default_timeout", "retry_initial_delay", "retry_max_delay", "beat", "lease", "sweep", "grace",
-    "dead_retention",
+    "leader_ttl", "leader_refresh", "dead_retention",
 }  # fmt: skip
 _AT_LEAST = {
     "concurrency": 1, "retry_max": 0, "max_crashes": 1, "recycle_jobs": 0, "payload_limit": 1, "result_limit": 1,
     "history_keep": 0,
 }  # fmt: skip
-_CHOICES = {"durability": get_args(Durability), "log_level": ("debug", "info", "warning", "error")}
+_CHOICES = {
+    "durability": get_args(Durability), "fire": get_args(Fire), "log_level": ("debug", "info", "warning", "error"),
+}  # fmt: skip
 
 
 def load(given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
@@ -110,7 +116,7 @@ def _read(name: str, value: Any, source: str) -> Any:
     if choices and value.lower() not in choices:
         known = " or ".join(map(repr, choices)) if len(choices) == 2 else f"one of {', '.join(choices)}"
         raise BadSetting(f"{source} must be {known}, got {value!r}")
-    return value
+    return value.lower() if choices else value
 
 
 def _integer(name: str, value: Any, source: str) -> int:
@@ -179,6 +185,11 @@ def _check(s: Settings) -> None:
     if s.lease < 2 * s.beat:
         raise BadSetting(
             f"lease ({s.lease:g}s) must be at least twice beat ({s.beat:g}s), or one late beat loses every job"
+        )
+    if s.leader_ttl < 2 * s.leader_refresh:
+        raise BadSetting(
+            f"leader_ttl ({s.leader_ttl:g}s) must be at least twice leader_refresh ({s.leader_refresh:g}s), "
+            "or one late refresh loses the leadership"
         )
     if not 0 <= s.history_days <= _MOST_DAYS:
         raise BadSetting(f"history_days must be from 0 to {_MOST_DAYS}, got {s.history_days:g}")

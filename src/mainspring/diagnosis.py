@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from .finding import Finding
+from .finding import Finding, worst
 from .job import FINAL, Circuit, Job, LiveWorker, Queue, State
+from .schedule import Schedule
 from .stats import Stats
 from .why import Code, reasons
 from .why import Facts as Surroundings
@@ -17,6 +18,8 @@ from .why import Facts as Surroundings
 SLOW = timedelta(seconds=1)
 SKEWED = timedelta(seconds=1)
 LATE = timedelta(minutes=5)
+# So long after it was due somebody should have looked at a schedule.
+UNMET = timedelta(minutes=1)
 # Names in one line; the rest are counted.
 NAMED = 3
 
@@ -38,6 +41,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     due: Sequence[Job]
     """Of queues that are not paused, the longest due first. What nobody takes gathers at its head."""
     circuits: Sequence[Circuit]
+    schedules: Sequence[Schedule] = ()
     oldest: datetime | None = None
     """When the first of the finished jobs ended."""
     overdue: Sequence[tuple[State, str]] | None = None
@@ -48,7 +52,7 @@ def findings(facts: Facts) -> list[Finding]:
     """One for each thing looked at, those that are well too."""
     return [
         _schema(facts), _clock(facts), _workers(facts), _slots(facts), _leases(facts), _backlog(facts),
-        _tasks(facts), _queues(facts), _breakers(facts), _dead(facts), _retention(facts),
+        _tasks(facts), _queues(facts), _schedules(facts), _breakers(facts), _dead(facts), _retention(facts),
     ]  # fmt: skip
 
 
@@ -85,6 +89,8 @@ def _workers(facts: Facts) -> Finding:
         return Finding("workers", "bad", f"none is alive, and {_are(_due(facts))} due", start)
     if waits:
         return Finding("workers", "warn", f"none is alive, and {_count(waits, 'job')} will be due", start)
+    if ticking := [row for row in facts.schedules if row.due_at is not None]:
+        return Finding("workers", "warn", f"none is alive, and {_count(len(ticking), 'schedule')} will be due", start)
     return Finding("workers", "ok", "none is alive, and nothing waits")
 
 
@@ -164,6 +170,66 @@ def _queues(facts: Facts) -> Finding:
 
 def _waiting(queue: Queue) -> int:
     return queue.pending + queue.retrying
+
+
+def _schedules(facts: Facts) -> Finding:
+    """Everything that keeps some of them from running, the worst first."""
+    if not facts.schedules:
+        return Finding("schedules", "ok", "there are none")
+    troubles = [trouble for trouble in (_unmet(facts), _unknown(facts), _tripped(facts)) if trouble is not None]
+    if not troubles:
+        return Finding("schedules", "ok", _ticking(facts))
+    said, ways = ("; ".join(getattr(trouble, part) for trouble in troubles) for part in ("text", "remedy"))
+    return Finding("schedules", worst(troubles), said, ways)
+
+
+def _unmet(facts: Facts) -> Finding | None:
+    late = [row for row in facts.schedules if row.due_at is not None and facts.now - row.due_at >= UNMET]
+    if not late:
+        return None
+    named = _few(f"{row.name} for {_span(facts.now - (row.due_at or facts.now))}" for row in late)
+    way = "start a worker, which fires them: mainspring worker MODULE:ATTR"
+    if facts.workers and all(row.spec.computed for row in late):
+        way = "their input is computed in code: start a worker of the app that declares them"
+    elif facts.workers:
+        way = "no live worker fires them: look at the workers' logs"
+    return Finding("schedules", "bad", f"overdue: {named}", way)
+
+
+def _unknown(facts: Facts) -> Finding | None:
+    """While no worker is alive that is another finding."""
+    known = {task for worker in facts.workers for task in worker.info.tasks}
+    lost = [row for row in facts.schedules if row.status == "active" and row.spec.task not in known]
+    if not lost or not facts.workers:
+        return None
+    named = _few(f"{row.name} ({row.spec.task})" for row in lost)
+    way = f"deploy a worker that has it, or mainspring schedules delete {lost[0].name}"
+    return Finding("schedules", "bad", f"no live worker knows the task of {named}", way)
+
+
+def _tripped(facts: Facts) -> Finding | None:
+    """Those that paused themselves; what somebody paused is as it should be."""
+    tripped = [row for row in facts.schedules if _by_failures(row)]
+    if not tripped:
+        return None
+    named = _few(f"{row.name} ({row.failures} in a row)" for row in tripped)
+    way = f"mend what they run, then mainspring schedules resume {tripped[0].name}"
+    return Finding("schedules", "warn", f"paused by failures: {named}", way)
+
+
+def _by_failures(row: Schedule) -> bool:
+    limit = row.spec.pause_after_failures
+    return row.paused_at is not None and row.paused_at == row.last_finished_at and row.failures >= (limit or 1)
+
+
+def _ticking(facts: Facts) -> str:
+    counts = Counter(row.status for row in facts.schedules)
+    said = ", ".join(f"{counts[status]:,} {status}" for status in ("active", "paused", "ended") if counts[status])
+    coming = [(row.due_at, row.name) for row in facts.schedules if row.due_at is not None]
+    if not coming:
+        return said
+    at, name = min(coming)
+    return f"{said}; {name} is next, in {_span(max(timedelta(0), at - facts.now))}"
 
 
 def _breakers(facts: Facts) -> Finding:

@@ -100,6 +100,15 @@ class SchedulePaused(Event, frozen=True, kw_only=True):
     note: str
 
 
+class LeaderChanged(Event, frozen=True, kw_only=True):
+    """A leader of this app has begun to lead, or does so no longer."""
+
+    name: str
+    holder: str
+    term: int
+    leading: bool
+
+
 class SlotLeaked(Event, frozen=True, kw_only=True):
     """A run ignores its interruption: its job has been settled, and its slot is lost until it ends."""
 

@@ -11,6 +11,7 @@ from .events import (
     JobFailed,
     JobLost,
     JobStarted,
+    LeaderChanged,
     SlotLeaked,
     StoreTrouble,
     WorkerStarted,
@@ -27,6 +28,7 @@ def keep_journal(bus: Bus, *, debug: bool) -> None:
     bus.subscribe(JobLost, _lost)
     bus.subscribe(SlotLeaked, _leaked)
     bus.subscribe(StoreTrouble, _trouble)
+    bus.subscribe(LeaderChanged, _changed)
     bus.subscribe(WorkerStarted, lambda event: _logger.debug("worker %s started", event.worker))
     bus.subscribe(WorkerStopped, lambda event: _logger.debug("worker %s stopped", event.worker))
     # A line a start costs a fast worker more than its jobs: asked for when the app is made, or not at all.
@@ -75,6 +77,11 @@ def _leaked(event: SlotLeaked) -> None:
 
 def _trouble(event: StoreTrouble) -> None:
     _logger.warning("store trouble while %s: %s; again in %.2g s", event.doing, event.error, event.again)
+
+
+def _changed(event: LeaderChanged) -> None:
+    verb = "leads" if event.leading else "no longer leads"
+    _logger.info("%s %s %r, term %d", event.holder, verb, event.name, event.term)
 
 
 def _extra(event: Event) -> dict[str, object]:

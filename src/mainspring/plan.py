@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import NamedTuple, TypeGuard
-from zoneinfo import ZoneInfo
 
 import msgspec
 from msgspec.structs import replace
@@ -15,6 +14,7 @@ from .clock import EPOCH
 from .job import JobId, State
 from .schedule import Firing, Owner, Schedule, Spec, Tick
 from .trigger import Every, Timetable
+from .trigger.zone import zone_of
 
 # Ticks that one step fires at most; the rest follow at once, in steps of their own.
 STEP = 100
@@ -392,13 +392,11 @@ def born(
 
 
 def _open(spec: Spec, now: datetime) -> bool:
-    """Whether it may run at this instant, tick or not."""
-    zone, window = spec.trigger.tz, spec.window
-    if (spec.start_at or now) > now or (spec.end_at or now) < now:
+    """Whether its start, end, window and excluded dates let it run now."""
+    if not (spec.start_at or now) <= now <= (spec.end_at or now):
         return False
-    if spec.exclude and now.astimezone(ZoneInfo(zone)).date() in spec.exclude:
-        return False
-    return window is None or window.zoned(zone).inside(now)
+    today = now.astimezone(zone_of(spec.trigger.tz)).date()
+    return today not in spec.exclude and (spec.window is None or spec.window.zoned(spec.trigger.tz).inside(now))
 
 
 # What a change of any of these means: the ticks are others.

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import logging
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
+from typing import Any, Never
 
 from .clock import Alarm, Clock
 from .codec import Arguments
-from .errors import BadInput
+from .errors import BadInput, NotLeader
 from .events import Bus, JobEnqueued, SchedulePaused, TickFired, TickPassed
 from .failpoint import failpoint
 from .ids import new_id
 from .insistence import Insistence
-from .job import NewJob
+from .job import Filter, JobId, NewJob, State
+from .leader import Leader
 from .outcome import clean
 from .plan import born, fingerprint, plan, redefined
 from .schedule import Firing, Schedule, Tick, key_of
@@ -26,22 +31,29 @@ from .vigil import Vigil
 BATCH = 500
 # Seconds between two looks at a store that is busy with other things.
 REST = 0.1
+# Seconds that the input of a tick may take to be made: the other schedules wait meanwhile.
+INPUT_TIMEOUT = 10.0
+BY_HAND = "by_hand"
 _REASON_LIMIT = 200
+_logger = logging.getLogger("mainspring")
 
 
 def job_of(schedule: Schedule, tick: Tick, payload: str, now: datetime) -> NewJob:
-    """The job of a tick, under the tick's own key."""
-    spec = schedule.spec
+    """The job of a tick, under the tick's own key. What was triggered by hand is no tick, and may be so any time."""
+    spec, key = schedule.spec, None if tick.reason == BY_HAND else key_of(schedule.name, tick.at)
     return NewJob(
         id=tick.job_id or "", task=spec.task, payload=payload, queue=spec.queue, priority=spec.priority,
         expires_at=None if spec.expires is None else now + timedelta(seconds=spec.expires), timeout=spec.timeout,
         max_retries=spec.max_retries, backoff=spec.backoff, tags=spec.tags, metadata=spec.metadata,
-        idempotency_key=key_of(schedule.name, tick.at), schedule=schedule.name, scheduled_at=tick.at,
+        idempotency_key=key, schedule=schedule.name, scheduled_at=tick.at,
     )  # fmt: skip
 
 
 class Scheduler:
-    """Any worker may fire: who is second is told by the store, and does nothing."""
+    """Any worker may fire: who is second is told by the store, and does nothing.
+
+    So no leader is needed for a tick to fire once. Having one saves the others the asking.
+    """
 
     def __init__(
         self,
@@ -51,17 +63,23 @@ class Scheduler:
         arguments: Mapping[str, Arguments],
         *,
         payload_limit: int,
+        fires: bool = True,
+        leader: Leader | None = None,
     ) -> None:
-        """`arguments` says how the input of each task travels."""
+        """`arguments` says how the input of each task travels; with a `leader` it fires only while that leads."""
         self._clock = clock
         self._bus = bus
         self._declared = declared
         self._arguments = arguments
         self._limit = payload_limit
-        self._suspects: set[str] = set()
+        self._fires = fires
+        self._leader = leader
+        self._suspects: dict[JobId, datetime] = {}
         self._alarm = Alarm(clock)
         self._looked = -math.inf
         self._hearing = False
+        if leader is not None:
+            leader.on_change(lambda leading: self._alarm.ring())
 
     # what the code says
 
@@ -73,9 +91,21 @@ class Scheduler:
             known = {row.name: row for row in await store.schedules(names, limit=len(names))}
             wanted = [self._said(name, known.get(name), now, missing_only) for name in sorted(names)]
             firings = [firing for firing in wanted if firing is not None]
-            fired = await store.fire(firings, now=now)
-            # Who came second looks again: most likely there is nothing left to say.
-            names = {firing.schedule.name for firing, done in zip(firings, fired, strict=True) if not done.stands}
+            names = set()
+            for firing, done in zip(firings, await store.fire(firings, now=now), strict=True):
+                if done.stands:
+                    self.tell(firing)
+                else:  # who came second looks again: most likely there is nothing left to say
+                    names.add(firing.schedule.name)
+
+        await self._look_for_dependencies(store)
+
+    async def _look_for_dependencies(self, store: Store) -> None:
+        wanted = {name for said in self._declared.values() for name in said.spec.depends_on} - set(self._declared)
+        known = {row.name for row in await store.schedules(wanted, limit=len(wanted))} if wanted else set()
+        for name, said in self._declared.items():
+            for missing in sorted(wanted.intersection(said.spec.depends_on) - known):
+                _logger.warning("schedule %r depends on %r, which there is not: it never fires", name, missing)
 
     def _said(self, name: str, row: Schedule | None, now: datetime, missing_only: bool) -> Firing | None:
         said = self._declared[name]
@@ -91,14 +121,38 @@ class Scheduler:
     async def run(self, store: Store, insist: Insistence, poll: float, vigil: Vigil) -> None:
         """Sleeps until the next schedule is due, or `poll` at most: clocks jump, and others change schedules."""
 
+        await insist("declaring schedules", lambda: self.declare(store))
+        if self._leader is None:
+            await self._turns(store, insist, poll, vigil)
+        else:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._leader.run(asyncio.Event().wait))
+                await self._turns(store, insist, poll, vigil)
+
+    async def _turns(self, store: Store, insist: Insistence, poll: float, vigil: Vigil) -> Never:
         async def turn() -> float | None:
             vigil.turn("fire")
             return await self.turn(store)
 
-        await insist("declaring schedules", lambda: self.declare(store))
         while True:
             wait = await insist("firing", turn)
             await self._alarm.wait(poll if wait is None else min(wait, poll))
+
+    @asynccontextmanager
+    async def at_hand(self) -> AsyncIterator[None]:
+        """For turns without run(): leads meanwhile, if that is what firing takes and nobody else does."""
+        if self._leader is None:
+            yield
+            return
+        with suppress(NotLeader):
+            await self._leader.acquire(0, keep=True)
+        try:
+            yield
+        finally:
+            await self._leader.release()
+
+    def _may_fire(self) -> bool:
+        return self._fires if self._leader is None else self._leader.is_leader
 
     def heard(self) -> None:
         """Something in the store has changed: looks again, but not all the time while the store is busy."""
@@ -112,13 +166,17 @@ class Scheduler:
 
     async def turn(self, store: Store) -> float | None:
         """Fires what is due; returns the seconds until there is more, None: nobody knows of any."""
+        next_at = await self._fire_due(store) if self._may_fire() else None
+        if self._suspects:
+            await self._tell_paused(store)
+        return None if next_at is None else max(0.0, (next_at - self._clock.now()).total_seconds())
+
+    async def _fire_due(self, store: Store) -> datetime | None:
         now, self._looked = self._clock.now(), self._clock.monotonic()
         due = await store.due(now=now, limit=BATCH, computed=self._computed())
         if due.schedules:
             await self._fire(store, due.schedules, now)
-        if self._suspects:
-            await self._tell_paused(store)
-        return None if due.next_at is None else max(0.0, (due.next_at - self._clock.now()).total_seconds())
+        return due.next_at
 
     def _computed(self) -> Collection[str]:
         return [name for name, said in self._declared.items() if said.input is not None]
@@ -134,7 +192,7 @@ class Scheduler:
             again: list[Schedule] = []
             for schedule, firing, answer in zip(schedules, firings, fired, strict=True):
                 if answer.stands:
-                    self._tell(firing)
+                    self.tell(firing)
                 elif answer.held:
                     taken = {job.scheduled_at for job in firing.jobs if job.idempotency_key in answer.held}
                     broken[schedule.name] |= {tick: "made_already" for tick in taken if tick is not None}
@@ -168,12 +226,27 @@ class Scheduler:
         if said is None or said.input is None:
             raise BadInput(f"schedule {schedule.name!r} computes its input, by a function that is not in this app")
         made = said.input(tick)
-        values = await made if inspect.isawaitable(made) else made
+        values = await self._in_time(made) if inspect.isawaitable(made) else made
+        if not isinstance(values, Mapping):
+            raise BadInput(f"it returned {values!r:.80}, not a mapping of argument names to values")
         return self._arguments[schedule.spec.task].encode((), values, self._limit)
+
+    async def _in_time(self, made: Awaitable[Any]) -> Any:
+        making = asyncio.ensure_future(made)
+        timer = self._clock.call_later(INPUT_TIMEOUT, making.cancel)
+        try:
+            await asyncio.wait([making])
+        finally:
+            timer.cancel()
+            making.cancel()
+        if making.cancelled():
+            raise TimeoutError(f"it took longer than {INPUT_TIMEOUT:g} s")
+        return making.result()
 
     # who is told
 
-    def _tell(self, firing: Firing) -> None:
+    def tell(self, firing: Firing) -> None:
+        """The firing stands: its ticks and its jobs."""
         now, name = self._clock.now(), firing.schedule.name
         for tick in firing.ticks:
             kind = TickFired if tick.what == "fired" else TickPassed
@@ -181,13 +254,17 @@ class Scheduler:
         for job in firing.jobs:
             self._bus.emit(JobEnqueued(at=now, id=job.id, task=job.task, queue=job.queue, status="new"))
 
-    def suspect(self, name: str | None) -> None:
-        """A run of this schedule has killed its job: the store may pause it for that."""
-        if name is not None:
-            self._suspects.add(name)
+    def suspect(self, id: JobId, at: datetime) -> None:
+        """This job ends in a failure now, if that stands: its schedule, if it has one, may be paused for it."""
+        self._suspects[id] = at
 
     async def _tell_paused(self, store: Store) -> None:
-        names, self._suspects = self._suspects, set()
-        for row in await store.schedules(names, limit=len(names)):
-            if row.paused_at is not None and row.paused_at == row.last_finished_at:
+        suspects, self._suspects = self._suspects, {}
+        jobs = await store.jobs(Filter(ids=tuple(suspects)), now=self._clock.now(), limit=len(suspects))
+        # What runs still has its outcome on the way.
+        self._suspects |= {job.id: suspects[job.id] for job in jobs if job.state is State.RUNNING}
+        ends = {(job.schedule, suspects[job.id]) for job in jobs if job.schedule is not None and job.state.final}
+        names = {name for name, _ in ends}
+        for row in await store.schedules(names, limit=len(names)) if names else ():
+            if row.paused_at is not None and (row.name, row.paused_at) in ends:
                 self._bus.emit(SchedulePaused(at=row.paused_at, schedule=row.name, note=row.note))

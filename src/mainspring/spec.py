@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
+import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import date, datetime, timedelta
 from typing import Any, Literal, TypedDict, cast
@@ -11,11 +11,13 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from .codec import encode_call
-from .errors import BadInput
+from .errors import BadInput, BadPayload
+from .hint import hint
 from .outcome import seconds
 from .schedule import CATCH_UPS, OVERLAPS, CatchUp, Overlap, Spec
 from .task import Options, Task, check_name
 from .trigger import AnyTrigger, Every, Timetable, Trigger, Window
+from .trigger.period import Period
 
 Span = float | timedelta
 Input = Callable[[datetime], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
@@ -67,9 +69,12 @@ def declared(name: str, trigger: Any, task: Task[Any, Any] | str, given: Mapping
 def payload_of(name: str, task: Task[Any, Any] | str, kwargs: Mapping[str, Any], limit: int) -> str:
     if not isinstance(kwargs, Mapping):
         raise BadInput(f"schedule {name!r}: kwargs takes a mapping of argument names to values, got {kwargs!r:.80}")
-    if isinstance(task, Task):
-        return task.arguments.encode((), kwargs, limit)
-    return encode_call(task, kwargs, limit)
+    try:
+        return (
+            task.arguments.encode((), kwargs, limit) if isinstance(task, Task) else encode_call(task, kwargs, limit)
+        )
+    except BadPayload as bad:
+        raise BadPayload(f"schedule {name!r}: {bad}; arguments are given as kwargs= or made by input=") from None
 
 
 def _job(name: str, task: Task[Any, Any] | str) -> dict[str, Any]:
@@ -77,7 +82,7 @@ def _job(name: str, task: Task[Any, Any] | str) -> dict[str, Any]:
     if isinstance(task, str):
         return {"task": check_name(task, "task name")}
     if not isinstance(task, Task):
-        raise BadInput(f"schedule {name!r} takes a task of this app or its name, got {task!r:.80}: decorate it first")
+        raise BadInput(f"schedule {name!r} takes a task, got {task!r:.80}; make one of it with @app.task")
     own, asked = task.options, task.asked
     for option in ("delay", "run_at", "within", "unique_key", "idempotency_key"):
         if getattr(asked, option) != getattr(Options(), option):
@@ -92,10 +97,20 @@ def _job(name: str, task: Task[Any, Any] | str) -> dict[str, Any]:
 
 
 def checked_trigger(name: str, trigger: Any) -> AnyTrigger:
-    if not isinstance(trigger, Trigger):
-        hint = f"cron({trigger!r})" if isinstance(trigger, str) else "cron('0 9 * * *'), every(5).minutes or at(…)"
-        raise BadInput(f"schedule {name!r} takes a trigger, e.g. {hint}; got {trigger!r:.80}")
-    return cast(AnyTrigger, trigger)
+    if isinstance(trigger, Trigger):
+        return cast(AnyTrigger, trigger)
+    match trigger:
+        case str():
+            hint = f"cron({trigger!r})"
+        case timedelta():
+            hint = "every(timedelta(…))"
+        case datetime():
+            hint = "at(datetime(…))"
+        case Period():
+            hint = f"{trigger!r}.minutes"
+        case _:
+            hint = "cron('0 9 * * *'), every(5).minutes or at(…)"
+    raise BadInput(f"schedule {name!r} takes a trigger, e.g. {hint}; got {trigger!r:.80}")
 
 
 def checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,9 +119,7 @@ def checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     for option, value in given.items():
         check = _CHECKS.get(option)
         if check is None:
-            near = difflib.get_close_matches(option, _CHECKS, 1)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(_CHECKS))}"
-            raise BadInput(f"schedule {name!r} has no option {option!r}; {hint}")
+            raise BadInput(f"schedule {name!r} has no option {option!r}; {hint(option, _CHECKS)}")
         try:
             values[option] = check(value)
         except (BadInput, TypeError) as bad:
@@ -194,21 +207,31 @@ def _instant(value: Any) -> datetime:
 
 
 def _dates(value: Any) -> tuple[date, ...]:
-    dates = [value] if isinstance(value, date) else list(value)
+    dates = [value] if isinstance(value, date) or not isinstance(value, Iterable) else list(value)
     if not all(isinstance(day, date) and not isinstance(day, datetime) for day in dates):
         raise BadInput(f"takes dates, e.g. [date(2030, 12, 25)]; got {value!r:.80}")
     return tuple(sorted(set(dates)))
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    names = [value] if isinstance(value, str) else list(value)
+    names = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
     return tuple(dict.fromkeys(check_name(one, "schedule name") for one in names))
 
 
 def _input(value: Any) -> Any:
-    if not callable(value):
-        raise BadInput(f"takes a function of the tick's instant that returns the arguments, got {value!r:.80}")
+    if not callable(value) or not _takes_one(value):
+        raise BadInput(f"takes a function of one argument, the tick's instant, that returns kwargs; got {value!r:.80}")
     return value
+
+
+def _takes_one(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # some builtins do not say
+        return True
+    return True
 
 
 _CHECKS: Mapping[str, Callable[[Any], Any]] = {

@@ -78,7 +78,8 @@ class Store(Protocol):
         ...
 
     async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
-        """Until something new may be claimable. May be early or late, never needed for correctness."""
+        """Until something new may be claimable, or a term was ended. May be early or late, never needed for
+        correctness."""
         ...
 
     async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:

@@ -248,6 +248,8 @@ class Worker:
                 self._begin(job)
             if claim.expired:
                 self._bus.emit(JobsExpired(at=now, ids=tuple(claim.expired)))
+                for id in claim.expired:
+                    self._scheduler.suspect(id, now)
             if claim.next_at is not None:
                 wait = min(wait, max(0.0, (claim.next_at - self._clock.now()).total_seconds()))
         return wait if self._free() > 0 else None
@@ -272,7 +274,8 @@ class Worker:
             outcome = decide(job, ended, now=now, policy=self._runner.policy(job), account=run.ctx.account())
             if outcome.state is _DEAD:
                 outcome = self._mourned(job, outcome)
-                self._scheduler.suspect(job.schedule)
+                if job.schedule is not None:
+                    self._scheduler.suspect(job.id, outcome.finished_at)
             self._settlement.add(run, outcome)
         self._appetite.freed()
 
@@ -324,7 +327,11 @@ class Worker:
     def _crashed(self, job: Job, now: datetime) -> Outcome:
         policy = self._runner.policy(job) if job.task in self._limits.tasks else Policy()
         outcome = decide(job, Crashed(job.worker or "", self._settings.max_crashes), now=now, policy=policy)
-        return self._mourned(job, outcome) if outcome.state is State.DEAD else outcome
+        if outcome.state is not _DEAD:
+            return outcome
+        if job.schedule is not None:
+            self._scheduler.suspect(job.id, outcome.finished_at)
+        return self._mourned(job, outcome)
 
     def stuck(self) -> list[str]:
         """What is wrong with a worker that has started and was not stopped; empty: nothing."""
@@ -344,7 +351,7 @@ class Worker:
         """
         self._store = await self._opened()
         runs = 0
-        async with self._alive():
+        async with self._alive(), self._scheduler.at_hand():
             await self._scheduler.declare(self._store)
             while runs < limit:
                 while await self._scheduler.turn(self._store) == 0.0:

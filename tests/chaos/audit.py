@@ -7,11 +7,13 @@ import os
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from mainspring.job import Cursor, Ending, Execution, Filter, Job, State
+from mainspring.schedule import TICKS_KEPT, Tick
 from mainspring.stores import open_store
 
 T = TypeVar("T")
@@ -33,7 +35,7 @@ class Line(NamedTuple):
     attempt: int
     lease: str
     event: str
-    """start, effect, end or lost."""
+    """start, effect, end, lost or fired."""
     at: float
 
 
@@ -44,7 +46,10 @@ class Log:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def write(self, event: str, job: Job) -> None:
-        os.write(self._file, f"{job.id} {job.attempt} {job.lease} {event} {time.monotonic()!r}\n".encode())
+        self.note(event, job.id, job.attempt, job.lease or "-")
+
+    def note(self, event: str, id: str, attempt: int = 0, lease: str = "-") -> None:
+        os.write(self._file, f"{id} {attempt} {lease} {event} {time.monotonic()!r}\n".encode())
 
 
 def read_log(path: Path) -> list[Line]:
@@ -55,11 +60,11 @@ def read_log(path: Path) -> list[Line]:
 
 
 class Audit:
-    """The books of one store: `jobs` and `runs` by job id, `lines` of all its workers."""
+    """The books of one store: `jobs` and `runs` by job id, `ticks` by schedule, `lines` of all its workers."""
 
     def __init__(self, path: Path, logs: Iterable[Path]) -> None:
         self.lines = [line for log in logs for line in read_log(log)]
-        self.jobs, self.runs = asyncio.run(_read(path))
+        self.jobs, self.runs, self.ticks = asyncio.run(_read(path))
         with sqlite3.connect(path) as db:
             self.integrity = db.execute("PRAGMA integrity_check").fetchone()[0]
         db.close()
@@ -83,6 +88,16 @@ class Audit:
         for id in promised:
             self._check_runs(self.jobs[id], self.runs[id])
 
+    def check_ticks(self, name: str, ideal: Sequence[datetime]) -> None:
+        """Every tick of the schedule has one job, or a record that says why it has none."""
+        jobs = {job.id: job.scheduled_at for job in self.jobs.values() if job.schedule == name}
+        fired = {tick.job_id: tick.at for tick in self.ticks[name] if tick.what == "fired"}
+        assert jobs == fired, f"I6: the jobs of {name} are not those on record"
+        rest = [tick for tick in self.ticks[name] if tick.what != "fired"]
+        passed = [at for at in ideal for tick in rest if tick.at <= at <= (tick.last_at or tick.at)]
+        assert sorted([*fired.values(), *passed]) == list(ideal), f"I6: the ticks of {name} are not the ideal ones"
+        assert len(passed) == sum(tick.count for tick in rest), f"I6: the ticks of {name} are miscounted"
+
     def _check_runs(self, job: Job, runs: list[Execution]) -> None:
         settled = [run for run in runs if run.ending in _SETTLES]
         if job.state is State.COMPLETED:
@@ -100,7 +115,10 @@ class Audit:
 _SETTLES = frozenset({Ending.COMPLETED, Ending.DISCARDED, Ending.CANCELLED})
 
 
-async def _read(path: Path) -> tuple[dict[str, Job], dict[str, list[Execution]]]:
+Books = tuple[dict[str, Job], dict[str, list[Execution]], dict[str, list[Tick]]]
+
+
+async def _read(path: Path) -> Books:
     store = open_store(f"sqlite:///{path}")
     await store.open()
     try:
@@ -108,6 +126,8 @@ async def _read(path: Path) -> tuple[dict[str, Job], dict[str, list[Execution]]]
         while page := await store.jobs(Filter(), now=now, limit=1000, after=Cursor(max(jobs)) if jobs else None):
             jobs.update((job.id, job) for job in page)
         runs = await asyncio.gather(*map(store.executions, jobs))
-        return jobs, dict(zip(jobs, runs, strict=True))
+        names = [schedule.name for schedule in await store.schedules(limit=1000)]
+        ticks = {name: await store.ticks(name, limit=TICKS_KEPT) for name in names}
+        return jobs, dict(zip(jobs, runs, strict=True)), ticks
     finally:
         await store.close()

@@ -11,10 +11,11 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import victim
 from audit import Audit, Line, read_log, until
-from victim import make
 
 from mainspring.job import Filter, Job, NewJob
 
@@ -26,7 +27,7 @@ class Member:
 
     def __init__(self, crew: Crew, name: str, environ: dict[str, str], settings: dict[str, Any]) -> None:
         self.log, self._said = crew.folder / f"{name}.log", crew.folder / f"{name}.stderr"
-        command = [sys.executable, str(HERE / "victim.py"), str(crew.path), str(self.log), json.dumps(settings)]
+        command = [sys.executable, str(crew.program.__file__), str(crew.path), str(self.log), json.dumps(settings)]
         with self._said.open("ab") as said:
             self.process = subprocess.Popen(command, env={**os.environ, **environ}, stderr=said, stdout=said)
 
@@ -68,10 +69,11 @@ def _pending(pid: int, number: signal.Signals) -> bool:
 class Crew:
     """A SQLite file, its client and its workers."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.path = folder, folder / "store" / "jobs.db"
+    def __init__(self, folder: Path, program: ModuleType = victim) -> None:
+        """`program` makes the app, and is the worker when it is run."""
+        self.folder, self.path, self.program = folder, folder / "store" / "jobs.db", program
         self.path.parent.mkdir()
-        self.client = make(self.path)
+        self.client = program.make(self.path)
         self.members: list[Member] = []
         self.acknowledged: list[str] = []
 

@@ -18,6 +18,7 @@ from audit import Log
 from mainspring import Context, Mainspring
 from mainspring.events import JobLost
 from mainspring.middleware import Next
+from mainspring.store import Store
 
 # Linux: a worker does not outlive its test, even if that is killed.
 PR_SET_PDEATHSIG = 1
@@ -25,8 +26,8 @@ PR_SET_PDEATHSIG = 1
 BEAT, LEASE, SWEEP = 0.2, 1.0, 0.2
 
 
-def make(path: Path | str, log: Log | None = None, **settings: Any) -> Mainspring:
-    """The app on this file; its worker writes what it does to the log."""
+def make(path: Path | str, log: Log | None = None, *, store: Store | None = None, **settings: Any) -> Mainspring:
+    """The app on this file; its worker writes what it does to the log. `store` is one that opens it in its own way."""
 
     async def record(ctx: Context, call_next: Next) -> Any:
         if log is None:
@@ -37,7 +38,7 @@ def make(path: Path | str, log: Log | None = None, **settings: Any) -> Mainsprin
         return value
 
     app = Mainspring(
-        f"sqlite:///{path}",
+        store or f"sqlite:///{path}",
         middleware=[record],
         **{"beat": BEAT, "lease": LEASE, "sweep": SWEEP, "poll_interval": 0.2, **settings},
     )
@@ -77,11 +78,17 @@ def make(path: Path | str, log: Log | None = None, **settings: Any) -> Mainsprin
     return app
 
 
-def main() -> None:
+def arguments() -> tuple[str, Log, dict[str, Any]]:
+    """Of a worker process, which is ready to die from now on: its file, its log and its settings."""
     path, log, settings = sys.argv[1:]
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    asyncio.run(make(path, Log(Path(log)), **json.loads(settings)).worker().run())
+    return path, Log(Path(log)), json.loads(settings)
+
+
+def main() -> None:
+    path, log, settings = arguments()
+    asyncio.run(make(path, log, **settings).worker().run())
 
 
 if __name__ == "__main__":

@@ -243,10 +243,10 @@ def test_large_counts_are_short(count, text):
 
 def test_keys_choose_the_pane_and_pause():
     view, panes = View(), []
-    for key in ("2", "3", "1", "\t", "\t", "\t", "x"):
+    for key in ("2", "3", "4", "1", "\t", "\t", "\t", "\t", "x"):
         view.press(key)
         panes.append(view.pane)
-    assert panes == [1, 2, 0, 1, 2, 0, 0]
+    assert panes == [1, 2, 3, 0, 1, 2, 3, 0, 0]
     view.press("p")
     assert view.paused
     view.press("p")

@@ -29,9 +29,13 @@ from mainspring import (
     Snooze,
     Stats,
     Task,
+    Window,
     Worker,
+    at,
+    every,
 )
 from mainspring.events import JobEnded
+from mainspring.trigger import At, Calendar, Every
 
 app = Mainspring("memory://", beat=1, lease="20s")
 
@@ -217,6 +221,18 @@ async def steering_others() -> None:
     assert_type(await app.stats(None), Stats)
     assert_type(await app.health(), Health)
     assert_type(await app.prune(), int)
+
+
+def triggers() -> None:
+    assert_type(every(5).minutes, Every)
+    assert_type(every(hours=1, minutes=30), Every)
+    assert_type(every(timedelta(minutes=5)), Every)
+    assert_type(every().monday.at("14:30"), Calendar)
+    assert_type(every(2).weeks.on("mon", 3).at("14:30").in_zone("Europe/London"), Calendar)
+    assert_type(every().day.at("09:00", tz="Europe/London"), Calendar | Every)
+    assert_type(at("2030-01-01T09:00", tz="Europe/London"), At)
+    assert_type(every().day.next(datetime.now(UTC)), datetime | None)
+    assert_type(Window("22:00", "06:00", "mon-fri", outside="move"), Window)
 
 
 def passed_on(task: Task[[str], str]) -> None:

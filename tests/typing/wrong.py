@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from mainspring import Breaker, Context, Filter, Mainspring, Retention, Task
+from mainspring import Breaker, Context, Filter, Mainspring, Retention, Task, Window, at, every
 from mainspring.events import JobEnded
 
 app = Mainspring("memory://")
@@ -100,6 +100,17 @@ async def steering() -> None:
     await app.dead.redrive(5)  # wrong
     await app.stats(3600)  # wrong
     await app.workers.resize("host-1", "20")  # wrong
+
+
+def triggers() -> None:
+    print(every(5).mintues)  # wrong
+    every("5")  # wrong
+    every(minuts=5)  # wrong
+    every().day.at(9)  # wrong
+    every(5)  # .minutes is missing
+    every(5).next(datetime.now(UTC))  # wrong
+    at(5)  # wrong
+    Window("08:00", "18:00", outside="drop")  # wrong
 
 
 @app.task(queue=5)  # wrong

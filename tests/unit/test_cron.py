@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from mainspring import BadInput, cron
-from mainspring.trigger import Cron, Trigger
+from mainspring.trigger import Cron, Trigger, cron_plan
 from mainspring.trigger.cron_plan import Plan, _kind
 
 VECTORS = [json.loads(line) for line in (Path(__file__).parent / "data" / "cron_vectors.jsonl").open(encoding="utf-8")]
@@ -347,6 +347,16 @@ def test_the_rarest_date_is_found_within_forty_looks_at_a_year(monkeypatch: pyte
     monkeypatch.setattr(Plan, "_year", lambda self, kind: looked.append(kind) or look(self, kind))
     assert rule.next(at("2072-03-01T00:00:00Z")) == at("2112-02-29T00:00:00Z")
     assert len(looked) <= 42
+
+
+def test_a_proof_looks_at_no_more_than_28_kinds_of_month(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven days to begin on, four lengths: whatever the fields say, and however often."""
+    looked: list[tuple[int, int]] = []
+    look = cron_plan._days
+    monkeypatch.setattr(cron_plan, "_days", lambda *given: looked.append(given[1:]) or look(*given))
+    with pytest.raises(BadInput, match="no day"):
+        cron(f"0 0 {','.join(['15W'] * 50)},16W * sun", day_match="and")
+    assert len(looked) == 28
 
 
 def test_a_chain_of_questions_reads_the_expression_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,8 @@ def test_without_an_anchor_the_grid_goes_through_the_epoch() -> None:
 
 def test_an_anchor_is_filled_only_if_none_was_given() -> None:
     assert Every(seconds=300).anchored(NOON) == Every(seconds=300, anchor=NOON)
-    assert Every(seconds=300).starting(NOON).anchored(NOON + timedelta(1)).next(NOON) == NOON + timedelta(seconds=300)
+    told = Every(seconds=300, anchor=NOON)
+    assert told.anchored(NOON + timedelta(seconds=7)) == told
 
 
 @given(intervals, instants)
@@ -129,7 +130,7 @@ def test_an_interval_that_makes_no_sense_is_refused(given: dict[str, Any]) -> No
 
 
 def test_an_unknown_zone_is_refused_with_the_one_that_was_meant() -> None:
-    with pytest.raises(BadInput, match="zone 'europe/londn' is not known; say 'Europe/London'"):
+    with pytest.raises(BadInput, match="there is no time zone 'europe/londn'; did you mean Europe/London"):
         Every(seconds=5, tz="europe/londn")
 
 

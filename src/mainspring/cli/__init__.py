@@ -16,20 +16,27 @@ __all__ = ["COMMANDS", "main"]
 
 # Help shows these without importing a command; a test holds them to the commands' own words.
 COMMANDS = {
+    "cron": "Explain a cron expression and show its next runs.",
     "dead": "See dead jobs by what killed them, and redrive them.",
     "demo": "Show real jobs running: an example shop on a temporary store.",
     "doctor": "Say what is wrong with the store, its workers and their jobs.",
     "enqueue": "Store a job for TASK and print its id.",
+    "import": "Take over what another scheduler has been told.",
     "jobs": "See and steer jobs.",
     "migrate": "Step the store's schema up or down.",
     "prune": "Remove finished jobs that retention does not keep.",
     "queues": "See, pause and resume queues.",
+    "schedules": "See and steer what runs when.",
     "stats": "Count jobs by state, and tell how runs have gone.",
     "top": "Watch queues, workers and jobs live.",
     "why": "Say why a job is not running, or where it runs.",
     "worker": "Run jobs until SIGTERM or Ctrl-C, then let them finish.",
     "workers": "See workers, resize, drain and resume them.",
 }
+
+
+# Modules that cannot be called as their command is.
+_MODULES = {"import": "importing"}
 
 
 class Lazy(click.Group):
@@ -47,7 +54,8 @@ class Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(f".{cmd_name}", __name__), cmd_name)
+        module = _MODULES.get(cmd_name, cmd_name)
+        command: click.Command = getattr(importlib.import_module(f".{module}", __name__), module)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -24,7 +24,7 @@ from .text import safe
 if TYPE_CHECKING:
     from rich.text import Text
 
-RUNNING, LOST, DUE = 1000, 1000, 200
+RUNNING, LOST, DUE, SCHEDULES = 1000, 1000, 200, 1000
 # Workers prune every minute; only what stays for longer than this was forgotten by them.
 SLACK = timedelta(hours=1)
 LOOKS: dict[Verdict, tuple[str, str]] = {"ok": ("✓", "green"), "warn": ("!", "bold yellow"), "bad": ("✗", "bold red")}
@@ -72,6 +72,7 @@ async def _facts(app: Mainspring, store: Store, answered: timedelta) -> Facts:
         workers=await store.workers(now=now), circuits=await store.circuits(),
         running=await store.jobs(Filter(states=("running",)), now=now, limit=RUNNING),
         lost=await store.expired(now=now, limit=LOST), due=await due(store, stats.queues, now, DUE),
+        schedules=await store.schedules(limit=SCHEDULES),
         oldest=await _oldest(store, now), overdue=await _overdue(app, store, now) if app.tasks else None,
     )  # fmt: skip
 

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import click
-import msgspec
 
 from ..app import Mainspring
 from ..job import MAX_PRIORITY, MIN_PRIORITY, Action, Filter, Shown
@@ -17,7 +16,7 @@ from .arguments import read
 from .change import Deed, carry_out, chosen, first, which_jobs
 from .filters import options
 from .loading import with_app
-from .options import instant, span
+from .options import instant, json_object, span
 
 WAITING: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "waiting", "paused")
 PRIORITY = click.IntRange(MIN_PRIORITY, MAX_PRIORITY)
@@ -42,13 +41,6 @@ def _expiry(text: str) -> Wish:
     return (None if text in _NONE else instant(text),)
 
 
-def _object(text: str) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.MsgspecError as bad:
-        raise click.BadParameter(f"""takes a JSON object such as '{{"who": "ada"}}', got {text!r}: {bad}""") from None
-
-
 values = options(
     click.option("--priority", type=PRIORITY, metavar="N", help="Higher runs first; negative ones last."),
     click.option("--set-queue", "queue", metavar="NAME", help="Move to this queue."),
@@ -57,7 +49,7 @@ values = options(
     click.option("--expires-at", type=_expiry, metavar="INSTANT|never", help="Not to be started from then on."),
     click.option("--set-tag", "new_tags", metavar="TAG", multiple=True, help="Instead of its tags. May be repeated."),
     click.option("--no-tags", is_flag=True, help="Take its tags away."),
-    click.option("--metadata", type=_object, metavar="JSON", help="An object, instead of its metadata."),
+    click.option("--metadata", type=json_object, metavar="JSON", help="An object, instead of its metadata."),
     arg,
 )
 NAMES = ("priority", "queue", "max_retries", "metadata")

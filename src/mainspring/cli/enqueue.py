@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import typing
 from typing import Any
 
@@ -12,6 +11,7 @@ from ..app import Mainspring
 from ..codec import data
 from ..errors import ResultTimeout, UnknownTask
 from ..handle import Handle
+from ..hint import hint as way_out
 from ..job import MAX_PRIORITY, MIN_PRIORITY
 from ..task import Task
 from . import records
@@ -58,7 +58,7 @@ async def enqueue(
     """
     if options["delay"] is not None and options["run_at"] is not None:
         raise click.UsageError("--delay and --run-at exclude each other")
-    chosen, known = _task(app, task)
+    chosen, known = task_of(app, task)
     args, named = read_all(others) if others is not None else ([], {})
     if args and not known:
         raise click.UsageError("without the app's code arguments go by name: KEY=VALUE, or --args with an object")
@@ -79,14 +79,12 @@ async def enqueue(
         records.emit(result)
 
 
-def _task(app: Mainspring, name: str) -> tuple[Task[..., Any], bool]:
+def task_of(app: Mainspring, name: str) -> tuple[Task[..., Any], bool]:
     """The task, and whether its code is known: an app without tasks sends by name, unchecked."""
     if name in app.tasks:
         return app.tasks[name], True
     if app.tasks:
-        near = difflib.get_close_matches(name, app.tasks, 1)
-        other = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(app.tasks))}"
-        raise UnknownTask(f"no task {name!r} is registered in this app; {other}")
+        raise UnknownTask(f"no task {name!r} is registered in this app; {way_out(name, app.tasks)}")
 
     def unseen(**arguments: Any) -> Any: ...
 

@@ -18,7 +18,8 @@ _ERROR = "What it failed with last: as `dead list` says it, or how that begins. 
 _GROUPS = 1000
 # What a question calls the parts of a filter.
 _NAMES = {
-    "state": "states", "queue": "queues", "task": "tasks", "tag": "tags", "worker": "workers", "error": "errors",
+    "state": "states", "queue": "queues", "task": "tasks", "schedule": "schedules", "tag": "tags",
+    "worker": "workers", "error": "errors",
 }  # fmt: skip
 
 
@@ -39,6 +40,7 @@ filters = options(
     click.option("--state", "states", type=click.Choice(SHOWN), metavar="STATE", multiple=True, help=_STATES),
     click.option("--queue", "queues", metavar="NAME", multiple=True, help="May be repeated."),
     by_task,
+    click.option("--schedule", "schedules", metavar="NAME", multiple=True, help="Which made it. May be repeated."),
     click.option("--tag", "tags", metavar="TAG", multiple=True, help="May be repeated: all of them must be there."),
     click.option("--worker", "workers", metavar="ID", multiple=True, help=_WORKER),
     by_error,

@@ -48,6 +48,14 @@ def head(job: Job, now: datetime) -> Text:
     return Text.assemble(state(job.shown(now)), "  ", (clean(job.task), "bold"), f"  {clean(job.id)}")
 
 
+def origin(job: Job, now: datetime) -> list[Text]:
+    """The schedule and the tick that a job is of, if it is of one."""
+    if job.schedule is None or job.scheduled_at is None:
+        return []
+    tick = f"for its tick {exact(job.scheduled_at, now)}"
+    return [Text.assemble(("  of schedule ", "dim"), clean(job.schedule), f", {tick}")]
+
+
 def why_lines(reasons: Sequence[Reason], now: datetime) -> Text:
     """Each reason with when it may end, and below it the jobs that are in the way."""
     lines: list[Text] = []
@@ -65,6 +73,8 @@ def _pairs(job: Job, now: datetime) -> dict[str, str]:
     crashes = f" ({job.crashes} ended by a crash)" if job.crashes else ""
     timeout = "none" if job.timeout is None else "" if job.timeout is UNSET else span(job.timeout)
     return {
+        "schedule": job.schedule or "",
+        "tick": at(job.scheduled_at),
         "queue": job.queue,
         "priority": str(job.priority),
         "created": at(job.created_at),

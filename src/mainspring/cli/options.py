@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from typing import Any, TypeVar
 
 import click
+import msgspec
 
 from ..config import span as seconds
 from ..errors import BadSetting
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_PIECE = re.compile(r"([0-9]+(?:[.][0-9]+)?) ?([a-z]*)")
+_UNITS = {
+    "milliseconds": ("ms", "millisecond"), "seconds": ("", "s", "sec", "secs", "second"),
+    "minutes": ("m", "min", "mins", "minute"), "hours": ("h", "hr", "hrs", "hour"), "days": ("d", "day"),
+    "weeks": ("w", "week"),
+}  # fmt: skip
+_NAMES = {name: unit for unit, names in _UNITS.items() for name in (unit, *names)}
+_LONGEST = 100
 
 
 def span(text: str) -> float:
@@ -20,6 +31,20 @@ def span(text: str) -> float:
         return seconds(text, "it")
     except BadSetting as bad:
         raise click.BadParameter(str(bad)) from None
+
+
+def interval(text: str) -> timedelta:
+    """5m, 30 seconds, 1h30m, 1 hour and 30 minutes; a number alone is of seconds."""
+    words = " ".join(text.lower().split())
+    pieces, rest = _PIECE.findall(words), _PIECE.sub("", words).replace("and", "").strip(" ,")
+    units = {_NAMES.get(name): float(number) for number, name in pieces if name or len(pieces) == 1}
+    if len(text) > _LONGEST or rest or not units or None in units or len(units) < len(pieces):
+        way = "; those differ in length: --cron '0 9 1 * *'" if re.search("month|year", words) else ""
+        raise click.BadParameter(f"{text[:60]!r} is not an interval such as 5m, 30 seconds or 1h30m{way}")
+    try:
+        return timedelta(**{str(unit): number for unit, number in units.items()})
+    except OverflowError:
+        raise click.BadParameter(f"{text!r} is too long: an interval is at most 36525 days") from None
 
 
 def instant(text: str) -> datetime:
@@ -45,6 +70,13 @@ def moment(text: str) -> datetime | timedelta:
             f"{text!r} is neither an instant such as 2030-01-31T09:00:00Z nor a span such as 90, 5m, 2h or 1d"
         )
     return instant(text)
+
+
+def json_object(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError as bad:
+        raise click.BadParameter(f"""takes a JSON object such as '{{"who": "ada"}}', got {text!r}: {bad}""") from None
 
 
 def _is_date(text: str) -> bool:

@@ -11,6 +11,8 @@ import msgspec
 
 from ..codec import data
 from ..job import Execution, Failure, Job, LiveWorker
+from ..schedule import Schedule
+from ..trigger import Preview
 
 
 def emit(document: Any) -> None:
@@ -40,6 +42,22 @@ def worker_record(worker: LiveWorker) -> dict[str, Any]:
     record: dict[str, Any] = msgspec.to_builtins(worker.info)
     orders = {"concurrency": worker.orders.concurrency, "drained": worker.orders.drained}
     return record | {"state": worker_state(worker), "until": worker.until, "orders": orders}
+
+
+def schedule_record(row: Schedule) -> dict[str, Any]:
+    """Every field of the schedule and its status, its rule in words, its input as data, not as text.
+
+    `timeout` is missing where the task's own counts, null where there is none.
+    """
+    spec = msgspec.structs.asdict(row.spec)
+    spec |= {"payload": data(row.spec.payload), "meaning": row.spec.trigger.named(row.name).explain()}
+    if spec["timeout"] is msgspec.UNSET:
+        del spec["timeout"]
+    return msgspec.structs.asdict(row) | {"status": row.status, "spec": spec}
+
+
+def preview_records(coming: Sequence[Preview]) -> list[dict[str, Any]]:
+    return [{"at": one.at, "local": one.local.isoformat(), "note": one.note} for one in coming]
 
 
 WorkerState = Literal["open", "draining", "drained", "resuming"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 import msgspec
 
 from ..app import Mainspring
+from ..schedule import Schedule, Status
 from ..stats import LONGEST, Stats
 from . import records
 from .failure import hint
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 EVER = "ever"
+# As many are looked at.
+SCHEDULES = 1000
 By = Literal["task", "queue"]
 
 
@@ -43,10 +47,12 @@ async def stats(app: Mainspring, window_: str, by: By, as_json: bool) -> None:
     Durations are of single runs. Percentiles are within 13 % of the truth.
     """
     found = await app.stats(window(window_))
+    rows = await (await app.opened()).schedules(limit=SCHEDULES)
     if as_json:
         seconds = None if found.window is None else found.window.total_seconds()
-        return records.emit(msgspec.to_builtins(found) | {"store": place(app), "window": seconds})
-    _show(app, found, by, window_)
+        more = {"store": place(app), "window": seconds, "schedules": _counts(rows)}
+        return records.emit(msgspec.to_builtins(found) | more)
+    _show(app, found, rows, by, window_)
     if not found.total.runs:
         further = "" if found.window is None else f"; --window {EVER if window_ == '7d' else '7d'} looks further back"
         hint(f"no run has ended {_when(window_)}{further}")
@@ -57,13 +63,22 @@ def _when(window: str) -> str:
     return "yet" if window == EVER else f"in the last {window}"
 
 
-def _show(app: Mainspring, found: Stats, by: By, window: str) -> None:
+def _counts(rows: Sequence[Schedule]) -> dict[Status, int]:
+    statuses = [row.status for row in rows]
+    return {status: statuses.count(status) for status in get_args(Status)}
+
+
+def _show(app: Mainspring, found: Stats, rows: Sequence[Schedule], by: By, window: str) -> None:
     from rich.text import Text
 
     from . import figures, render
 
     width = render.console().width
     page: list[RenderableType] = [*figures.state_lines(found, width)]
+    if rows:
+        from .schedule_page import summary
+
+        page.append(summary(_counts(rows), rows, app.clock.now()))
     if found.total.runs:
         page += [Text(), figures.summary(found.total, _title(window), window, width)]
         if found.series:

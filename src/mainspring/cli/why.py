@@ -24,7 +24,9 @@ async def why(app: Mainspring, id: JobId, as_json: bool) -> None:
     job, reasons, now = await app.jobs.get(id), await app.jobs.why(id), app.clock.now()
     shown = job.shown(now)
     if as_json:
-        return records.emit({"id": id, "task": job.task, "shown": shown, "reasons": msgspec.to_builtins(reasons)})
+        made = {"schedule": job.schedule, "scheduled_at": job.scheduled_at}
+        told = {"id": id, "task": job.task, "shown": shown, **made, "reasons": msgspec.to_builtins(reasons)}
+        return records.emit(told)
     from . import job_page, render
 
-    return render.show(job_page.head(job, now), job_page.why_lines(reasons, now))
+    return render.show(job_page.head(job, now), *job_page.origin(job, now), job_page.why_lines(reasons, now))

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import difflib
 from builtins import list as List
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, TypeVar, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import BadInput, ScheduleExists, ScheduleNotFound, StoreUnavailable
-from ..events import JobEnqueued, TickFired
 from ..handle import Handle
+from ..hint import hint
 from ..ids import new_id
 from ..job import Enqueued, Filter, Shown
-from ..plan import STEP, born, paused, redefined, rescheduled, resumed, triggered
+from ..plan import STEP, born, following, paused, redefined, rescheduled, resumed, triggered
 from ..schedule import TICKS_KEPT, Firing, Owner, Schedule, Status, Tick, key_of
-from ..scheduler import Scheduler, job_of
+from ..scheduler import BY_HAND, Scheduler, job_of
 from ..spec import ScheduleOptions, amended, declared, payload_of
 from ..store import Store
 from ..task import Task, check_name
 from ..trigger import Preview
+from ..trigger.zone import zone_of
 from .ground import Ground
 from .jobs import PAGE, checked_limit
 
@@ -126,12 +127,10 @@ class Schedules:
 
     async def preview(self, name: str, n: int = 10) -> Sequence[Preview]:
         """Its next ticks, with what changes of the clocks do to them; of a paused one, as if it were resumed now."""
-        checked_limit(n, PAGE)
+        _check_number("n", n, PAGE)
         row = await self.get(name)
-        after = self._ground.clock.now()
-        shown = row.timetable.preview(n, after=after)
-        left = None if row.spec.max_runs is None else max(0, row.spec.max_runs - row.fired)
-        return shown if left is None else shown[:left]
+        left = n if row.spec.max_runs is None else max(0, row.spec.max_runs - row.fired)
+        return [_shown(row, tick) for tick in islice(_coming(row, self._ground.clock.now()), min(n, left))]
 
     # making and changing
 
@@ -143,9 +142,8 @@ class Schedules:
             raise BadInput(f"schedule {name!r}: an input function is given in code, with app.schedule(…)")
         known = self._ground.tasks.get(task) if isinstance(task, str) else task
         if known is None and self._ground.tasks:
-            near = difflib.get_close_matches(str(task), self._ground.tasks, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(self._ground.tasks))}"
-            raise BadInput(f"schedule {name!r}: no task {task!r} is registered in this app; {hint}")
+            way_out = hint(task, self._ground.tasks)
+            raise BadInput(f"schedule {name!r}: no task {task!r} is registered in this app; {way_out}")
         said = declared(name, trigger, known or task, options, self._ground.settings.payload_limit)
         store, now = await self._store(), self._ground.clock.now()
         new = born(name, said.spec, owner="user", now=now)
@@ -190,7 +188,17 @@ class Schedules:
         """Its next tick is at this instant; those after it follow its trigger."""
         if not isinstance(at, datetime) or at.tzinfo is None:
             raise BadInput(f"reschedule takes a datetime with a time zone, got {at!r}")
-        return await self._change(name, lambda row, now: rescheduled(row, at, now=now))
+
+        def change(row: Schedule, now: datetime) -> Firing:
+            if at < now:
+                raise BadInput(
+                    f"reschedule of {name!r} to {at} is past; trigger() runs it now, backfill() makes up past ticks"
+                )
+            if row.spec.max_runs is not None and row.fired >= row.spec.max_runs:
+                raise BadInput(f"schedule {name!r} has had all its {row.spec.max_runs} runs; raise max_runs first")
+            return rescheduled(row, at, now=now)
+
+        return await self._change(name, change)
 
     async def delete(self, name: str) -> None:
         """Jobs already made are left alone. One that code declares comes back with the next worker that starts."""
@@ -211,7 +219,7 @@ class Schedules:
                 task = self._ground.tasks.get(row.spec.task) or row.spec.task
                 given = payload_of(name, task, kwargs, self._ground.settings.payload_limit)
             payload = given if given is not None else await scheduler.payload(row, now)
-            firing = triggered(row, [now], "by_hand", now=now, mint=lambda: new_id(now), joins=True)
+            firing = triggered(row, [now], BY_HAND, now=now, mint=lambda: new_id(now), joins=True)
             jobs = tuple(job_of(row, tick, payload, now) for tick in firing.ticks)
             return replace(firing, jobs=jobs)
 
@@ -232,23 +240,30 @@ class Schedules:
         made = [tick for tick in ticks if tick not in set(there)]
         if not dry_run:
             for n in range(0, len(made), STEP):
-                await self._make(name, made[n : n + STEP])
-        return Backfill(made=made, there=there, dry_run=dry_run)
+                there += await self._make(name, made[n : n + STEP])
+        made = [tick for tick in made if tick not in set(there)]
+        return Backfill(made=made, there=sorted(there), dry_run=dry_run)
 
     async def _has_job(self, name: str, tick: datetime) -> bool:
         which = Filter(key_prefix=key_of(name, tick), states=_HOLDING)
         store = await self._store()
         return bool(await store.jobs(which, now=self._ground.clock.now(), limit=1))
 
-    async def _make(self, name: str, ticks: Sequence[datetime]) -> None:
-        scheduler = self._scheduler()
+    async def _make(self, name: str, ticks: Sequence[datetime]) -> Collection[datetime]:
+        """Returns those that others have made meanwhile."""
+        scheduler, there = self._scheduler(), set[datetime]()
 
-        async def change(row: Schedule, now: datetime) -> Firing:
-            firing = triggered(row, ticks, "backfill", now=now, mint=lambda: new_id(now), joins=False)
+        async def change(row: Schedule, now: datetime) -> Firing | None:
+            left = [tick for tick in ticks if tick not in there]
+            firing = triggered(row, left, "backfill", now=now, mint=lambda: new_id(now), joins=False)
             jobs = [job_of(row, tick, await scheduler.payload(row, tick.at), now) for tick in firing.ticks]
-            return replace(firing, jobs=tuple(jobs))
+            return replace(firing, jobs=tuple(jobs)) if left else None
 
-        await self._change(name, change)
+        def held(keys: Collection[str]) -> None:
+            there.update(tick for tick in ticks if key_of(name, tick) in keys)
+
+        await self._change(name, change, held)
+        return there
 
     # inside
 
@@ -261,8 +276,12 @@ class Schedules:
         return store
 
     async def _change(
-        self, name: str, change: Callable[[Schedule, datetime], Firing | Awaitable[Firing] | None]
+        self,
+        name: str,
+        change: Callable[[Schedule, datetime], Firing | Awaitable[Firing | None] | None],
+        held: Callable[[Collection[str]], None] = lambda keys: None,
     ) -> Schedule:
+        """Until the change stands on the newest revision; `held` hears of keys that are in its way."""
         store = await self._store()
         for _ in range(TRIES):
             row, now = await self.get(name), self._ground.clock.now()
@@ -272,20 +291,42 @@ class Schedules:
                 return row
             (fired,) = await store.fire([firing], now=now)
             if fired.stands:
-                for tick, job in zip(firing.ticks, firing.jobs, strict=False):
-                    self._ground.events.emit(TickFired(at=now, schedule=name, tick=tick))
-                    self._ground.events.emit(
-                        JobEnqueued(at=now, id=job.id, task=job.task, queue=job.queue, status="new")
-                    )
+                self._scheduler().tell(firing)
                 return firing.schedule
+            held(fired.held)
         raise StoreUnavailable(f"schedule {name!r} was changed by others {TRIES} times in a row; try again")
 
 
 async def _missing(store: Store, name: str) -> ScheduleNotFound:
     known = [row.name for row in await store.schedules(limit=PAGE)]
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known[:10]) or 'none'}"
-    return ScheduleNotFound(f"there is no schedule {name!r}; {hint}")
+    return ScheduleNotFound(f"there is no schedule {name!r}; {hint(name, known)}")
+
+
+def _check_number(what: str, n: int, most: int) -> None:
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= most:
+        raise BadInput(f"{what} is from 1 to {most:,}, got {n!r}")
+
+
+def _coming(row: Schedule, now: datetime) -> Iterator[datetime]:
+    """Its ticks as they stand: from the next one on, which a user may have set.
+
+    Where runs decide about the next tick, nobody knows of more than that one.
+    """
+    tick, known = row.next_run_at, row.spec.after == "start"
+    if row.status != "ended" and ((tick is None and known) or (tick and row.paused_at is not None and tick <= now)):
+        tick = row.timetable.next(now)
+    while tick is not None:
+        yield tick
+        if not known:
+            return
+        tick = following(row, tick)
+
+
+def _shown(row: Schedule, tick: datetime) -> Preview:
+    shown = row.timetable.preview(1, after=tick - timedelta(microseconds=1))
+    if shown and shown[0].at == tick:
+        return shown[0]
+    return Preview(tick, tick.astimezone(zone_of(row.spec.trigger.tz)), "not by its trigger")
 
 
 def _past(row: Schedule, start: datetime, end: datetime, now: datetime, limit: int) -> List[datetime]:
@@ -294,7 +335,7 @@ def _past(row: Schedule, start: datetime, end: datetime, now: datetime, limit: i
             raise BadInput(f"backfill takes datetimes with a time zone, got {what}={at!r}")
     if not start < end <= now:
         raise BadInput(f"backfill goes from an earlier to a later instant, both past; got {start} to {end}")
-    checked_limit(limit, MOST_TICKS)
+    _check_number("limit", limit, MOST_TICKS)
     # From one microsecond before, so that a tick at `start` itself is one of them.
     ticks: List[datetime] = []
     tick = row.timetable.next(start - timedelta(microseconds=1))

@@ -196,7 +196,10 @@ class MemoryStore:
 
     async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> Leadership:
         with self._turn():
-            return self._jobs.series.lead(name, holder, until, now)
+            answer = self._jobs.series.lead(name, holder, until, now)
+        if answer.holder is None:
+            self._new.ring()
+        return answer
 
     async def leaders(self, *, now: datetime) -> list[Leadership]:
         with self._turn():

@@ -93,7 +93,8 @@ class SqliteStore:
 
     async def open(self) -> None:
         if self._pid != os.getpid():
-            await asyncio.to_thread(self._open)
+            with self._clock.outside():
+                await asyncio.to_thread(self._open)
 
     def _open(self) -> None:
         with self._opening:
@@ -287,7 +288,10 @@ class SqliteStore:
         return await self._read(lambda db: sqlite_series.ticks(db, name, limit, before))
 
     async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> Leadership:
-        return await self._write(lambda db: sqlite_series.lead(db, name, holder, until, now))
+        answer = await self._write(lambda db: sqlite_series.lead(db, name, holder, until, now))
+        if answer.holder is None:
+            self._bell.ring()
+        return answer
 
     async def leaders(self, *, now: datetime) -> list[Leadership]:
         return await self._read(lambda db: sqlite_series.leaders(db, now))

@@ -1,10 +1,11 @@
 """Triggers: rules about time, from which schedules get their ticks."""
 
 from .at import At, at
-from .builder import every
 from .calendar import Calendar
 from .cron import Cron, cron
+from .cron_effects import Effect
 from .every import Every
+from .period import every
 from .rule import Preview, Trigger
 from .timetable import Omitted, Timetable
 from .window import Window
@@ -12,6 +13,6 @@ from .window import Window
 AnyTrigger = At | Calendar | Cron | Every
 
 __all__ = [
-    "AnyTrigger", "At", "Calendar", "Cron", "Every", "Omitted", "Preview", "Timetable", "Trigger", "Window",
+    "AnyTrigger", "At", "Calendar", "Cron", "Effect", "Every", "Omitted", "Preview", "Timetable", "Trigger", "Window",
     "at", "cron", "every",
 ]  # fmt: skip

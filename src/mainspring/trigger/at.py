@@ -9,7 +9,8 @@ from msgspec.structs import force_setattr
 
 from ..errors import BadInput
 from .rule import Trigger
-from .wall import NOTHING, instants, shift, spoken, utc, written, zone_of
+from .wall import NOTHING, instants, shift, spoken, utc, written
+from .zone import zone_of
 
 
 class At(Trigger, frozen=True, kw_only=True, tag="at"):

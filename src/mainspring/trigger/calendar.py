@@ -9,8 +9,9 @@ from msgspec.structs import force_setattr, replace
 
 from ..errors import BadInput
 from .rule import Trigger
-from .wall import DAY, EARLIEST, LARGEST_SHIFT, NOTHING, instants, shift, spoken, time_of, utc, written, zone_of
+from .wall import DAY, EARLIEST, NOTHING, instants, shift, spoken, time_of, utc, written
 from .weekday import NAMES, WEEKEND, WORKDAYS, listed, weekdays
+from .zone import LONGEST_SHIFT, zone_of
 
 _MIDNIGHT = ("00:00",)
 _FIRST_DAY = date(1970, 1, 1)
@@ -141,7 +142,7 @@ class Calendar(Trigger, frozen=True, kw_only=True, tag="calendar"):
 
     def _fate(self, wall: datetime, runs: datetime) -> str:
         change = shift(wall, zone_of(self.tz))
-        if not change or abs(change) > LARGEST_SHIFT:
+        if not change or abs(change) > LONGEST_SHIFT:
             return ""
         when = f"{spoken(wall)}, {written(wall)}"
         if change > NOTHING:

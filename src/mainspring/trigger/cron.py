@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import MAXYEAR, datetime, timedelta
 from functools import lru_cache
 from typing import Any, get_args
 
 import msgspec
 
 from ..errors import BadInput
+from . import cron_effects, cron_words
+from .cron_effects import Effect
 from .cron_fields import LONGEST, read
 from .cron_plan import DayMatch, Plan
 from .cron_walk import next_in, next_utc
 from .rule import Trigger
-from .zone import zone
+from .zone import zone_of
 
 _PREFIX = re.compile(r"(?:CRON_TZ|TZ)=(\S*)\s+(.*)", re.DOTALL)
+_YEAR = timedelta(days=366)
 
 
 class Cron(Trigger, frozen=True, kw_only=True, tag="cron"):
@@ -34,7 +37,7 @@ class Cron(Trigger, frozen=True, kw_only=True, tag="cron"):
         msgspec.structs.force_setattr(self, "tz", tz)
         if self.day_match not in get_args(DayMatch):
             raise BadInput(f"day_match is 'or' or 'and', not {self.day_match!r}")
-        zone(tz)
+        zone_of(tz)
         _ = self.plan
 
     @property
@@ -45,7 +48,23 @@ class Cron(Trigger, frozen=True, kw_only=True, tag="cron"):
         if after.utcoffset() is None:
             raise BadInput(f"{after} has no time zone: write datetime(…, tzinfo=UTC)")
         plan = _plan(self.expr, self.day_match, self.name)
-        return next_utc(plan, after) if self.tz == "UTC" else next_in(plan, after, zone(self.tz))
+        return next_utc(plan, after) if self.tz == "UTC" else next_in(plan, after, zone_of(self.tz))
+
+    def explain(self) -> str:
+        return cron_words.explain(self.plan, self.tz, self.name)
+
+    def warnings(self) -> list[str]:
+        return cron_words.warnings(self.plan)
+
+    def note(self, tick: datetime) -> str:
+        return cron_effects.note(self.plan, zone_of(self.tz), tick)
+
+    def effects(self, *, after: datetime, until: datetime | None = None) -> list[Effect]:
+        """What changes of the clocks do to it within a year, or until then; at either end of time nothing is told."""
+        if not 1 < after.year < MAXYEAR - 1:
+            return []
+        end = after + _YEAR if until is None else until
+        return cron_effects.effects(self.plan, zone_of(self.tz), after=after, until=end)
 
     def named(self, name: str) -> Cron:
         """`H` settled by the name; without one the same value, whatever its name."""

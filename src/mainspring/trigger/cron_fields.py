@@ -171,7 +171,7 @@ def _field(kind: Kind, text: str, below: Below) -> Field:
             specials.append(special)
         else:
             bits |= _bits(_hashed(kind, item, below) if item.startswith("h") else _plain(kind, item))
-    return Field(text, bits, tuple(specials))
+    return Field(text, bits, tuple(dict.fromkeys(specials)))
 
 
 def _bits(numbers: range | set[int]) -> int:

@@ -10,7 +10,7 @@ from .cron_fields import Field, Fields, Special
 
 DayMatch = Literal["or", "and"]
 
-_LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 # The same weekday in each of five weeks.
 _WEEKS = 1 | 1 << 7 | 1 << 14 | 1 << 21 | 1 << 28
 _KINDS_OF_YEAR = 14
@@ -30,6 +30,7 @@ class Plan:
         self.both_days = not (fields.day.free or fields.weekday.free)
         self.seconds, self.minutes, self.hours = fields.second.bits, fields.minute.bits, fields.hour.bits
         self._second, self._minute, self._hour = _lowest(self.seconds), _lowest(self.minutes), _lowest(self.hours)
+        self._months: dict[tuple[int, int], int] = {}
         self._years: list[Year | None] = [None] * _KINDS_OF_YEAR
         if not any(any(self._year(kind)) for kind in range(_KINDS_OF_YEAR)):
             raise BadInput(self._impossible())
@@ -75,7 +76,7 @@ class Plan:
         leap, first = divmod(kind, 7)
         months = [0]
         for month in range(1, 13):
-            length = _LENGTHS[month] + (leap and month == 2)
+            length = LENGTHS[month] + (leap and month == 2)
             months.append(self._month(first, length) if self.fields.month.bits >> month & 1 else 0)
             first = (first + length) % 7
         self._years[kind] = tuple(months)
@@ -83,10 +84,14 @@ class Plan:
 
     def _month(self, first: int, length: int) -> int:
         """The days that match in a month of this length whose first day is that day of the week."""
+        if (known := self._months.get((first, length))) is not None:
+            return known
         day, weekday = self.fields.day, self.fields.weekday
         by_day, by_weekday = _days(day, first, length), _weekdays(weekday, first, length)
         either = self.both_days and self.day_match == "or"
-        return (by_day | by_weekday if either else by_day & by_weekday) & (2 << length) - 2
+        days = (by_day | by_weekday if either else by_day & by_weekday) & (2 << length) - 2
+        self._months[first, length] = days
+        return days
 
     def _impossible(self) -> str:
         day, month, weekday = (field.text.upper() for field in self.fields[3:])

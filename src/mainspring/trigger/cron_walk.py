@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from ..clock import EPOCH
 from .cron_plan import Plan
-from .zone import change_at
+from .zone import ahead, change_at, offsets
 
-_SECOND = timedelta(seconds=1)
+# Walls are naive. Sums with these cost a fifth of what replace() and astimezone() do.
+_WALL_EPOCH = EPOCH.replace(tzinfo=None)
+_NONE = timedelta(0)
 # The first midnight that can be told in every zone.
 _BEGINNING = datetime.min + timedelta(days=1)
 
 
 def next_utc(plan: Plan, after: datetime) -> datetime | None:
-    wall = _later(after, UTC)
+    wall = _later(after, _NONE)
     found = None if wall is None else plan.first(wall)
-    return None if found is None else found.replace(tzinfo=UTC)
+    return None if found is None else EPOCH + (found - _WALL_EPOCH)
 
 
 def next_in(plan: Plan, after: datetime, place: ZoneInfo) -> datetime | None:
@@ -24,52 +27,61 @@ def next_in(plan: Plan, after: datetime, place: ZoneInfo) -> datetime | None:
 
     A gap and the second pass of an overlap are the only places where the clock on the wall is not enough.
     """
-    wall = _later(after, place)
+    try:
+        local = after.astimezone(place)
+    except OverflowError:
+        return _resolved(plan, _BEGINNING, place) if after.year == 1 else None
+    wall = _later(after, ahead(local, place))
     if wall is None:
         return None
-    change = change_at(wall - _SECOND, place)
-    if change is not None and not change.is_gap:
-        again = plan.fields.follows or not change.is_daylight
-        first_pass = after < change.at
-        if again and first_pass:
-            found = plan.first(wall)
-            if found is not None and found < change.high:
-                return _instant(found, change.before)
-            wall = change.low
-        if again:
-            found = plan.first(wall)
-            if found is not None and found < change.high:
-                return _instant(found, change.after)
-        if again or not first_pass:
-            wall = max(wall, change.high)
-    return _resolved(plan, wall, place)
+    first, last = offsets(local, place)
+    return _resolved(plan, wall, place) if first <= last else _next_repeated(plan, after, wall, place)
+
+
+def _next_repeated(plan: Plan, after: datetime, wall: datetime, place: ZoneInfo) -> datetime | None:
+    """As next_in, if clocks show twice what they show now."""
+    change = change_at(wall - timedelta(seconds=1), place)
+    assert change is not None, "offsets() told of one"
+    again = plan.fields.follows or not change.is_daylight
+    first_pass = after < change.at
+    if again and first_pass:
+        found = plan.first(wall)
+        if found is not None and found < change.high:
+            return _instant(found, change.before)
+        wall = change.low
+    if again:
+        found = plan.first(wall)
+        if found is not None and found < change.high:
+            return _instant(found, change.after)
+    return _resolved(plan, max(wall, change.high) if again or not first_pass else wall, place)
 
 
 def _resolved(plan: Plan, wall: datetime, place: ZoneInfo) -> datetime | None:
     """The instant of the first match from `wall` on: of two passes the first, of a gap its end."""
     while (found := plan.first(wall)) is not None:
+        before, behind = offsets(found, place)
+        if before >= behind:
+            return _instant(found, before)
         change = change_at(found, place)
-        if change is None:
-            return _instant(found, found.replace(tzinfo=place).utcoffset())
-        if not change.is_gap:
-            return _instant(found, change.before)
+        assert change is not None, "offsets() told of one"
         if change.is_daylight and not plan.fields.follows:
             return change.at
         wall = change.high
     return None
 
 
-def _later(after: datetime, place: tzinfo) -> datetime | None:
-    """The first whole second later than `after` on the clocks there; None: beyond the last year."""
+def _later(after: datetime, offset: timedelta) -> datetime | None:
+    """The first whole second later than `after` on clocks with this offset; None: beyond the last year."""
+    span = after - EPOCH
     try:
-        return after.astimezone(place).replace(tzinfo=None, microsecond=0, fold=0) + _SECOND
+        return _WALL_EPOCH + timedelta(span.days, span.seconds + 1) + offset
     except OverflowError:
         return _BEGINNING if after.year == 1 else None
 
 
-def _instant(wall: datetime, offset: timedelta | None) -> datetime | None:
+def _instant(wall: datetime, offset: timedelta) -> datetime | None:
     """None: beyond the last year."""
     try:
-        return (wall - (offset or timedelta(0))).replace(tzinfo=UTC)
+        return EPOCH + (wall - _WALL_EPOCH - offset)
     except OverflowError:
         return None

@@ -12,8 +12,9 @@ from ..clock import EPOCH
 from ..errors import BadInput
 from .calendar import Calendar, written_all
 from .rule import Trigger
-from .wall import DAY, MICROSECOND, spoken, utc, written, zone_of
+from .wall import DAY, MICROSECOND, spoken, utc, written
 from .weekday import weekdays
+from .zone import zone_of
 
 _HOUR = timedelta(hours=1)
 _WEEK = timedelta(weeks=1)

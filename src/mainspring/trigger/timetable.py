@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from functools import cached_property
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Literal
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct
@@ -15,8 +15,9 @@ from msgspec.structs import force_setattr
 from ..clock import EPOCH
 from ..errors import BadInput
 from .rule import Preview, Trigger, count, latest, spread
-from .wall import DAY, EARLIEST, LARGEST_SHIFT, LATEST, MICROSECOND, edge, spoken, utc, written, zone_of
+from .wall import DAY, EARLIEST, LATEST, MICROSECOND, edge, spoken, utc, written
 from .window import Window
+from .zone import LONGEST_SHIFT, zone_of
 
 # Ticks in a row that may be taken out: five years of days. After that there is none.
 _PATIENCE = 2000
@@ -26,7 +27,7 @@ _LONGEST_JITTER = 7 * 86_400
 Reason = Literal["window", "excluded"]
 
 
-class Omitted(NamedTuple):
+class Omitted(Struct, frozen=True):
     """Ticks of the trigger that the timetable does not have."""
 
     reason: Reason
@@ -55,6 +56,8 @@ class Timetable(Struct, frozen=True, dict=True):
     def __post_init__(self) -> None:
         if not isinstance(self.trigger, Trigger):
             raise BadInput(f"{self.trigger!r} is no trigger: say every(5).minutes, at(...) or cron(...)")
+        if self.window is not None and not isinstance(self.window, Window):
+            raise BadInput(f"{self.window!r} is no window: say Window.of(...)")
         for name in ("anchor_at", "start_at", "end_at"):
             if (at := getattr(self, name)) is not None:
                 force_setattr(self, name, utc(at, name))
@@ -78,9 +81,7 @@ class Timetable(Struct, frozen=True, dict=True):
             raise BadInput(f"{rule}: has no tick after {_said(after)}; say a later time")
         reasons = {lost.reason for lost in self.omitted(after, bare + 365 * DAY)}
         if "window" in reasons and self._window:
-            raise BadInput(
-                f"{rule}: never falls inside the window {self._window.explain()}; widen it, or move the ticks"
-            )
+            raise BadInput(f"{rule}: never falls inside the window {self._window.explain()}; widen it")
         if "excluded" in reasons:
             raise BadInput(f"{rule}: falls on excluded dates only; exclude fewer of them")
         raise BadInput(f"{rule}: has no tick until end_at, {_said(self.end_at or bare)}; say a later end")
@@ -128,7 +129,7 @@ class Timetable(Struct, frozen=True, dict=True):
 
     @cached_property
     def offset(self) -> timedelta:
-        """How long after its tick a job is due: less than `jitter`, in whole milliseconds, and a constant of the name."""
+        """How long after its tick a job is due: whole milliseconds, less than `jitter`, a constant of the name."""
         return timedelta(milliseconds=spread(self.name, int(self.jitter * 1000)))
 
     def fire_at(self, tick: datetime) -> datetime:
@@ -202,7 +203,7 @@ class Timetable(Struct, frozen=True, dict=True):
                 cursor = self._next_day(tick)
             elif self._closed(tick):
                 opening = self._opening(tick)
-                # A window that opened on an excluded date may be open still on the next, with ticks before that opening.
+                # A window that opened on an excluded date may still be open on the next, and ticks there come first.
                 return self._kept(max(tick, after), min(opening, until)) or opening
             elif tick > after:
                 return tick
@@ -245,7 +246,7 @@ class Timetable(Struct, frozen=True, dict=True):
     def _safe_until(self, tick: datetime) -> datetime:
         """Nothing between this tick, which stands, and that instant is taken out."""
         # Clocks that are set back over midnight show the date before again: it counts as to come for some hours.
-        today = (tick - LARGEST_SHIFT).astimezone(self._zone).date()
+        today = (tick - LONGEST_SHIFT).astimezone(self._zone).date()
         day = min((day for day in self.exclude if day >= today), default=None)
         midnight = edge(datetime.combine(day, time(0)), self._zone) if day else LATEST
         return midnight if self._moves else min(midnight, self._closing(tick))

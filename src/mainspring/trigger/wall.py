@@ -5,44 +5,23 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from ..errors import BadInput
+from .zone import LONGEST_SHIFT, change_at
 
 DAY = timedelta(days=1)
-SECOND = timedelta(seconds=1)
 MICROSECOND = timedelta(microseconds=1)
 NOTHING = timedelta(0)
-# A larger change of the offset is a move of the date line or of a border, not summer time.
-LARGEST_SHIFT = timedelta(hours=3)
 # No zone is further from UTC than a day; conversions of instants between these cannot overflow.
 EARLIEST = datetime(1, 1, 3, tzinfo=UTC)
 LATEST = datetime(9999, 12, 28, tzinfo=UTC)
 
-_TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
-_MONTHS = (
-    "January", "February", "March", "April", "May", "June",
-    "July", "August", "September", "October", "November", "December",
+MONTHS = (
+    "", "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "December",
 )  # fmt: skip
-
-
-@lru_cache(maxsize=512)
-def zone_of(tz: str) -> ZoneInfo:
-    """The zone of that name."""
-    if not isinstance(tz, str):
-        raise BadInput(f"a zone is given by its name, as 'Europe/London'; got {tz!r}")
-    try:
-        return ZoneInfo(tz)
-    except (LookupError, ValueError, OSError):
-        near = _near(tz)
-        raise BadInput(f"zone {tz!r} is not known; say {near or 'a name such as Europe/London or UTC'}") from None
-
-
-def _near(tz: str) -> str:
-    import difflib  # needed for a message only
-
-    names = {name.casefold(): name for name in available_timezones()}
-    return "".join(repr(names[name]) for name in difflib.get_close_matches(tz.casefold(), names, 1))
+_TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
 
 
 def utc(at: datetime, what: str) -> datetime:
@@ -70,7 +49,7 @@ def written(at: time | datetime) -> str:
 
 def spoken(day: date) -> str:
     """29 March 2026, whatever the machine's language."""
-    return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
+    return f"{day.day} {MONTHS[day.month]} {day.year}"
 
 
 def shift(wall: datetime, zone: ZoneInfo) -> timedelta:
@@ -87,22 +66,15 @@ def instants(wall: datetime, zone: ZoneInfo) -> list[datetime]:
     before, after = _offset(wall, zone), _offset(wall.replace(fold=1), zone)
     if before == after:
         return [_utc(wall - before)]
-    if abs(after - before) <= LARGEST_SHIFT:
+    if abs(after - before) <= LONGEST_SHIFT:
         return [edge(wall, zone)]
     return [] if after > before else [_utc(wall - before), _utc(wall - after)]
 
 
 def edge(wall: datetime, zone: ZoneInfo) -> datetime:
     """The first instant, in UTC, at which the clock shows this time or, if that is skipped, a later one."""
-    before, after = _offset(wall, zone), _offset(wall.replace(fold=1), zone)
-    if after <= before:
-        return _utc(wall - before)
-    # The change is later than `low` and not later than `high`, and it is at a whole second.
-    low, high = _utc(wall - after), _utc(wall - before)
-    while high - low > SECOND:
-        middle = low + (high - low) // SECOND // 2 * SECOND
-        low, high = (low, middle) if middle.astimezone(zone).utcoffset() == after else (middle, high)
-    return high
+    change = change_at(wall, zone)
+    return change.at if change is not None and change.is_gap else _utc(wall - _offset(wall, zone))
 
 
 def _offset(wall: datetime, zone: ZoneInfo) -> timedelta:

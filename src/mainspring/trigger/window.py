@@ -11,12 +11,14 @@ from msgspec import Struct
 from msgspec.structs import fields, force_setattr, replace
 
 from ..errors import BadInput
-from .wall import DAY, EARLIEST, edge, time_of, utc, written, zone_of
+from .wall import DAY, EARLIEST, edge, time_of, utc, written
 from .weekday import NAMES, WEEKEND, WORKDAYS, listed, weekdays
+from .zone import zone_of
 
 _MIDNIGHT = re.compile("24:00(:00)?")
 # At least one weekday in seven is open; the rest is patience for openings that a skipped day swallows.
 _DAYS = 16
+_SEVERAL: dict[tuple[int, ...], str] = {WORKDAYS: "weekdays", WEEKEND: "weekends"}
 
 
 class Span(NamedTuple):
@@ -43,8 +45,8 @@ class Window(Struct, frozen=True):
     def __post_init__(self) -> None:
         for name in ("opens", "closes"):
             force_setattr(self, name, _hour(getattr(self, name), closing=name == "closes"))
-        if self.opens == self.closes or ((self.opens, self.closes) == ("00:00", "24:00") and self.days is None):
-            raise BadInput(f"the window {self.opens}-{self.closes} has no end: leave it out, or say when it closes")
+        if self.opens == self.closes:
+            raise BadInput(f"the window {self.opens}-{self.closes} is empty: say when it closes, or leave it out")
         if self.days is not None:
             force_setattr(self, "days", weekdays(self.days))
         if self.tz is not None:
@@ -107,7 +109,7 @@ class Window(Struct, frozen=True):
 
     def _span(self, day: date) -> Span | None:
         """The stay open that begins on that day; None: there is none, or a change of the clocks swallows it."""
-        if self.days is not None and day.weekday() not in self.days:
+        if isinstance(self.days, tuple) and day.weekday() not in self.days:
             return None
         zone = zone_of(self.tz or "UTC")
         last = day + DAY if self.closes < self.opens or self.closes == "24:00" else day
@@ -116,10 +118,14 @@ class Window(Struct, frozen=True):
         return Span(opens_at, closes_at) if opens_at < closes_at else None
 
     def explain(self) -> str:
-        days = {None: "", WORKDAYS: " on weekdays", WEEKEND: " on weekends"}.get(self.days)  # type: ignore[call-overload]
-        if days is None:
-            days = f" on {listed(NAMES[n] for n in weekdays(self.days or ()))}"
-        return f"{self.opens}-{self.closes}{days}{f', {self.tz}' if self.tz not in (None, 'UTC') else ''}"
+        zone = f", {self.tz}" if self.tz not in (None, "UTC") else ""
+        return f"{self.opens}-{self.closes}{self._on()}{zone}"
+
+    def _on(self) -> str:
+        if self.days is None:
+            return ""
+        days = weekdays(self.days)
+        return f" on {_SEVERAL.get(days) or listed(NAMES[n] for n in days)}"
 
 
 def _hour(text: str, *, closing: bool) -> str:

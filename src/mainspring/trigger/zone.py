@@ -14,14 +14,16 @@ from ..errors import BadInput
 _NAME = re.compile(r"[A-Za-z0-9_+\-]{1,40}(?:/[A-Za-z0-9_+\-]{1,40}){0,2}")
 # In some zone directories, but no zones of the world: what they mean differs from machine to machine.
 _ODD = ("localtime", "posix", "posixrules", "right", "Factory")
-_SECOND, _DAY = timedelta(seconds=1), timedelta(days=1)
+_NONE, _SECOND, _DAY = timedelta(0), timedelta(seconds=1), timedelta(days=1)
 # A longer jump is no daylight saving: a zone has changed sides of the date line.
 LONGEST_SHIFT = timedelta(hours=3)
 
 
 @lru_cache(maxsize=1024)
-def zone(name: str) -> ZoneInfo:
+def zone_of(name: str) -> ZoneInfo:
     """The zone of that name in the IANA database; anything else is refused."""
+    if not isinstance(name, str):
+        raise BadInput(f"a time zone is given by its name, such as 'Europe/London'; got {name!r}")
     if _NAME.fullmatch(name) and name.partition("/")[0] not in _ODD:
         try:
             return ZoneInfo(name)
@@ -72,11 +74,20 @@ class Change(NamedTuple):
         return self.at.replace(tzinfo=None) + max(self.before, self.after)
 
 
+def offsets(wall: datetime, place: ZoneInfo) -> tuple[timedelta, timedelta]:
+    """How far clocks there are ahead of UTC the first and the last time they show this; in a gap, before and after."""
+    return ahead(wall.replace(fold=0) if wall.fold else wall, place), ahead(wall.replace(fold=1), place)
+
+
+def ahead(wall: datetime, place: ZoneInfo) -> timedelta:
+    """How far clocks there are ahead of UTC when they show this; of two passes, `fold` says which."""
+    return place.utcoffset(wall) or _NONE
+
+
 def change_at(wall: datetime, place: ZoneInfo) -> Change | None:
     """The change that leaves out or repeats this wall-clock time; None: it comes once."""
-    local = wall.replace(tzinfo=place, fold=0)
-    before, after = local.utcoffset(), local.replace(fold=1).utcoffset()
-    if before == after or before is None or after is None:
+    before, after = offsets(wall, place)
+    if before == after:
         return None
     instant = wall.replace(tzinfo=UTC)
     return _between(instant - max(before, after), instant - min(before, after), place)
@@ -94,7 +105,7 @@ def changes(after: datetime, until: datetime, place: ZoneInfo) -> Iterator[Chang
 
 def offset(at: datetime, place: ZoneInfo) -> timedelta:
     """How far the clocks there are ahead of UTC."""
-    return at.astimezone(place).utcoffset() or timedelta(0)
+    return ahead(at.astimezone(place), place)
 
 
 def _between(low: datetime, high: datetime, place: ZoneInfo) -> Change:

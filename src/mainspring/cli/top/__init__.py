@@ -19,7 +19,7 @@ from ..options import span
 async def top(app: Mainspring, interval: float, once: bool) -> None:
     """Watch queues, workers and jobs live.
 
-    q quits, p pauses refreshing, 1, 2, 3 or tab choose what the lower part shows.
+    q quits, p pauses refreshing, 1 to 4 or tab choose what the lower part shows.
     """
     from .. import render
     from .frame import whole

@@ -211,7 +211,7 @@ def short(count: int) -> str:
 
 
 def _tabs(view: View, scene: Scene, width: int) -> Text:
-    counts = (scene.stats.running, scene.stats.total.failed, scene.stats.dead)
+    counts = (scene.stats.running, scene.stats.total.failed, scene.stats.dead, len(scene.ticking))
     title = Text()
     for n, (name, count) in enumerate(zip(NAMES, counts, strict=True)):
         text = f"{n + 1} {name} {short(count)}"
@@ -224,7 +224,7 @@ def _footer(view: View, width: int) -> Table:
     line = Table.grid(expand=True)
     line.add_column(no_wrap=True, overflow="ellipsis", ratio=1, style="dim")
     line.add_column(no_wrap=True, style="dim")
-    keys = f"q quit  p {'go on' if view.paused else 'pause'}  1 2 3 tab pane"
+    keys = f"q quit  p {'go on' if view.paused else 'pause'}  1 2 3 4 tab pane"
     took = f"  look {render.span(view.scene.took)}" if view.scene else ""
     line.add_row(keys, f"every {view.interval:g}s{took}")
     return line

@@ -1,4 +1,4 @@
-"""The lower part of the view: what runs, what fails, what is dead, each in the rows it is given."""
+"""The lower part of the view: what runs, fails, is dead, comes next, each in the rows it is given."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ...job import Job, Progress, Shown
+from ...schedule import Schedule
 from .. import figures, render
+from ..schedule_page import STATUSES, local, rule
 from ..text import clean
 from .scene import Scene
 
@@ -107,7 +109,33 @@ def groups(scene: Scene, width: int, room: int) -> RenderableType:
     return more(table, left)
 
 
-PANES: tuple[Callable[[Scene, int, int], RenderableType], ...] = (running, failures, groups)
+def ticking(scene: Scene, width: int, room: int) -> RenderableType:
+    """Schedules, the next to run first, with the time until then."""
+    if not scene.ticking:
+        return _nothing("no schedule is active")
+    wide = width >= IDS
+    table = _marked("in", "schedule", "task", "at", *(("when",) if wide else ()), cut=("schedule", "task", "when"))
+    table.columns[1].justify = "right"
+    shown, left = cut(scene.ticking, room - 1)
+    for row in shown:
+        at = "" if row.next_run_at is None else local(row.next_run_at, row.spec.trigger.tz)
+        mark = render.STATES["running"] if row.active else STATUSES[row.status]
+        cells: list[RenderableType] = [_until(row, scene.now), render.line(row.name), render.line(row.spec.task), at]
+        table.add_row(Text(*mark), *cells, *([render.line(rule(row))] if wide else []))
+    return more(table, left)
+
+
+def _until(row: Schedule, now: datetime) -> Text:
+    """How long until it is due; how late it is, if nobody has met it."""
+    if row.due_at is None:
+        return Text("waits", "dim")
+    seconds = (row.due_at - now).total_seconds()
+    if seconds < -row.spec.grace:
+        return Text(f"{render.span(-seconds)} late", "bold red")
+    return Text("now" if seconds < 1 else render.span(seconds))
+
+
+PANES: tuple[Callable[[Scene, int, int], RenderableType], ...] = (running, failures, groups, ticking)
 
 
 def _marked(*titles: str, cut: Sequence[str]) -> Table:

@@ -12,11 +12,12 @@ from ...app import Mainspring
 from ...errors import MainspringError
 from ...health import PATIENCE
 from ...job import DeadGroup, Filter, Job, LiveWorker, Queue
+from ...schedule import Schedule
 from ...stats import Stats
 from ..loading import place
 from ..text import safe
 
-RUNNING, DEAD, GROUPS = 200, 50, 50
+RUNNING, DEAD, GROUPS, SCHEDULES = 200, 50, 50, 1000
 # Queues asked for their oldest job, those with most pending first.
 ASKED = 10
 
@@ -36,6 +37,8 @@ class Scene(Struct, frozen=True, kw_only=True):
     """The longest first."""
     dead: Sequence[Job]
     groups: Sequence[DeadGroup]
+    ticking: Sequence[Schedule]
+    """Those that are active, the next to run first."""
 
 
 class Trouble(Struct, frozen=True):
@@ -66,10 +69,12 @@ async def _scene(app: Mainspring, began: float) -> Scene:
     stats, workers = await app.stats(), await app.workers.list()
     running = await app.jobs.list(Filter(states=("running",)), limit=RUNNING, newest=False)
     dead, groups = await app.dead.list(limit=DEAD), await app.dead.groups(limit=GROUPS)
+    ticking = await _ticking(app)
     waits, now = await _waits(app, stats.queues), app.clock.now()
     return Scene(
         store=place(app), now=now, took=app.clock.monotonic() - began, stats=stats, waits=waits, workers=workers,
         running=sorted(running, key=lambda job: job.started_at or now), dead=dead, groups=groups,
+        ticking=ticking,
     )  # fmt: skip
 
 
@@ -81,3 +86,10 @@ async def _waits(app: Mainspring, queues: Sequence[Queue]) -> dict[str, timedelt
         for job in await app.jobs.list(Filter(queues=(queue.name,)), limit=1, newest=False, sort="due"):
             waits[queue.name] = max(timedelta(0), now - job.run_at)
     return waits
+
+
+async def _ticking(app: Mainspring) -> list[Schedule]:
+    """Straight from the store: whoever watches writes nothing down, not even what the app declares."""
+    rows = await (await app.opened()).schedules(limit=SCHEDULES)
+    active = [row for row in rows if row.status == "active"]
+    return sorted(active, key=lambda row: (row.due_at is None, row.due_at or row.created_at, row.name))

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from .scene import Scene, Trouble
 
-PANES = ("running", "failures", "dead")
-_KEYS = {"1": 0, "2": 1, "3": 2}
+PANES = ("running", "failures", "dead", "next")
+_KEYS = {str(n + 1): n for n in range(len(PANES))}
 
 
 class View(Struct):

@@ -1,4 +1,4 @@
-"""every(): intervals and calendars, said as people say them."""
+"""Period, and every(): intervals and calendars, said as people say them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _way_out(name: str) -> str:
 
 
 @overload
-def every(number: float | None = None, /) -> Period: ...
+def every(number: float | None = None, /) -> Period: ...  # pyright: ignore[reportOverlappingOverload]  # every()
 @overload
 def every(span: timedelta, /) -> Every: ...
 @overload

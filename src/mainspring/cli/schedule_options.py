@@ -1,0 +1,143 @@
+"""The options that say when a schedule runs and by which policies, and what they mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date, datetime
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from ..job import MAX_PRIORITY, MIN_PRIORITY
+from ..schedule import CATCH_UPS, OVERLAPS, Spec
+from ..trigger import Every, Trigger, Window, at, cron
+from .filters import options
+from .options import instant, interval, json_object, span
+
+NONE = "none"
+# None is a value for some options, so that what was given comes in a tuple.
+Wish = tuple[Any]
+_WINDOW = re.compile(r"([0-9:]+) *- *([0-9:]+)(?: +(.+))?")
+
+
+def _or(none: Any, read: Callable[[str], Any]) -> Callable[[str], Wish]:
+    """What the text says; of `none`, that there is to be none."""
+    return lambda text: (none if text == NONE else read(text),)
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
+        raise click.BadParameter(f"{text!r} is not a whole number of at least 1, nor {NONE!r}")
+    return int(text)
+
+
+def _window(text: str) -> tuple[str, ...]:
+    """08:00-18:00, or 08:00-18:00 mon-fri."""
+    match = _WINDOW.fullmatch(text.strip())
+    if not match:
+        raise click.BadParameter(f"{text!r} is not a window such as '08:00-18:00' or '22:00-06:00 mon-fri'")
+    return tuple(part for part in match.groups() if part)
+
+
+def _date(text: str) -> date | None:
+    if text == NONE:
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a date such as 2030-12-25, nor {NONE!r}") from None
+
+
+when = options(
+    click.option("--cron", "expr", metavar="EXPR", help="By a cron expression; see `mainspring cron`."),
+    click.option("--every", type=interval, metavar="SPAN", help="At an interval: 5m, 30 seconds, 1h30m."),
+    click.option(
+        "--at", "once", metavar="INSTANT", help="Once: 2030-01-31T09:00:00Z; without a zone, in that of --tz."
+    ),
+    click.option("--tz", metavar="ZONE", help="Whose clocks count: Europe/London. Default: UTC."),
+    click.option("--day-match", type=click.Choice(("or", "and")), help="With --cron: one day field, or both."),
+)
+policies = options(
+    click.option("--kwargs", type=json_object, metavar="JSON", help="The arguments of its jobs, as an object."),
+    click.option("--overlap", type=click.Choice(OVERLAPS), help="At a tick while a run goes on. Default: skip."),
+    click.option("--catch-up", type=click.Choice(CATCH_UPS), help="Of ticks nobody was there for. Default: latest."),
+    click.option("--catch-up-window", type=_or(0.0, span), metavar="SPAN|none", help="Older ones are let go. 1d."),
+    click.option("--grace", type=_or(0.0, span), metavar="SPAN|none", help="Less late is in time. Default: 60s."),
+    click.option("--jitter", type=_or(0.0, span), metavar="SPAN|none", help="Later by less than this, by its name."),
+    click.option("--window", type=_or(None, _window), metavar="HOURS|none", help="Only then: '08:00-18:00 mon-fri'."),
+    click.option("--outside", type=click.Choice(("skip", "move")), help="Ticks outside the window. Default: skip."),
+    click.option("--exclude", type=_date, metavar="DATE|none", multiple=True, help="Not then. May be repeated."),
+    click.option("--start", type=_or(None, instant), metavar="INSTANT|none", help="No tick before."),
+    click.option("--end", type=_or(None, instant), metavar="INSTANT|none", help="No tick after."),
+    click.option("--max-runs", type=_or(None, _count), metavar="N|none", help="So many in all."),
+    click.option("--after", type=click.Choice(("start", "finish")), help="Where an interval is counted from."),
+    click.option("--pause-after-failures", type=_or(None, _count), metavar="N|none", help="In a row."),
+    click.option("--depends-on", metavar="NAME|none", multiple=True, help="Runs once this one has succeeded again."),
+    click.option("--adapt", type=_or(None, span), metavar="SPAN|none", help="Lets its interval grow, up to this."),
+    click.option("--spread/--no-spread", default=None, help="Places its interval where the fewest others are."),
+)
+job_options = options(
+    click.option("--queue", metavar="NAME", help="Another queue than the task's own."),
+    click.option("--priority", type=click.IntRange(MIN_PRIORITY, MAX_PRIORITY), metavar="N", help="Higher runs first."),
+    click.option("--max-retries", type=click.IntRange(0), metavar="N", help="Retries after the first attempt."),
+    click.option("--timeout", type=span, metavar="SPAN", help="Longest time for one attempt: 90, 5m."),
+    click.option("--tag", "tags", metavar="TAG", multiple=True, help="On its jobs. May be repeated."),
+)
+_JOB = ("queue", "priority", "max_retries", "timeout", "tags")
+_PLAIN = ("kwargs", "overlap", "catch_up", "after", "spread")
+_WISHES = ("catch_up_window", "grace", "jitter", "window", "max_runs", "pause_after_failures", "adapt")
+
+
+def take_job(given: dict[str, Any]) -> dict[str, Any]:
+    """Those that its jobs have and others do not, taken out of what was given."""
+    asked = {name: given.pop(name) for name in _JOB}
+    return {name: value for name, value in asked.items() if value not in (None, ())}
+
+
+def take_trigger(given: dict[str, Any], spec: Spec | None = None) -> Trigger | None:
+    """What was said about when, taken out of what was given; None: nothing was. `spec` is what there is so far."""
+    expr, span, once = (given.pop(name) for name in ("expr", "every", "once"))
+    tz, day_match = given.pop("tz"), given.pop("day_match")
+    if sum(one is not None for one in (expr, span, once)) > 1:
+        raise click.UsageError("--cron, --every and --at exclude each other: a schedule has one rule")
+    if day_match is not None and expr is None:
+        raise click.UsageError("--day-match goes with --cron")
+    if expr is not None:
+        return cron(expr, tz=tz or "UTC", day_match=day_match or "or")
+    if span is not None:
+        return Every(seconds=span.total_seconds(), tz=tz or "UTC")
+    if once is not None:
+        return _once(once, tz)
+    return None if tz is None or spec is None else replace(spec.trigger, tz=tz)
+
+
+def _once(text: str, tz: str | None) -> Trigger:
+    try:
+        naive = datetime.fromisoformat(text).tzinfo is None
+    except ValueError:
+        raise click.BadParameter(f"--at {text!r} is not an ISO 8601 instant such as 2030-01-31T09:00:00Z") from None
+    if naive and tz is None:
+        raise click.BadParameter(f"--at {text!r} has no time zone: add Z for UTC, or --tz Europe/London")
+    return at(text, tz=tz)
+
+
+def policies_of(given: dict[str, Any], spec: Spec | None = None) -> dict[str, Any]:
+    """The policies that were given, as app.schedules takes them."""
+    said = {name: given[name] for name in _PLAIN if given[name] is not None}
+    said |= {name: given[name][0] for name in _WISHES if given[name] is not None}
+    said |= {f"{name}_at": given[name][0] for name in ("start", "end") if given[name] is not None}
+    for name, none in (("exclude", None), ("depends_on", NONE)):
+        if given[name]:
+            said[name] = [one for one in given[name] if one != none]
+    if given["outside"] is not None:
+        said["window"] = _outside(said.get("window"), given["outside"], spec)
+    return said
+
+
+def _outside(said: tuple[str, ...] | None, outside: Any, spec: Spec | None) -> Window:
+    window = Window.of(said) if said else None if spec is None else spec.window
+    if window is None:
+        raise click.UsageError("--outside goes with --window '08:00-18:00'")
+    return replace(window, outside=outside)

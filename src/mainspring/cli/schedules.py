@@ -1,0 +1,168 @@
+"""mainspring schedules: seeing them, and running them beside their ticks; what changes them stands elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, get_args
+
+import click
+import msgspec
+
+from ..app import Mainspring
+from ..control.schedules import MOST_TICKS, Backfill
+from ..schedule import Owner, Schedule, Status
+from . import records
+from .confirm import confirm
+from .failure import hint
+from .loading import place, with_app
+from .options import as_json, json_object, moment, yes
+from .schedule_changes import create, delete, pause, reschedule, resume, update
+
+# On the page of one: ticks to come, and records of those that have been.
+COMING, PAST = 5, 10
+
+
+@click.group()
+def schedules() -> None:
+    """See and steer what runs when."""
+
+
+@schedules.command("list")
+@click.option("--task", metavar="NAME", help="Those that run it.")
+@click.option("--status", type=click.Choice(get_args(Status)), help="Ended: no tick is to come.")
+@click.option("--owner", type=click.Choice(get_args(Owner)), help="Who made it: code, or a user.")
+@click.option("--limit", type=click.IntRange(1, 1000), metavar="N", default=100, show_default=True)
+@click.option("--after", metavar="NAME", help="Go on behind this one.")
+@as_json
+@with_app
+async def list_(app: Mainspring, limit: int, after: str | None, as_json: bool, **which: Any) -> None:
+    """Schedules, by name."""
+    rows = await app.schedules.list(limit=limit, after=after, **which)
+    if as_json:
+        records.emit([records.schedule_record(row) for row in rows])
+    elif rows:
+        from . import render, schedule_page
+
+        render.show(schedule_page.schedule_table(rows, app.clock.now()))
+    if len(rows) == limit:
+        hint(f"there may be more: --after {rows[-1].name}")
+    elif not rows and not as_json:
+        hint(_none(app, which, after))
+
+
+def _none(app: Mainspring, which: dict[str, Any], after: str | None) -> str:
+    if after is not None:
+        return "no more schedules"
+    if any(which.values()):
+        return f"no schedule of {place(app)} fits these options; without them all are listed"
+    return f"{place(app)} holds no schedules; make one: mainspring schedules create NAME --task TASK --cron '0 9 * * *'"
+
+
+@schedules.command()
+@click.argument("name")
+@as_json
+@with_app
+async def show(app: Mainspring, name: str, as_json: bool) -> None:
+    """Everything about one schedule: its rule, its next ticks, what became of the last ones."""
+    row, stats = await app.schedules.get(name), await app.schedules.stats(name)
+    coming, ticks = await app.schedules.preview(name, COMING), await app.schedules.ticks(name, limit=PAST)
+    if as_json:
+        told = {"next": records.preview_records(coming), "newest": [msgspec.structs.asdict(tick) for tick in ticks]}
+        return records.emit(records.schedule_record(row) | {"stats": stats} | told)
+    from . import render, schedule_page
+
+    return render.show(*schedule_page.schedule_page(row, stats, ticks, coming, app.clock.now()))
+
+
+@schedules.command()
+@click.argument("name")
+@click.option("--count", type=click.IntRange(1, 1000), metavar="N", default=10, show_default=True)
+@as_json
+@with_app
+async def preview(app: Mainspring, name: str, count: int, as_json: bool) -> None:
+    """The next ticks of a schedule, with what changes of the clocks do to them."""
+    row, coming = await app.schedules.get(name), await app.schedules.preview(name, count)
+    if as_json:
+        return records.emit(records.preview_records(coming))
+    if not coming:
+        return hint(f"schedule {name!r} has no tick to come")
+    from . import render, schedule_page
+
+    render.show(schedule_page.preview_table(coming, row.spec.trigger.tz, app.clock.now()))
+    if row.paused_at is not None:
+        hint(f"as if it were resumed now: mainspring schedules resume {name}")
+    return None
+
+
+@schedules.command()
+@click.argument("name")
+@click.option("--kwargs", type=json_object, metavar="JSON", help="Instead of its own input, as an object.")
+@as_json
+@with_app
+async def trigger(app: Mainspring, name: str, kwargs: dict[str, Any] | None, as_json: bool) -> None:
+    """Run a schedule once, now, and print the job's id; its next tick stays."""
+    handle = await app.schedules.trigger(name, kwargs=kwargs)
+    return records.emit({"id": handle.id}) if as_json else click.echo(handle.id)
+
+
+@schedules.command()
+@click.argument("name")
+@click.option("--start", type=moment, required=True, metavar="INSTANT|SPAN", help="From then on; 2d: two days ago.")
+@click.option("--end", type=moment, metavar="INSTANT|SPAN", help="To before then. Default: now.")
+@click.option("--limit", type=click.IntRange(1, MOST_TICKS), metavar="N", default=1000, show_default=True)
+@click.option("--dry-run", is_flag=True, help="Only say which.")
+@yes
+@as_json
+@with_app
+async def backfill(
+    app: Mainspring,
+    name: str,
+    start: datetime | timedelta,
+    end: datetime | timedelta | None,
+    limit: int,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Make the jobs of past ticks that have none.
+
+    They go beside the series: overlap is not looked at, and their failures do not pause it.
+    """
+    row, now = await app.schedules.get(name), app.clock.now()
+    first, last = (now - at if isinstance(at, timedelta) else at for at in (start, end or now))
+    found = await app.schedules.backfill(name, first, last, dry_run=True, limit=limit)
+    if not dry_run and found.made:
+        if not yes:
+            confirm(f"make {_jobs(found)} of schedule {name!r}, {_range(found)}, in {place(app)}?")
+        found = await app.schedules.backfill(name, first, last, limit=limit)
+    _tell_filled(row, found, as_json)
+
+
+def _tell_filled(row: Schedule, found: Backfill, as_json: bool) -> None:
+    if as_json:
+        return records.emit({"schedule": row.name, **msgspec.structs.asdict(found)})
+    there = f"{len(found.there):,} of these ticks {'has its' if len(found.there) == 1 else 'have their'} job already"
+    if not found.made:
+        return hint(f"nothing to make: {there if found.there else f'schedule {row.name!r} has no tick there'}")
+    if found.dry_run:
+        from .schedule_page import local
+
+        for at in found.made:
+            click.echo(local(at, row.spec.trigger.tz))
+    click.echo(f"{_jobs(found)} {'would be' if found.dry_run else 'made'}{' made' * found.dry_run}, {_range(found)}")
+    return hint(there) if found.there else None
+
+
+def _jobs(found: Backfill) -> str:
+    return f"{len(found.made):,} job{'s' * (len(found.made) != 1)}"
+
+
+def _range(found: Backfill) -> str:
+    ticks: Sequence[datetime] = found.made
+    first, last = (f"{at:%Y-%m-%d %H:%M:%S}Z" for at in (ticks[0], ticks[-1]))
+    return f"for the tick {first}" if first == last else f"for the ticks from {first} to {last}"
+
+
+for command in (create, update, pause, resume, reschedule, delete):
+    schedules.add_command(command)

@@ -1,0 +1,81 @@
+"""What changes of the clocks do to a cron expression, told in words."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from .cron_plan import Plan
+from .cron_words import joined
+from .wall import spoken, written
+from .zone import Change, change_at, changes
+
+_SECOND = timedelta(seconds=1)
+_EVERY_HOUR = (1 << 24) - 1
+# So many times are named one by one.
+_FEW = 3
+
+
+class Effect(NamedTuple):
+    """One change of the clocks that a reader of the schedule should know of."""
+
+    at: datetime
+    note: str
+
+
+def effects(plan: Plan, place: ZoneInfo, *, after: datetime, until: datetime) -> list[Effect]:
+    """Those later than `after` and not later than `until`."""
+    told = [(change.at, _told(plan, change)) for change in changes(after, until, place)]
+    return [Effect(at, text) for at, text in told if text]
+
+
+def note(plan: Plan, place: ZoneInfo, tick: datetime) -> str:
+    """What a change does to this tick; empty: nothing."""
+    wall = tick.astimezone(place).replace(tzinfo=None, fold=0)
+    change = change_at(wall, place)
+    if change is not None and not _is_quiet(plan):
+        return _sentence(plan, change, [wall])
+    instant = tick.astimezone(UTC)
+    moved = next(changes(instant - _SECOND, instant, place), None)
+    return _told(plan, moved) if moved is not None and moved.is_gap and _moves(plan, moved) else ""
+
+
+def _told(plan: Plan, change: Change) -> str:
+    if _is_quiet(plan):
+        return ""
+    walls: list[datetime] = []
+    wall = plan.first(change.low)
+    while wall is not None and wall < change.high and len(walls) <= _FEW:
+        walls.append(wall)
+        wall = plan.first(wall + _SECOND)
+    return _sentence(plan, change, walls) if walls else ""
+
+
+def _is_quiet(plan: Plan) -> bool:
+    """Elapsed time all day round: nothing happens that a reader would not expect."""
+    return plan.fields.follows and plan.hours == _EVERY_HOUR
+
+
+def _moves(plan: Plan, change: Change) -> bool:
+    return change.is_daylight and not plan.fields.follows
+
+
+def _sentence(plan: Plan, change: Change, walls: list[datetime]) -> str:
+    one = len(walls) == 1
+    when = f"{spoken(walls[0])}, {_times(walls, change)}"
+    if not change.is_gap:
+        passes = "the first time" if _moves(plan, change) else "both times"
+        return f"{when} {'comes' if one else 'come'} twice: runs {passes}"
+    missing = f"{when} {'does' if one else 'do'} not exist"
+    if not _moves(plan, change):
+        return f"{missing}: left out"
+    day = "" if change.high.date() == walls[0].date() else f" on {spoken(change.high)}"
+    once = "" if one and plan.first(change.high) != change.high else "once, "
+    return f"{missing}: runs {once}at {written(change.high)}{day}"
+
+
+def _times(walls: list[datetime], change: Change) -> str:
+    if len(walls) > _FEW:
+        return f"times from {written(walls[0])} to before {written(change.high)}"
+    return joined([written(wall) for wall in walls])

@@ -1,0 +1,150 @@
+"""Schedules fired by many processes, killed and stopped at every dangerous moment: each tick makes one job."""
+
+import random
+import signal
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from audit import Audit, until
+from crew import Crew
+
+from mainspring import every
+from mainspring.failpoint import POINTS
+
+FIRING = [point for point in POINTS if point.startswith("fire.")]
+NAME = "beacon"
+# How long the first tick waits for whoever made the schedule to look around.
+LEAD = timedelta(seconds=0.3)
+
+
+def ideal(first: datetime, span: float, count: int) -> list[datetime]:
+    return [first + n * timedelta(seconds=span) for n in range(count)]
+
+
+def begin(crew: Crew, span: float, count: int, *, task: str = "quick", **options: Any) -> list[datetime]:
+    """Makes a schedule with so many ticks; when they are."""
+    start_at = datetime.now(UTC) + LEAD
+    ticks = ideal(start_at, span, count)
+    crew.client.sync.schedules.create(
+        NAME, every(span).seconds, task, **{"overlap": "allow", "start_at": start_at, "end_at": ticks[-1], **options}
+    )
+    return ticks
+
+
+def over(crew: Crew) -> bool:
+    return crew.client.sync.schedules.get(NAME).status == "ended"
+
+
+def settled(crew: Crew, ticks: Sequence[datetime], *, attempts: int = 1) -> Audit:
+    """The books after the last tick, when every tick was found to have one job, and every job to have run."""
+    until(lambda: over(crew), 60)
+    crew.finished(30)
+    audit = crew.audit()
+    audit.check_ticks(NAME, ticks)
+    assert len(audit.jobs) == len(ticks)
+    audit.check(audit.jobs, attempts=attempts)
+    assert {job.state for job in audit.jobs.values()} == {"completed"}
+    return audit
+
+
+# Ten ticks a second here, for the sake of the suite's time; by the second with `pytest -m slow`.
+@pytest.mark.parametrize("span", [0.1, pytest.param(1.0, marks=pytest.mark.slow)])
+def test_ten_processes_make_one_job_for_each_of_a_hundred_ticks(clockwork: Crew, span: float) -> None:
+    workers = [clockwork.start(f"worker{n}", beat=5, lease=20, sweep=5) for n in range(10)]
+    until(lambda: len(clockwork.client.sync.workers.list()) == len(workers), 40)
+    ticks = begin(clockwork, span, 100)
+    until(lambda: over(clockwork), 100 * span + 30)
+    clockwork.finished()
+    for worker in workers:
+        worker.end()
+    audit = settled(clockwork, ticks)
+    assert set(audit.count("start").values()) == {1}
+    assert set(audit.count("fired").values()) == {1}
+    assert len(audit.count("fired")) == 100
+    assert len([worker for worker in workers if worker.lines("fired")]) > 1
+
+
+def test_processes_that_start_together_declare_a_schedule_once(clockwork: Crew) -> None:
+    names = {"first": 3600, "second": 7200}
+    workers = [clockwork.start(f"worker{n}", beat=5, lease=20, declare=names) for n in range(6)]
+    until(lambda: len(clockwork.client.sync.workers.list()) == len(workers), 30)
+    until(lambda: sum(len(worker.lines("end")) for worker in workers) == 2)
+    rows = clockwork.client.sync.schedules.list()
+    for worker in workers:
+        worker.end()
+    audit = clockwork.audit()
+    for row in rows:
+        audit.check_ticks(row.name, [row.created_at])
+    assert [(row.name, row.owner, row.fired) for row in rows] == [("first", "code", 1), ("second", "code", 1)]
+
+
+def test_kills_at_random_moments_lose_no_tick_and_double_none(clockwork: Crew) -> None:
+    seeded = random.Random(20300101)
+    team = [clockwork.up(f"worker{n}", max_crashes=100) for n in range(4)]
+    ticks = begin(clockwork, 0.1, 60)
+    kills = 0
+    while not over(clockwork):
+        kill_at = time.monotonic() + 0.2 + seeded.random() * 0.3
+        until(lambda: time.monotonic() >= kill_at)  # noqa: B023
+        team.pop(seeded.randrange(len(team))).kill()
+        kills += 1
+        team.append(clockwork.start(f"next{kills}", max_crashes=100))
+    audit = settled(clockwork, ticks, attempts=kills + 1)
+    assert kills >= 5
+    assert len(audit.count("fired")) <= len(ticks)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("point", FIRING)
+def test_a_worker_killed_while_it_fires_leaves_a_tick_done_or_not_begun(
+    clockwork: Crew, point: str, count: int
+) -> None:
+    ticks = begin(clockwork, 0.05, 40)
+    victim = clockwork.start("victim", failpoints=f"{point}=kill:{count}")
+    victim.died()
+    assert (victim.process.returncode, clockwork.reached()) == (-signal.SIGKILL, [point])
+    row = clockwork.client.sync.schedules.get(NAME)
+    records = clockwork.client.sync.schedules.ticks(NAME)
+    jobs = clockwork.client.sync.jobs.list(limit=100)
+    assert row.fired == row.ticks == len(records) == len(jobs)
+    assert {job.scheduled_at for job in jobs} == {tick.at for tick in records} == set(ticks[: len(jobs)])
+    assert (row.fired > 0) == (count > 1 or point == "fire.after_commit")
+    clockwork.start("rescuer")
+    settled(clockwork, ticks, attempts=2)
+
+
+@pytest.mark.parametrize("point", FIRING)
+def test_workers_beside_one_killed_while_it_fires_go_on(clockwork: Crew, point: str) -> None:
+    others = [clockwork.up(f"other{n}") for n in range(2)]
+    victims = [clockwork.up(f"victim{n}", failpoints=f"{point}=kill:3") for n in range(2)]
+    ticks = begin(clockwork, 0.05, 60)
+    until(lambda: over(clockwork), 30)
+    died = [victim for victim in victims if victim.dead()]
+    assert died
+    assert clockwork.reached() == [point] * len(died)
+    assert not [other for other in others if other.dead()]
+    settled(clockwork, ticks, attempts=3)
+
+
+def test_a_worker_stopped_between_plan_and_fire_doubles_nothing_when_it_wakes(clockwork: Crew) -> None:
+    # It serves another queue, and so has nothing else to write when it is stopped.
+    sleeper = clockwork.up("sleeper", failpoints="fire.planned=stop:3", queues=["elsewhere"], beat=5, lease=20)
+    ticks = begin(clockwork, 0.1, 60)
+    until(clockwork.reached)
+    others = [clockwork.up(f"other{n}") for n in range(2)]
+    before = clockwork.client.sync.schedules.get(NAME).fired
+    until(lambda: clockwork.client.sync.schedules.get(NAME).fired >= before + 10)
+    asleep = len(sleeper.lines("fired"))
+    for other in others:
+        clockwork.freeze(other)
+    sleeper.process.send_signal(signal.SIGCONT)
+    # Its plan is of another revision now; it makes a new one, and goes on alone.
+    until(lambda: len(sleeper.lines("fired")) > asleep)
+    for other in others:
+        other.process.send_signal(signal.SIGCONT)
+    audit = settled(clockwork, ticks, attempts=2)
+    assert clockwork.reached() == ["fire.planned"]
+    assert set(audit.count("fired").values()) == {1}
