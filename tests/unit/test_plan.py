@@ -408,8 +408,8 @@ def test_a_run_by_hand_is_in_the_way_of_an_interval_that_counts_from_the_end(ove
 def test_what_a_window_takes_out_of_an_interval_that_counts_from_the_end_begins_there() -> None:
     said: dict[str, Any] = {"after": "finish", "window": Window("08:00", "14:00"), "trigger": Every(seconds=1800)}
     row = look(hourly(**said), at(0.5)).schedule
-    row = ended(row, "job 1", State.COMPLETED, at(1.75))
-    assert told(look(row, at(20.25))) == ["fired 20.25", "skipped window 2.25-19.75 (36)"]
+    row = ended(row, "job 1", State.COMPLETED, at(4.25))
+    assert told(look(row, at(20.25))) == ["fired 20.25", "skipped window 4.75-19.75 (31)"]
 
 
 # an interval that has grown

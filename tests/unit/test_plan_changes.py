@@ -367,6 +367,12 @@ def test_a_change_of_a_paused_one_leaves_it_paused() -> None:
     assert (new.paused_at, new.due_at, new.next_run_at) == (NOON, None, at(1.5) + timedelta(minutes=1))
 
 
+def test_a_change_of_a_paused_one_does_not_free_the_tick_that_waits() -> None:
+    old = running(paused_at=NOON, due_at=None, active=(), held_at=at(1.2))
+    assert redefined(old, a_spec(priority=1), now=at(1.5)).schedule.due_at is None
+    assert rescheduled(old, at(9), now=at(1.5)).schedule.due_at is None
+
+
 # paused and resumed
 
 
