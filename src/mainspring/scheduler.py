@@ -174,16 +174,15 @@ class Scheduler:
     async def _fire_due(self, store: Store) -> datetime | None:
         now, self._looked = self._clock.now(), self._clock.monotonic()
         due = await store.due(now=now, limit=BATCH, computed=self._computed())
-        written = await self._fire(store, due.schedules, now) if due.schedules else []
-        times = [due.next_at, *(row.due_at for row in written)]
-        return min((at for at in times if at is not None), default=None)
+        again = await self._fire(store, due.schedules, now) if due.schedules else []
+        return min((at for at in [due.next_at, *again] if at is not None), default=None)
 
     def _computed(self) -> Collection[str]:
         return [name for name, said in self._declared.items() if said.input is not None]
 
-    async def _fire(self, store: Store, schedules: Sequence[Schedule], now: datetime) -> list[Schedule]:
-        """Returns them as they were written; those that others have changed meanwhile are left to them."""
-        written: list[Schedule] = []
+    async def _fire(self, store: Store, schedules: Sequence[Schedule], now: datetime) -> list[datetime | None]:
+        """Returns when those it wrote are due again; what others have changed meanwhile is left to them."""
+        due_again: list[datetime | None] = []
         depends = {name for schedule in schedules for name in schedule.spec.depends_on}
         rows = {row.name: row for row in await store.schedules(depends, limit=len(depends))} if depends else {}
         broken: dict[str, dict[datetime, str]] = {}
@@ -195,13 +194,14 @@ class Scheduler:
             for schedule, firing, answer in zip(schedules, firings, fired, strict=True):
                 if answer.stands:
                     self.tell(firing)
-                    written.append(firing.schedule)
+                    # What it cancelled may have ended in the same step, and freed the tick that waits for it.
+                    due_again.append(now if firing.cancel else firing.schedule.due_at)
                 elif answer.held:
                     taken = {job.scheduled_at for job in firing.jobs if job.idempotency_key in answer.held}
                     broken[schedule.name] |= {tick: "made_already" for tick in taken if tick is not None}
                     again.append(schedule)
             schedules = again
-        return written
+        return due_again
 
     async def _planned(
         self, schedule: Schedule, now: datetime, rows: Mapping[str, Schedule], broken: dict[datetime, str]

@@ -299,9 +299,10 @@ def test_ticks_that_were_due_and_have_no_place_in_the_new_rule_are_on_record() -
 
 
 def test_what_a_new_window_would_have_taken_out_before_is_not_skipped() -> None:
-    row = redefined(running(active=()), a_spec(window=Window("20:00", "22:00")), now=at(1.5)).schedule
+    spec = a_spec(window=Window("20:00", "22:00"), trigger=Every(seconds=900))
+    row = redefined(running(active=()), spec, now=at(1.75)).schedule
     firing = plan(row, now=at(8), mint=lambda: "y")
-    assert told(firing) == [("fired", "", 1), ("skipped", "window", 6)]
+    assert told(firing) == [("fired", "", 1), ("skipped", "window", 24)]
 
 
 def test_what_an_old_window_has_taken_out_is_on_record_when_it_goes() -> None:

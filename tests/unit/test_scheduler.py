@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.events import Bus
-from mainspring.job import Filter
+from mainspring.job import Filter, State
 from mainspring.plan import STEP, born
 from mainspring.schedule import Firing, Schedule, Spec, key_of
 from mainspring.scheduler import Scheduler
@@ -52,6 +52,29 @@ async def test_it_says_that_there_is_more_at_once_after_a_step_of_many_ticks(
     assert await scheduler.turn(store) == 0
     assert await scheduler.turn(store) == 60
     assert len(await store.jobs(Filter(), now=NOW, limit=999)) == STEP + 50
+
+
+async def test_a_tick_that_cancelled_a_waiting_job_takes_its_place_at_once(
+    store: Store, clock: VirtualClock, scheduler: Scheduler
+) -> None:
+    await with_schedule(store, overlap="cancel")
+    for _ in range(2):
+        clock.advance(minutes=1)
+        await scheduler.turn(store)
+    assert await scheduler.turn(store) == 60
+    jobs = await store.jobs(Filter(), now=clock.now(), limit=9)
+    assert [(job.scheduled_at, job.state) for job in jobs] == [
+        (later(60), State.CANCELLED),
+        (later(120), State.PENDING),
+    ]
+
+
+async def test_after_a_cancel_it_looks_again_at_once(store: Store, clock: VirtualClock, scheduler: Scheduler) -> None:
+    await with_schedule(store, overlap="cancel")
+    clock.advance(minutes=1)
+    await scheduler.turn(store)
+    clock.advance(minutes=1)
+    assert await scheduler.turn(store) == 0
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["next", "held"])
