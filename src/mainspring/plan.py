@@ -63,6 +63,7 @@ class _Draft:
         self.waiting = False
         self.fired = 0
         self.last: datetime | None = None
+        self.answered = schedule.answered
         self.reached = schedule.reached_at or schedule.created_at
         self.ticks: list[Tick] = []
         self.cancel: list[JobId] = []
@@ -182,6 +183,7 @@ class _Draft:
         self.active.append(id)
         self.fired += 1
         self.last = tick
+        self.answered = {name: other.succeeded_at for name, other in self.others.items() if other.succeeded_at}
         self._note("fired", "", tick, job_id=id)
 
     # what stands in the way
@@ -191,12 +193,17 @@ class _Draft:
 
     def _unmet(self) -> str | None:
         """The first schedule it depends on that has not succeeded since this one ran last."""
-        since = self.old.last_fired_at or EPOCH
         for name in self.spec.depends_on:
             other = self.others.get(name)
-            if self.fired or other is None or other.succeeded_at is None or other.succeeded_at <= since:
+            if self.fired or other is None or other.succeeded_at is None or not self._news(name, other.succeeded_at):
                 return name
         return None
+
+    def _news(self, name: str, succeeded_at: datetime) -> bool:
+        # Not by its time alone: it was told by another machine's clock, and its run may follow within a millisecond.
+        if name in self.answered:
+            return succeeded_at != self.answered[name]
+        return succeeded_at > (self.old.last_fired_at or EPOCH)
 
     def _over(self) -> bool:
         limit = self.spec.max_runs
@@ -233,7 +240,7 @@ class _Draft:
             active=tuple(self.active), ticks=old.ticks + len(self.ticks), fired=old.fired + len(fired),
             skipped=old.skipped + _sum(self.ticks, "skipped"), missed=old.missed + _sum(self.ticks, "missed"),
             last_run_at=self.last or old.last_run_at, last_fired_at=self.now if fired else old.last_fired_at,
-            last_job_id=fired[-1].job_id if fired else old.last_job_id,
+            last_job_id=fired[-1].job_id if fired else old.last_job_id, answered=self.answered,
         )  # fmt: skip
         new = replace(new, due_at=None if self.waiting else due(new))
         revisions = {name: other.revision for name, other in self.others.items()}

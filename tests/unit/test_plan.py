@@ -248,6 +248,16 @@ def test_a_tick_fires_if_the_other_has_succeeded_since_the_last_one() -> None:
     assert told(look(again, at(1), others=upstream(at(0.500001)))) == ["fired 1"]
 
 
+@pytest.mark.parametrize("hours", [-5, 0, 5], ids=["slow", "right", "fast"])
+def test_a_success_is_answered_once_whatever_the_clock_that_told_it(hours: float) -> None:
+    first, second = upstream(at(hours)), upstream(at(hours + 0.1))
+    row = look(hourly(depends_on=("up",), overlap="allow"), at(1), others=first).schedule
+    waits = look(row, at(2), others=first)
+    assert (told(waits), waits.schedule.waits_on) == ([], "up")
+    assert told(look(row, at(2), others=second)) == ["fired 2"]
+    assert told(look(waits.schedule, at(2.5), others=second)) == ["fired 2"]
+
+
 @pytest.mark.parametrize("others", [{}, upstream(None)], ids=["unknown", "never"])
 def test_a_tick_waits_for_the_other(others: dict[str, Schedule]) -> None:
     firing = look(hourly(depends_on=("up",)), at(1), others=others)
