@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from .clock import EPOCH
 from .job import JobId, State
 from .schedule import Firing, Owner, Schedule, Spec, Tick
-from .trigger import Every
+from .trigger import Every, Timetable
 from .trigger.zone import zone_of
 
 # Ticks that one step fires at most; the rest follow at once, in steps of their own.
@@ -63,6 +63,7 @@ class _Draft:
         self.waiting = False
         self.fired = 0
         self.last: datetime | None = None
+        self.answered = schedule.answered
         self.reached = schedule.reached_at or schedule.created_at
         self.ticks: list[Tick] = []
         self.cancel: list[JobId] = []
@@ -131,7 +132,7 @@ class _Draft:
             tick = young
         if self.spec.catch_up == "all":
             return self._one_by_one(tick, until)
-        newest, _ = _counted(self.old, tick, until)
+        newest = _newest(self.old, tick, until)
         on_time = self._after(newest)
         if self.spec.catch_up == "skip" or (on_time is not None and on_time <= self.horizon):
             return self._pass("missed", "catch_up", tick, newest)
@@ -182,6 +183,7 @@ class _Draft:
         self.active.append(id)
         self.fired += 1
         self.last = tick
+        self.answered = {name: other.succeeded_at for name, other in self.others.items() if other.succeeded_at}
         self._note("fired", "", tick, job_id=id)
 
     # what stands in the way
@@ -191,12 +193,17 @@ class _Draft:
 
     def _unmet(self) -> str | None:
         """The first schedule it depends on that has not succeeded since this one ran last."""
-        since = self.old.last_fired_at or EPOCH
         for name in self.spec.depends_on:
             other = self.others.get(name)
-            if self.fired or other is None or other.succeeded_at is None or other.succeeded_at <= since:
+            if self.fired or other is None or other.succeeded_at is None or not self._news(name, other.succeeded_at):
                 return name
         return None
+
+    def _news(self, name: str, succeeded_at: datetime) -> bool:
+        # Not by its time alone: it was told by another machine's clock, and its run may follow within a millisecond.
+        if name in self.answered:
+            return succeeded_at != self.answered[name]
+        return succeeded_at > (self.old.last_fired_at or EPOCH)
 
     def _over(self) -> bool:
         limit = self.spec.max_runs
@@ -205,7 +212,7 @@ class _Draft:
     # the way from tick to tick
 
     def _after(self, tick: datetime) -> datetime | None:
-        return following(self.old, tick)
+        return following(self.old, tick, self.timetable)
 
     # the record
 
@@ -233,7 +240,7 @@ class _Draft:
             active=tuple(self.active), ticks=old.ticks + len(self.ticks), fired=old.fired + len(fired),
             skipped=old.skipped + _sum(self.ticks, "skipped"), missed=old.missed + _sum(self.ticks, "missed"),
             last_run_at=self.last or old.last_run_at, last_fired_at=self.now if fired else old.last_fired_at,
-            last_job_id=fired[-1].job_id if fired else old.last_job_id,
+            last_job_id=fired[-1].job_id if fired else old.last_job_id, answered=self.answered,
         )  # fmt: skip
         new = replace(new, due_at=None if self.waiting else due(new))
         revisions = {name: other.revision for name, other in self.others.items()}
@@ -254,22 +261,32 @@ def _sum(ticks: list[Tick], what: str) -> int:
     return sum(tick.count for tick in ticks if tick.what == what)
 
 
-def following(schedule: Schedule, tick: datetime) -> datetime | None:
-    """The tick after this one, further away if the interval has grown."""
+def following(schedule: Schedule, tick: datetime, timetable: Timetable | None = None) -> datetime | None:
+    """The tick after this one, further away if the interval has grown. Who asks often brings its timetable along."""
     trigger = schedule.spec.trigger
     if schedule.stretch > 1 and isinstance(trigger, Every):
         tick = tick + trigger.span * (schedule.stretch - 1)
-    return schedule.timetable.next(tick)
+    return (timetable or schedule.timetable).next(tick)
 
 
 def _counted(schedule: Schedule, first: datetime, until: datetime) -> tuple[datetime, int]:
     """The last of its ticks from `first` to `until`, and how many there are, of very many at least so many."""
-    timetable = schedule.timetable
-    if schedule.stretch == 1:
-        last = timetable.latest(first, until) or first
-        return last, 1 + timetable.count(first, last, limit=COUNTED - 1)
-    last, count = first, 1
-    while (tick := following(schedule, last)) is not None and tick <= until:
+    if schedule.stretch > 1:
+        return _walked(schedule, first, until)
+    last = _newest(schedule, first, until)
+    return last, 1 + schedule.timetable.count(first, last, limit=COUNTED - 1)
+
+
+def _newest(schedule: Schedule, first: datetime, until: datetime) -> datetime:
+    """The last of its ticks from `first` to `until`."""
+    if schedule.stretch > 1:
+        return _walked(schedule, first, until)[0]
+    return schedule.timetable.latest(first, until) or first
+
+
+def _walked(schedule: Schedule, first: datetime, until: datetime) -> tuple[datetime, int]:
+    timetable, last, count = schedule.timetable, first, 1
+    while (tick := following(schedule, last, timetable)) is not None and tick <= until:
         if count == COUNTED:
             return timetable.latest(last, until) or last, count
         last, count = tick, count + 1

@@ -97,6 +97,8 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_outcome: State | None = None
     last_finished_at: datetime | None = None
     succeeded_at: datetime | None = None
+    answered: Mapping[str, datetime] = {}
+    """Of those it depends on, the success that its last run has answered."""
     fired: int = 0
     skipped: int = 0
     missed: int = 0

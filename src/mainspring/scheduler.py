@@ -204,7 +204,9 @@ class Scheduler:
             for (schedule, firing), answer in zip(planned, fired, strict=True):
                 if answer.stands:
                     self.tell(firing)
-                    ahead += [] if firing.schedule.due_at is None else [firing.schedule.due_at]
+                    # What it cancelled may have ended in the same step, and freed the tick that waits for it.
+                    again = now if firing.cancel else firing.schedule.due_at
+                    ahead += [] if again is None else [again]
                 elif answer.held:
                     taken = {job.scheduled_at for job in firing.jobs if job.idempotency_key in answer.held}
                     broken[schedule.name] |= {tick: "made_already" for tick in taken if tick is not None}
