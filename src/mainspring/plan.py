@@ -207,7 +207,7 @@ class _Draft:
     # the way from tick to tick
 
     def _after(self, tick: datetime) -> datetime | None:
-        return following(self.old, tick)
+        return self.timetable.next(tick)
 
     def _latest(self, first: datetime, until: datetime) -> datetime:
         return self.timetable.latest(first, until) or first
@@ -257,14 +257,6 @@ def tick_of(
 
 def _sum(ticks: list[Tick], what: str) -> int:
     return sum(tick.count for tick in ticks if tick.what == what)
-
-
-def following(schedule: Schedule, tick: datetime) -> datetime | None:
-    """The tick after this one, further away if the interval has grown."""
-    trigger = schedule.spec.trigger
-    if schedule.stretch > 1 and isinstance(trigger, Every):
-        tick = tick + trigger.span * (schedule.stretch - 1)
-    return schedule.timetable.next(tick)
 
 
 def due(schedule: Schedule) -> datetime | None:
@@ -325,14 +317,20 @@ def _adapted(schedule: Schedule, result: str | None, at: datetime) -> Schedule:
     if longest is None or not isinstance(trigger, Every):
         return schedule
     told = blake2b((result or "").encode(), digest_size=8).hexdigest()
-    same = told == schedule.digest
-    most = max(1, int(timedelta(seconds=longest) / trigger.span))
-    stretch = min(schedule.stretch * 2, most) if same else 1
+    most = max(1, timedelta(seconds=longest) // trigger.span)
+    stretch = min(schedule.stretch * 2, most) if told == schedule.digest else 1
     new = replace(schedule, digest=told, stretch=stretch)
-    if stretch == schedule.stretch or new.next_run_at is None or new.last_run_at is None:
+    if stretch == schedule.stretch:
         return new
-    last = max(new.last_run_at, at - trigger.span * stretch)
-    new = replace(new, next_run_at=following(new, last))
+    if schedule.spec.after == "start":
+        # The longer interval counts from the last run, on a tick of its own grid: the phase stays.
+        own = trigger.anchored(schedule.anchor_at)
+        new = replace(new, anchor_at=own.next((schedule.last_run_at or at) - trigger.span) or schedule.anchor_at)
+    next_at = schedule.next_run_at
+    # What is due already is met as it is; what somebody has put elsewhere stays there.
+    if next_at is None or next_at <= at or schedule.timetable.next(next_at - _MICROSECOND) != next_at:
+        return new
+    new = replace(new, next_run_at=new.timetable.next(at))
     return replace(new, due_at=due(new))
 
 
@@ -360,19 +358,39 @@ def born(
 _WHEN = ("trigger", "window", "exclude", "start_at", "end_at", "after")
 
 
-def redefined(schedule: Schedule, spec: Spec, *, now: datetime, declared: str | None = None) -> Firing:
-    """The schedule with another spec. Its next tick stays unless the spec says other instants."""
+def redefined(
+    schedule: Schedule, spec: Spec, *, now: datetime, declared: str | None = None, anchor_at: datetime | None = None
+) -> Firing:
+    """The schedule with another spec. Its next tick stays unless the spec says other instants.
+
+    A new interval is laid through `anchor_at`, or through its start or now.
+    """
     new = replace(schedule, spec=spec, revision=schedule.revision + 1, updated_at=now)
+    new = _unlearned(schedule, new, now)
     if declared is not None:
         new = replace(new, declared=declared)
     if all(getattr(spec, name) == getattr(schedule.spec, name) for name in _WHEN):
         if not _over(new) and new.next_run_at is None and new.spec.max_runs != schedule.spec.max_runs:
             new = replace(new, next_run_at=new.timetable.next(now))
         return Firing(schedule=_rearmed(new, now))
-    if spec.trigger != schedule.spec.trigger or spec.start_at != schedule.spec.start_at:
-        new = replace(new, anchor_at=spec.start_at or now, stretch=1)
+    if spec.trigger != schedule.spec.trigger or (spec.start_at != schedule.spec.start_at and not spec.spread):
+        new = replace(new, anchor_at=anchor_at or spec.start_at or now)
     new = replace(new, next_run_at=None if _over(new) else new.timetable.next(now))
     return _passed_over(schedule, _rearmed(new, now), "changed", now)
+
+
+# What the results of runs depend on, or what is made of them.
+_LEARNED = ("trigger", "task", "payload", "computed", "adapt")
+
+
+def _unlearned(old: Schedule, new: Schedule, now: datetime) -> Schedule:
+    """Its interval is itself again if what its runs returned says nothing about those to come."""
+    if all(getattr(new.spec, name) == getattr(old.spec, name) for name in _LEARNED):
+        return new
+    new = replace(new, stretch=1, digest="")
+    if old.stretch == 1 or new.next_run_at is None or new.next_run_at <= now:
+        return new
+    return replace(new, next_run_at=new.timetable.next(now))
 
 
 def paused(schedule: Schedule, note: str, *, now: datetime) -> Schedule:
