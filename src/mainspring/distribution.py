@@ -7,15 +7,14 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
-from msgspec.structs import replace
 
+from .clock import micros
+from .load import Walk, beat_of
 from .schedule import Schedule
-from .trigger import Every, Timetable
 
 SECONDS = 86_400
 # Ticks that are looked up one by one at most: those of intervals are counted without.
 WALKED = 100_000
-_MICROSECOND = timedelta(microseconds=1)
 _SECOND = 1_000_000
 
 
@@ -86,43 +85,26 @@ class _Day:
         self._seconds = [0] * SECONDS
         # By interval in microseconds and first second.
         self._intervals = Counter[tuple[int, int]]()
-        self._patience = WALKED
-        self._walked: dict[Timetable, list[datetime]] = {}
+        self._walk = Walk(since, WALKED)
 
     def add(self, row: Schedule) -> None:
-        spec, timetable = row.spec, row.timetable
-        limited = spec.window or spec.exclude or spec.end_at or spec.max_runs
-        if isinstance(timetable.trigger, Every) and not limited:
-            self._interval(timetable.trigger.span, timetable)
-        elif self._patience <= 0:
+        spec, every = row.spec, row.interval
+        later = spec.start_at is not None and spec.start_at > self.since
+        if every is not None and not (later or spec.window or spec.exclude or spec.end_at or spec.max_runs):
+            span, phase = beat_of(row, every)
+            self._intervals[span, (phase - micros(self.since)) % span // _SECOND] += 1
+        elif self._walk.left <= 0:
             self.unseen += 1
         else:
+            timetable = row.timetable
             left = None if spec.max_runs is None else max(0, spec.max_runs - row.fired)
-            for tick in self._ticks(timetable)[:left]:
+            for tick in self._walk.ticks(timetable)[:left]:
                 self._count(timetable.fire_at(tick))
-
-    def _interval(self, span: timedelta, timetable: Timetable) -> None:
-        tick = timetable.next(self.since - timetable.offset - _MICROSECOND)
-        if tick is not None:
-            length, first = span // _MICROSECOND, (timetable.fire_at(tick) - self.since) // _MICROSECOND
-            self._intervals[length, first // _SECOND] += 1
 
     def _count(self, at: datetime) -> None:
         second = (at - self.since) // timedelta(seconds=1)
         if 0 <= second < SECONDS:
             self._seconds[second] += 1
-
-    def _ticks(self, timetable: Timetable) -> list[datetime]:
-        """Those that are due on this day; jitter may bring them over from the day before."""
-        bare = _nameless(timetable)
-        if bare not in self._walked:
-            found = self._walked[bare] = []
-            tick = bare.next(self.since - timedelta(seconds=timetable.jitter) - _MICROSECOND)
-            while tick is not None and tick < self.since + timedelta(days=1) and self._patience > 0:
-                self._patience -= 1
-                found.append(tick)
-                tick = bare.next(tick)
-        return self._walked[bare]
 
     def counted(self) -> list[int]:
         """Ticks by second."""
@@ -134,10 +116,3 @@ class _Day:
                 for second in range(SECONDS):
                     self._seconds[second] += times * ((second + 1) * _SECOND // span - second * _SECOND // span)
         return self._seconds
-
-
-def _nameless(timetable: Timetable) -> Timetable:
-    """What schedules that tick alike have in common, whatever their names."""
-    rule = timetable.trigger.named(timetable.name)
-    anchored = rule if timetable.anchor_at is None else rule.anchored(timetable.anchor_at)
-    return replace(timetable, trigger=anchored, name="", anchor_at=None)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from math import gcd
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from .clock import micros
 from .schedule import Schedule
-from .trigger import At, Every
+from .trigger import At, Every, Timetable
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -21,7 +23,8 @@ MOST = 1500
 SHARE, PART = 1000, 1_000_000
 WHOLE = SHARE * PART
 # Ticks of other triggers than intervals that are looked up at most; what is beyond counts as falling everywhere alike.
-WALKED = 20_000
+WALKED = 10_000
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class Beat(NamedTuple):
@@ -34,24 +37,37 @@ class Beat(NamedTuple):
 class Round:
     """One interval, cut into slots, and the ticks that fall into each of them in a round on average."""
 
-    def __init__(self, span: int) -> None:
+    def __init__(self, span: int, beats: Mapping[int, Mapping[int, int]]) -> None:
+        """The shares of each beat, by span and phase."""
         self.span = span
         self.width = next((width for width in WIDTHS if -(-span // width) <= MOST), -(-span // MOST))
         self.ticks = [0] * -(-span // self.width)
+        self.total = 0
+        self.add(beats)
 
-    def add(self, beats: Iterable[tuple[Beat, int]]) -> None:
-        """So many shares of each beat; less than 0 takes them away again."""
-        folds: dict[int, Counter[int]] = {}
-        for (span, phase), shares in beats:
+    def add(self, beats: Mapping[int, Mapping[int, int]]) -> None:
+        """More shares of these beats; less than 0 takes them away again."""
+        width, folds = self.width, defaultdict[int, Counter[int]](Counter)
+        for span, phases in beats.items():
             common = gcd(self.span, span)
             # Narrower than a slot, it comes to every slot alike.
-            if common >= self.width:
-                start = phase % common // self.width * self.width
-                folds.setdefault(common, Counter())[start] += shares * (PART * common // span)
+            if common >= width:
+                fold, part = folds[common], PART * common // span
+                for phase, shares in phases.items():
+                    fold[phase % common // width] += shares * part
         for common, fold in folds.items():
-            for start, weight in fold.items():
-                for at in range(start, self.span, common):
-                    self.ticks[at // self.width] += weight
+            for first, weight in fold.items():
+                self._lay(range(first * width, self.span, common), weight)
+
+    def _lay(self, phases: range, weight: int) -> None:
+        for phase in phases:
+            self.ticks[phase // self.width] += weight
+        self.total += weight * len(phases)
+
+    @property
+    def share(self) -> int:
+        """What each slot would have if all had the same, in whole ticks, rounded up."""
+        return -(-self.total // (len(self.ticks) * WHOLE)) * WHOLE
 
     def slot(self, at: int) -> int:
         return at % self.span // self.width
@@ -87,49 +103,70 @@ class Board:
     """All schedules as load, for those that are to be placed among them. What is paused or has ended is none."""
 
     def __init__(self, schedules: Iterable[Schedule], now: datetime) -> None:
-        self._beats = Counter[Beat]()
-        self._rounds: dict[int, Round] = {}
-        self._now = now
-        self._patience = WALKED
+        self._beats = defaultdict[int, Counter[int]](Counter)
+        self._round: Round | None = None
+        self._walk = Walk(now, WALKED)
         for schedule in sorted(schedules, key=lambda row: row.name):
             if schedule.status == "active":
                 self.add(schedule)
 
     def round(self, span: int) -> Round:
-        if span not in self._rounds:
-            self._rounds[span] = Round(span)
-            self._rounds[span].add(self._beats.items())
-        return self._rounds[span]
+        """The same one until another is asked for: whoever places many does so interval by interval."""
+        if self._round is None or self._round.span != span:
+            self._round = Round(span, self._beats)
+        return self._round
 
     def add(self, schedule: Schedule, times: int = 1) -> None:
         """So many more of it; -1 takes it away."""
-        for beat, shares in self._of(schedule):
-            self._beats[beat] += shares * times
-            for round in self._rounds.values():
-                round.add([(beat, shares * times)])
+        for (span, phase), shares in self._of(schedule):
+            self._beats[span][phase] += shares * times
+            if self._round is not None:
+                self._round.add({span: {phase: shares * times}})
 
     def _of(self, schedule: Schedule) -> list[tuple[Beat, int]]:
         trigger = schedule.spec.trigger
         if isinstance(trigger, Every):
             # Whose interval counts from the end of its runs has no phase.
-            return [] if schedule.spec.after == "finish" else [(beat_of(schedule), SHARE // schedule.stretch)]
+            return [] if schedule.spec.after == "finish" else [(beat_of(schedule, trigger), SHARE // schedule.stretch)]
         return [] if isinstance(trigger, At) else [(beat, SHARE) for beat in self._walked(schedule)]
 
     def _walked(self, schedule: Schedule) -> list[Beat]:
         """The ticks of the coming day, as if every day were like it."""
-        timetable, found = schedule.timetable, list[Beat]()
-        tick, until = timetable.next(self._now), self._now + timedelta(days=1)
-        while tick is not None and tick <= until and self._patience > 0:
-            self._patience -= 1
-            found.append(Beat(DAY, micros(timetable.fire_at(tick)) % DAY))
-            tick = timetable.next(tick)
-        return found
+        timetable = schedule.timetable
+        return [Beat(DAY, micros(timetable.fire_at(tick)) % DAY) for tick in self._walk.ticks(timetable)]
 
 
-def beat_of(schedule: Schedule) -> Beat:
-    """When the jobs of an interval are made: its ticks and its jitter."""
-    trigger, timetable = schedule.spec.trigger, schedule.timetable
-    assert isinstance(trigger, Every)
-    span = trigger.span // timedelta(microseconds=1)
-    anchor = micros(trigger.anchor or schedule.anchor_at)
-    return Beat(span, (anchor + timetable.offset // timedelta(microseconds=1)) % span)
+class Walk:
+    """The ticks of timetables on the day after `since`, looked up one by one, so many at most."""
+
+    def __init__(self, since: datetime, most: int) -> None:
+        self.since = since
+        self.left = most
+        self._known: dict[Timetable, list[datetime]] = {}
+
+    def ticks(self, timetable: Timetable) -> list[datetime]:
+        """Those whose jobs may be due on the day: jitter brings some over from the day before."""
+        key = _nameless(timetable)
+        if key not in self._known:
+            found = self._known[key] = []
+            tick = timetable.next(self.since - timedelta(seconds=timetable.jitter) - _MICROSECOND)
+            while tick is not None and tick < self.since + timedelta(days=1) and self.left > 0:
+                self.left -= 1
+                found.append(tick)
+                tick = timetable.next(tick)
+        return self._known[key]
+
+
+def _nameless(timetable: Timetable) -> Timetable:
+    """What schedules that tick alike have in common: their names matter to few rules, their anchors to some."""
+    rule = timetable.trigger.named(timetable.name)
+    name = "" if rule == timetable.trigger else timetable.name
+    anchored = rule if timetable.anchor_at is None else rule.anchored(timetable.anchor_at)
+    return replace(timetable, trigger=anchored, name=name, anchor_at=None)
+
+
+def beat_of(schedule: Schedule, every: Every) -> Beat:
+    """When the jobs of this interval of a schedule are made: its ticks and its jitter."""
+    span = every.span // _MICROSECOND
+    offset = schedule.timetable.offset // _MICROSECOND if schedule.spec.jitter else 0
+    return Beat(span, (micros(every.anchor or schedule.anchor_at) + offset) % span)

@@ -80,22 +80,26 @@ def unplaced(spec: Spec, row: Schedule | None) -> bool:
 def rebalance(schedules: Iterable[Schedule], now: datetime) -> tuple[Rebalance, list[Schedule]]:
     """What is to be moved, and the next revisions of those rows.
 
-    Only what was made with spread=True is ever moved, and only if at least every other run of it is spared company.
+    Only what was made with spread=True is ever moved, and only out of a slot with more than its share of ticks
+    to one where at least every other run of it is spared company.
     """
-    rows = {row.name: row for row in sorted(schedules, key=lambda row: row.name) if row.status == "active"}
-    board, left, moves, changed = Board(rows.values(), now), list[Stay](), list[Move](), dict[str, Schedule]()
-    for row in rows.values():
-        if not row.spec.spread:
-            continue
+    rows = {row.name: row for row in schedules if row.status == "active"}
+    board, left, new = Board(rows.values(), now), list[Stay](), dict[str, Schedule]()
+    for row in sorted((row for row in rows.values() if row.spec.spread), key=_order):
         if why := _stays(row, now):
             left.append(Stay(row.name, why))
-        elif (new := _moved(row, board, now)) is not None:
-            changed[row.name] = new
-            moves.append(_move(row, new))
-    before, after = distribution(rows.values(), now).score, distribution((rows | changed).values(), now).score
+        elif better := _moved(row, board, now):
+            new[row.name] = better
+    before, after = distribution(rows.values(), now).score, distribution((rows | new).values(), now).score
     if after < before:
-        moves, changed, after = [], {}, before
-    return Rebalance(moves=moves, left=left, before=before, after=after), list(changed.values())
+        new, after = {}, before
+    moves = [_move(rows[name], new[name]) for name in new]
+    return Rebalance(moves=moves, left=left, before=before, after=after), list(new.values())
+
+
+def _order(row: Schedule) -> tuple[float, str]:
+    """Short intervals first: long ones find their gaps."""
+    return _interval(row.spec).seconds, row.name
 
 
 def _stays(row: Schedule, now: datetime) -> Why | None:
@@ -112,11 +116,13 @@ def _near(row: Schedule) -> timedelta:
 
 
 def _moved(row: Schedule, board: Board, now: datetime) -> Schedule | None:
-    """The row in a better slot, on the board too; None: there is no slot that is so much better."""
-    beat = beat_of(row)
+    """The row in a better slot, on the board too; None: it is well where it is, or nowhere else much better."""
+    beat = beat_of(row, _interval(row.spec))
     round = board.round(beat.span)
-    board.add(row, -1)
     here = round.slot(beat.phase)
+    if round.ticks[here] <= round.share:
+        return None
+    board.add(row, -1)
     best = round.least(here)
     better = round.ticks[here] - round.ticks[best] >= WHOLE // 2
     new = moved(row, round.phase(best), now) if better else None
