@@ -22,7 +22,7 @@ MOST = 1500
 # The weight of one tick in every round: whole numbers, so that what is taken away leaves nothing behind.
 SHARE, PART = 1000, 1_000_000
 WHOLE = SHARE * PART
-# Ticks of other triggers than intervals that are looked up at most; what is beyond counts as falling everywhere alike.
+# Ticks of other triggers than intervals that are looked up at most; what is beyond is taken to fall everywhere alike.
 WALKED = 10_000
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -93,9 +93,10 @@ class Round:
 
     def phase(self, slot: int) -> int:
         """Where in the slot the next one goes: those of one slot do not all fall on its first second."""
-        begin, there = slot * self.width, self.ticks[slot] // WHOLE
-        # Multiples of the golden section, to the whole second, leave the widest gap to those before.
-        shift = there * 618 % 1000 * (self.width // SECOND) // 1000 * SECOND
+        begin, seconds = slot * self.width, max(1, self.width // SECOND)
+        # Steps near the golden section leave wide gaps, and one that shares no factor meets every second in turn.
+        step = next(step for step in range(-(-618 * seconds // 1000), 2 * seconds + 1) if gcd(step, seconds) == 1)
+        shift = self.ticks[slot] // WHOLE * step % seconds * SECOND
         return begin + shift if begin + shift < self.span else begin
 
 
@@ -127,8 +128,10 @@ class Board:
         trigger = schedule.spec.trigger
         if isinstance(trigger, Every):
             # Whose interval counts from the end of its runs has no phase.
-            return [] if schedule.spec.after == "finish" else [(beat_of(schedule, trigger), SHARE // schedule.stretch)]
-        return [] if isinstance(trigger, At) else [(beat, SHARE) for beat in self._walked(schedule)]
+            free = schedule.spec.after == "finish"
+            return [] if free else [(beat_of(schedule, trigger), max(1, SHARE // schedule.stretch))]
+        walks = not isinstance(trigger, At) and self._walk.left > 0
+        return [(beat, SHARE) for beat in self._walked(schedule)] if walks else []
 
     def _walked(self, schedule: Schedule) -> list[Beat]:
         """The ticks of the coming day, as if every day were like it."""

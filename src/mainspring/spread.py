@@ -18,7 +18,7 @@ from .trigger import Every, Timetable
 
 # A tick as near as this is left alone, or as near as a quarter of its interval.
 IMMINENT = timedelta(minutes=1)
-# A schedule is not moved again for so long, or for one interval.
+# A schedule is not moved again for so long, and not within one interval: its moved tick is met first.
 FRESH = timedelta(hours=1)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -66,8 +66,8 @@ def place(name: str, spec: Spec, board: Board, now: datetime) -> datetime:
     """
     span, offset = _interval(spec).span // _MICROSECOND, _offset(name, spec)
     round, here = board.round(span), micros(now) + offset
-    start = round.slot(here)
-    later = range(-(-len(round.ticks) // 2), len(round.ticks)) if spec.run_on_start and len(round.ticks) > 1 else None
+    start, slots = round.slot(here), len(round.ticks)
+    later = range(slots // 2 + 1, slots) if spec.run_on_start and slots > 2 else None
     phase = round.phase(round.least(start, later))
     return instant(here + ((phase - here) % span or span) - offset)
 
