@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from mainspring.trigger import Every
 
 NOW = datetime(2030, 1, 1, 12, 7, 3, 250_000, tzinfo=UTC)
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+HOURLY = every().hour
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 
 
@@ -256,7 +258,7 @@ def test_the_score_sees_what_falls_on_the_same_second() -> None:
 # moving
 
 
-def crowd(n: int, interval: Every = every().hour, **said: Any) -> list[Schedule]:
+def crowd(n: int, interval: Every = HOURLY, **said: Any) -> list[Schedule]:
     return [row(f"s{i:03}", interval, spread=True, **said) for i in range(n)]
 
 
@@ -374,7 +376,7 @@ def test_moves_lose_and_double_no_ticks(seconds: int, moves: list[tuple[float, f
         near = one.next_run_at is None or one.next_run_at <= now + min(IMMINENT, span / 4)
         if phase is not None and not fresh and not near:
             one = moved(one, int(phase * seconds * SECOND), now) or one
-    gaps = [after - before for before, after in zip(fired, fired[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(fired)]
     assert all(span / 2 <= gap < 2 * span for gap in gaps)
     assert len(fired) == len(set(fired))
     assert abs(len(fired) - (now - NOON) / span) <= len(moves) + 1
