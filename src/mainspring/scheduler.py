@@ -21,10 +21,12 @@ from .ids import new_id
 from .insistence import Insistence
 from .job import Filter, JobId, NewJob, State
 from .leader import Leader
+from .load import Board
 from .outcome import clean
 from .plan import born, fingerprint, plan, redefined
 from .schedule import Firing, Schedule, Tick, key_of
 from .spec import Declared
+from .spread import place, unplaced
 from .store import Store
 from .vigil import Vigil
 
@@ -50,6 +52,14 @@ def job_of(schedule: Schedule, tick: Tick, payload: str, now: datetime) -> NewJo
         max_retries=spec.max_retries, backoff=spec.backoff, tags=spec.tags, metadata=spec.metadata,
         idempotency_key=key, schedule=schedule.name, scheduled_at=tick.at,
     )  # fmt: skip
+
+
+async def everything(store: Store) -> list[Schedule]:
+    """All schedules, by name."""
+    found: list[Schedule] = []
+    while page := await store.schedules(limit=BATCH, after=found[-1].name if found else None):
+        found += page
+    return found
 
 
 class Scheduler:
@@ -92,7 +102,10 @@ class Scheduler:
         while names:
             now = self._clock.now()
             known = {row.name: row for row in await store.schedules(names, limit=len(names))}
-            wanted = [self._said(name, known.get(name), now, missing_only) for name in sorted(names)]
+            homeless = {name for name in names if unplaced(self._declared[name].spec, known.get(name))}
+            rows = await everything(store) if homeless else []
+            board = Board((row for row in rows if row.name not in homeless), now)
+            wanted = [self._said(name, known.get(name), now, missing_only, board) for name in sorted(names)]
             firings = [firing for firing in wanted if firing is not None]
             names = set()
             for firing, done in zip(firings, await store.fire(firings, now=now), strict=True):
@@ -110,14 +123,20 @@ class Scheduler:
             for missing in sorted(wanted.intersection(said.spec.depends_on) - known):
                 _logger.warning("schedule %r depends on %r, which there is not: it never fires", name, missing)
 
-    def _said(self, name: str, row: Schedule | None, now: datetime, missing_only: bool) -> Firing | None:
-        said = self._declared[name]
-        if row is None:
-            return Firing(schedule=born(name, said.spec, owner="code", now=now))
-        digest = fingerprint(said.spec)
-        if missing_only or row.owner == "user" or row.declared == digest:
+    def _said(
+        self, name: str, row: Schedule | None, now: datetime, missing_only: bool, board: Board
+    ) -> Firing | None:  # fmt: skip
+        spec, digest = self._declared[name].spec, fingerprint(self._declared[name].spec)
+        if row is not None and (missing_only or row.owner == "user" or row.declared == digest):
             return None
-        return redefined(row, said.spec, now=now, declared=digest)
+        anchor_at = place(name, spec, board, now) if unplaced(spec, row) else None
+        if row is None:
+            firing = Firing(schedule=born(name, spec, owner="code", now=now, anchor_at=anchor_at))
+        else:
+            firing = redefined(row, spec, now=now, declared=digest, anchor_at=anchor_at)
+        if anchor_at is not None:
+            board.add(firing.schedule)
+        return firing
 
     # what is due
 
