@@ -21,7 +21,7 @@ def describe(place: Path) -> list[str]:
         f"{platform.system()} {platform.release()}, stores on {_said('stat', '-f', '-c', '%T', str(place))}",
         f"Mainspring {_said('git', '-C', str(REPO), 'describe', '--always', '--dirty')}, {_python(PYTHON)}, "
         f"uvloop {_version(PYTHON, 'uvloop')}, msgspec {_version(PYTHON, 'msgspec')}",
-        f"Huey {_version(peer, 'huey')}, {_python(peer)}",
+        f"Huey {_version(peer, 'huey')}, APScheduler {_version(peer, 'apscheduler')}, {_python(peer)}",
     ]
 
 

@@ -13,7 +13,7 @@ from .table import tables
 METHOD = f"""\
 Workers and producers are processes of their own; a worker counts its jobs in a mapped file that the harness
 reads from outside. The systems of a table take turns, every other round in reverse order, each time on a new
-and empty store, so that what disturbs the machine disturbs all of them (the files of `claim` are built once
+and empty store, so that what disturbs the machine disturbs all of them (the files of `claim` and `due` are built once
 and topped up). Before a measurement the harness waits for a quiet machine, and one during which others used
 more than {NOISE_LIMIT:.0%} of a core is made again, until the run has spent {PATIENCE / 60:.0f} minutes on that. With
 `--quick` it does neither.
@@ -25,9 +25,11 @@ ratios less so.
 Mainspring runs on uvloop with `durability="full"` (WAL, `synchronous=FULL`: a job is on the disk when its
 enqueue returns) and keeps history. Huey is `SqliteHuey` with results off. *No fsync* is its fastest setting
 (`fsync=False`); *synced* is its default, which leaves SQLite at `synchronous=FULL`. Huey deletes a job before
-running it and keeps no history: a crash loses the job. *Raw SQLite* is a plain loop over one narrow table
-(`bench/raw_sqlite.py`), claiming and updating in batches with nothing around it: the limit of the store, not
-a job system."""
+running it and keeps no history: a crash loses the job. *APScheduler* is its `BackgroundScheduler` on a
+`SQLAlchemyJobStore` in SQLite, in one process with its jobs: it hands a function to a thread and writes the next
+tick, so a crash while the function runs loses that run, and two processes cannot share the store. *Raw SQLite* is
+a plain loop over one narrow table (`bench/raw_sqlite.py`), claiming and updating in batches with nothing around
+it: the limit of the store, not a job system."""
 
 
 def write(

@@ -308,8 +308,9 @@ def test_cli_page_has_a_section_for_every_command_and_no_other() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_cli_page_names_every_option_of_a_command_and_no_other(name: str) -> None:
     section = sections("cli.md").get(name, "")
-    if "(#choosing-jobs)" in section:
-        section += sections("cli.md")["Choosing jobs"]
+    for shared in ("Choosing jobs", "Saying when"):
+        if f"(#{shared.lower().replace(' ', '-')})" in section:
+            section += sections("cli.md")[shared]
     named = set(re.findall(r"^\| `(--[\w-]+)", section, re.MULTILINE))
     options = [param for param in COMMANDS[name].params if isinstance(param, click.Option)]
     assert named == {option.opts[0] for option in options}

@@ -37,9 +37,9 @@ LAYERS: list[set[str]] = [
     {"job", "config", "finding", "supervisor"},
     {"codec"},
     {"context", "outcome", "sync", "retention", "schedule", "why"},
-    {"plan", "tally"},
-    {"key", "events", "stats", "store", "middleware", "handle", "wire", "interrupts"},
-    {"insistence"},
+    {"load", "plan", "tally"},
+    {"distribution", "key", "events", "stats", "store", "middleware", "handle", "wire", "interrupts"},
+    {"insistence", "spread"},
     {"diagnosis", "journal", "leader", "prune", "task", "stores", "process", "quota"},
     {"processes", "spec"},
     {"scheduler"},
@@ -175,6 +175,7 @@ def test_only_the_clock_reads_the_time(path: Path) -> None:
 # Where a test may wait for real time, and why.
 MAY_SLEEP = {
     "chaos/audit.py:until": "looks at files that other processes write",
+    "chaos/candidate.py:main.work": "counts now and then, in a process that will be killed",
     "chaos/victim.py:make.nap": "a job that takes long, in a process that will be killed",
     "chaos/victim.py:make.held": "waits for a file that the test's process makes",
     "test_examples.py:Player._beside_us": "looks whether a process has begun to serve",

@@ -76,8 +76,9 @@ class StoreClock:
         theirs = await time()
         after = self._clock.now()
         skew = theirs - (before + (after - before) / 2)
-        # A long call says little: the store may have looked at its clock at either end of it.
-        if abs(skew - self.skew) > self.TOLERANCE + (after - before) / 2:
+        # A long call says little: the store may have looked at its clock at either end of it. Nor does one
+        # during which our own clock was set, be it back.
+        if abs(skew - self.skew) > self.TOLERANCE + abs(after - before) / 2:
             self.skew = skew if abs(skew) > self.TOLERANCE else timedelta(0)
 
 

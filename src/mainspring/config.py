@@ -24,6 +24,8 @@ _SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", re.ASCII)
 _MB = 1 << 20
 _SIZE_UNITS = {"": 1, "K": 1 << 10, "M": _MB, "G": 1 << 30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?\s*", re.ASCII | re.IGNORECASE)
+# The margin of a leader's term has to cover what clocks may be wrong by.
+LEAST_TTL = 1.0
 # More processes than this on one machine is a slip of the finger.
 _MOST_WORKERS = 1000
 # A century: beyond, subtracting it from now leaves the calendar.
@@ -185,6 +187,10 @@ def _check(s: Settings) -> None:
     if s.lease < 2 * s.beat:
         raise BadSetting(
             f"lease ({s.lease:g}s) must be at least twice beat ({s.beat:g}s), or one late beat loses every job"
+        )
+    if s.leader_ttl < LEAST_TTL:
+        raise BadSetting(
+            f"leader_ttl must be at least {LEAST_TTL:g}s, clocks are not more exact; got {s.leader_ttl:g}s"
         )
     if s.leader_ttl < 2 * s.leader_refresh:
         raise BadSetting(

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from .clock import StoreClock, Timer
+from .config import LEAST_TTL
 from .errors import BadInput, BadSetting, NotLeader, ShuttingDown, StoreUnavailable
 from .events import Bus, LeaderChanged
 from .insistence import trouble
@@ -24,11 +25,10 @@ from .sync import Sync
 
 T = TypeVar("T")
 # The share of a term after which a leader that could not prolong it stops believing. The rest is for the clocks:
-# corrected to the store's they differ by 0.1 s at most, on either side, so a term is never shorter than LEAST.
+# corrected to the store's they are wrong by 0.1 s at most, on either side, so a term is never shorter than LEAST_TTL.
 BELIEF = 0.8
-LEAST = 1.0
 # Seconds between two looks at a store that is busy with other things.
-REST = 0.1
+REST = 0.5
 # Real seconds to give a term back; a store that hangs does not keep anybody from stopping.
 LEAVE = 5.0
 
@@ -62,8 +62,8 @@ class Leader:
         instance: str = "",
     ) -> None:
         """Terms last `ttl` seconds unless prolonged, every `refresh`; who waits looks every `poll` at least."""
-        if ttl < LEAST:
-            raise BadSetting(f"leader {name!r}: ttl must be at least {LEAST:g} s, or clocks are not exact enough")
+        if ttl < LEAST_TTL:
+            raise BadSetting(f"leader {name!r}: ttl must be at least {LEAST_TTL:g} s; clocks are not more exact")
         self.name = name
         self._ttl = ttl
         self._margin = ttl * (1 - BELIEF)
@@ -236,7 +236,7 @@ class Leader:
                 if (left := end - self._clock.monotonic()) <= 0:
                     raise self._not_leader(f"the store does not answer: {error}") from error
                 await self._clock.sleep(self._trouble(error, failures, left))
-            if (rest := looked + REST - self._clock.monotonic()) > 0:
+            if (rest := min(looked + REST, end) - self._clock.monotonic()) > 0:
                 await self._clock.sleep(rest)
 
     def _trouble(self, error: StoreUnavailable, failures: int, most: float) -> float:

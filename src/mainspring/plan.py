@@ -63,6 +63,7 @@ class _Draft:
         self.waiting = False
         self.fired = 0
         self.last: datetime | None = None
+        self.answered = schedule.answered
         self.reached = schedule.reached_at or schedule.created_at
         self.ticks: list[Tick] = []
         self.cancel: list[JobId] = []
@@ -119,7 +120,7 @@ class _Draft:
         self.next = None
         if not self.active and self.held is None:
             self.anchor = self.now
-            self.next = following(replace(self.old, anchor_at=self.now), self.now)
+            self.next = replace(self.old, anchor_at=self.now).timetable.next(self.now)
 
     def _late(self, first: datetime, until: datetime) -> datetime | None:
         """Settles the ticks nobody has met in time; returns the first that is to be met now."""
@@ -131,7 +132,7 @@ class _Draft:
             tick = young
         if self.spec.catch_up == "all":
             return self._one_by_one(tick, until)
-        newest, _ = _counted(self.old, tick, until)
+        newest = _newest(self.old, tick, until)
         on_time = self._after(newest)
         if self.spec.catch_up == "skip" or (on_time is not None and on_time <= self.horizon):
             return self._pass("missed", "catch_up", tick, newest)
@@ -182,6 +183,7 @@ class _Draft:
         self.active.append(id)
         self.fired += 1
         self.last = tick
+        self.answered = {name: other.succeeded_at for name, other in self.others.items() if other.succeeded_at}
         self._note("fired", "", tick, job_id=id)
 
     # what stands in the way
@@ -191,12 +193,17 @@ class _Draft:
 
     def _unmet(self) -> str | None:
         """The first schedule it depends on that has not succeeded since this one ran last."""
-        since = self.old.last_fired_at or EPOCH
         for name in self.spec.depends_on:
             other = self.others.get(name)
-            if self.fired or other is None or other.succeeded_at is None or other.succeeded_at <= since:
+            if self.fired or other is None or other.succeeded_at is None or not self._news(name, other.succeeded_at):
                 return name
         return None
+
+    def _news(self, name: str, succeeded_at: datetime) -> bool:
+        # Not by its time alone: it was told by another machine's clock, and its run may follow within a millisecond.
+        if name in self.answered:
+            return succeeded_at != self.answered[name]
+        return succeeded_at > (self.old.last_fired_at or EPOCH)
 
     def _over(self) -> bool:
         limit = self.spec.max_runs
@@ -205,7 +212,7 @@ class _Draft:
     # the way from tick to tick
 
     def _after(self, tick: datetime) -> datetime | None:
-        return following(self.old, tick)
+        return self.timetable.next(tick)
 
     # the record
 
@@ -233,7 +240,7 @@ class _Draft:
             active=tuple(self.active), ticks=old.ticks + len(self.ticks), fired=old.fired + len(fired),
             skipped=old.skipped + _sum(self.ticks, "skipped"), missed=old.missed + _sum(self.ticks, "missed"),
             last_run_at=self.last or old.last_run_at, last_fired_at=self.now if fired else old.last_fired_at,
-            last_job_id=fired[-1].job_id if fired else old.last_job_id,
+            last_job_id=fired[-1].job_id if fired else old.last_job_id, answered=self.answered,
         )  # fmt: skip
         new = replace(new, due_at=None if self.waiting else due(new))
         revisions = {name: other.revision for name, other in self.others.items()}
@@ -254,26 +261,15 @@ def _sum(ticks: list[Tick], what: str) -> int:
     return sum(tick.count for tick in ticks if tick.what == what)
 
 
-def following(schedule: Schedule, tick: datetime) -> datetime | None:
-    """The tick after this one, further away if the interval has grown."""
-    trigger = schedule.spec.trigger
-    if schedule.stretch > 1 and isinstance(trigger, Every):
-        tick = tick + trigger.span * (schedule.stretch - 1)
-    return schedule.timetable.next(tick)
-
-
 def _counted(schedule: Schedule, first: datetime, until: datetime) -> tuple[datetime, int]:
     """The last of its ticks from `first` to `until`, and how many there are, of very many at least so many."""
-    timetable = schedule.timetable
-    if schedule.stretch == 1:
-        last = timetable.latest(first, until) or first
-        return last, 1 + timetable.count(first, last, limit=COUNTED - 1)
-    last, count = first, 1
-    while (tick := following(schedule, last)) is not None and tick <= until:
-        if count == COUNTED:
-            return timetable.latest(last, until) or last, count
-        last, count = tick, count + 1
-    return last, count
+    last = _newest(schedule, first, until)
+    return last, 1 + schedule.timetable.count(first, last, limit=COUNTED - 1)
+
+
+def _newest(schedule: Schedule, first: datetime, until: datetime) -> datetime:
+    """The last of its ticks from `first` to `until`."""
+    return schedule.timetable.latest(first, until) or first
 
 
 def _settled(schedule: Schedule) -> datetime:
@@ -351,15 +347,20 @@ def _adapted(schedule: Schedule, result: str | None, at: datetime) -> Schedule:
     if longest is None or not isinstance(trigger, Every):
         return schedule
     told = blake2b((result or "").encode(), digest_size=8).hexdigest()
-    same = told == schedule.digest
-    most = max(1, int(timedelta(seconds=longest) / trigger.span))
-    stretch = min(schedule.stretch * 2, most) if same else 1
+    most = max(1, timedelta(seconds=longest) // trigger.span)
+    stretch = min(schedule.stretch * 2, most) if told == schedule.digest else 1
     new = replace(schedule, digest=told, stretch=stretch)
-    if stretch == schedule.stretch or new.next_run_at is None or new.last_run_at is None or new.next_run_at <= at:
+    if stretch == schedule.stretch:
         return new
-    next_at = following(new, new.last_run_at)
-    # A tick must not come to lie in the past, where the catch-up rule would have it.
-    return replace(new, next_run_at=new.timetable.next(at) if next_at is not None and next_at <= at else next_at)
+    if schedule.spec.after == "start":
+        # The longer interval counts from the last run, on a tick of its own grid: the phase stays.
+        own = trigger.anchored(schedule.anchor_at)
+        new = replace(new, anchor_at=own.next((schedule.last_run_at or at) - trigger.span) or schedule.anchor_at)
+    next_at = schedule.next_run_at
+    # What is due already is met as it is; what somebody has put elsewhere stays there.
+    if next_at is None or next_at <= at or schedule.timetable.next(next_at - _MICROSECOND) != next_at:
+        return new
+    return replace(new, next_run_at=new.timetable.next(at))
 
 
 # when somebody makes or changes it
@@ -393,21 +394,39 @@ def _open(spec: Spec, now: datetime) -> bool:
 _WHEN = ("trigger", "window", "exclude", "start_at", "end_at", "after")
 
 
-def redefined(schedule: Schedule, spec: Spec, *, now: datetime, declared: str | None = None) -> Firing:
-    """The schedule with another spec. Its next tick stays unless the spec says other instants."""
+def redefined(
+    schedule: Schedule, spec: Spec, *, now: datetime, declared: str | None = None, anchor_at: datetime | None = None
+) -> Firing:
+    """The schedule with another spec. Its next tick stays unless the spec says other instants.
+
+    A new interval is laid through `anchor_at`, or through its start or now.
+    """
     new = replace(schedule, spec=spec, revision=schedule.revision + 1, updated_at=now)
+    new = _unlearned(schedule, new, now)
     if declared is not None:
         new = replace(new, declared=declared)
     if spec.depends_on != schedule.spec.depends_on:
         new = replace(new, waits_on=None)
-    if spec.trigger != schedule.spec.trigger or spec.start_at != schedule.spec.start_at:
-        new = replace(new, anchor_at=spec.start_at or now)
-    if spec.trigger != schedule.spec.trigger or spec.adapt != schedule.spec.adapt:
-        new = replace(new, stretch=1, digest="")
+    if spec.trigger != schedule.spec.trigger or (spec.start_at != schedule.spec.start_at and not spec.spread):
+        new = replace(new, anchor_at=anchor_at or spec.start_at or now)
     others = any(getattr(spec, name) != getattr(schedule.spec, name) for name in _WHEN)
-    if others or new.stretch != schedule.stretch or _over(schedule) != _over(new):
+    if others or _over(schedule) != _over(new):
         return _anew(schedule, new, "changed", now)
     return Firing(schedule=_armed(new, now))
+
+
+# What the results of runs depend on, or what is made of them.
+_LEARNED = ("trigger", "task", "payload", "computed", "adapt")
+
+
+def _unlearned(old: Schedule, new: Schedule, now: datetime) -> Schedule:
+    """Its interval is itself again if what its runs returned says nothing about those to come."""
+    if all(getattr(new.spec, name) == getattr(old.spec, name) for name in _LEARNED):
+        return new
+    new = replace(new, stretch=1, digest="")
+    if old.stretch == 1 or new.next_run_at is None or new.next_run_at <= now:
+        return new
+    return replace(new, next_run_at=new.timetable.next(now))
 
 
 def paused(schedule: Schedule, note: str, *, now: datetime) -> Schedule:
@@ -459,7 +478,7 @@ def _begun(schedule: Schedule, at: datetime) -> Schedule:
     """The schedule with the first tick later than `at` as its next, if there is to be one."""
     if schedule.spec.after == "finish":
         waits = bool(schedule.active) or schedule.held_at is not None
-        first = None if waits else following(schedule, at)
+        first = None if waits else schedule.timetable.next(at)
     else:
         first = schedule.timetable.next(at)
     return replace(schedule, next_run_at=None if _over(schedule) else first)

@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 from .clock import micros
 from .job import JobId, NewJob, State
 from .retry import Backoff
-from .trigger import AnyTrigger, Timetable, Window
+from .trigger import AnyTrigger, Every, Timetable, Window
 
 Overlap = Literal["skip", "queue", "allow", "cancel"]
 OVERLAPS: tuple[Overlap, ...] = ("skip", "queue", "allow", "cancel")
@@ -97,6 +97,8 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_outcome: State | None = None
     last_finished_at: datetime | None = None
     succeeded_at: datetime | None = None
+    answered: Mapping[str, datetime] = {}
+    """Of those it depends on, the success that its last run has answered."""
     fired: int = 0
     skipped: int = 0
     missed: int = 0
@@ -107,18 +109,32 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ticks: int = 0
     """The number of the newest tick on record."""
     stretch: int = 1
-    """How many intervals pass between two ticks while runs return the same."""
+    """How many of its intervals pass from tick to tick while runs return the same."""
     digest: str = ""
     """Of what the last run returned."""
     moved_at: datetime | None = None
     """When its phase was last moved to spread the load."""
 
     @property
+    def interval(self) -> Every | None:
+        """How often it runs at present, be it grown or not; None: its trigger is none of intervals."""
+        trigger = self.spec.trigger
+        if not isinstance(trigger, Every) or self.stretch == 1:
+            return trigger if isinstance(trigger, Every) else None
+        return Every(seconds=trigger.seconds * self.stretch, tz=trigger.tz)
+
+    def explain(self) -> str:
+        """When it runs, in words."""
+        rule, now = self.spec.trigger.explain(), self.interval
+        return rule if now is None or self.stretch == 1 else f"{rule}, now {now.explain()} as it returns the same"
+
+    @property
     def timetable(self) -> Timetable:
+        """Its ticks. A grown interval's grid goes through the anchor, which is a tick of the interval itself."""
         spec = self.spec
         return Timetable(
-            trigger=spec.trigger, name=self.name, anchor_at=self.anchor_at, window=spec.window, start_at=spec.start_at,
-            end_at=spec.end_at, exclude=spec.exclude, jitter=spec.jitter,
+            trigger=self.interval or spec.trigger, name=self.name, anchor_at=self.anchor_at, window=spec.window,
+            start_at=spec.start_at, end_at=spec.end_at, exclude=spec.exclude, jitter=spec.jitter,
         )  # fmt: skip
 
     @property

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 import math
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
@@ -20,15 +21,19 @@ from .ids import new_id
 from .insistence import Insistence
 from .job import Filter, JobId, NewJob, State
 from .leader import Leader
+from .load import Board
 from .outcome import clean
 from .plan import born, fingerprint, plan, redefined
 from .schedule import Firing, Schedule, Tick, key_of
 from .spec import Declared
+from .spread import place, unplaced
 from .store import Store
 from .vigil import Vigil
 
 # Schedules that one turn fires at most.
 BATCH = 500
+# Jobs after which a step is written: whoever else writes, and the event loop, wait for no more of them.
+LOAD = 500
 # Seconds between two looks at a store that is busy with other things.
 REST = 0.1
 # Seconds that the input of a tick may take to be made: the other schedules wait meanwhile.
@@ -47,6 +52,14 @@ def job_of(schedule: Schedule, tick: Tick, payload: str, now: datetime) -> NewJo
         max_retries=spec.max_retries, backoff=spec.backoff, tags=spec.tags, metadata=spec.metadata,
         idempotency_key=key, schedule=schedule.name, scheduled_at=tick.at,
     )  # fmt: skip
+
+
+async def everything(store: Store) -> list[Schedule]:
+    """All schedules, by name."""
+    found: list[Schedule] = []
+    while page := await store.schedules(limit=BATCH, after=found[-1].name if found else None):
+        found += page
+    return found
 
 
 class Scheduler:
@@ -89,7 +102,10 @@ class Scheduler:
         while names:
             now = self._clock.now()
             known = {row.name: row for row in await store.schedules(names, limit=len(names))}
-            wanted = [self._said(name, known.get(name), now, missing_only) for name in sorted(names)]
+            homeless = {name for name in names if unplaced(self._declared[name].spec, known.get(name))}
+            rows = await everything(store) if homeless else []
+            board = Board((row for row in rows if row.name not in homeless), now)
+            wanted = [self._said(name, known.get(name), now, missing_only, board) for name in sorted(names)]
             firings = [firing for firing in wanted if firing is not None]
             names = set()
             for firing, done in zip(firings, await store.fire(firings, now=now), strict=True):
@@ -107,14 +123,20 @@ class Scheduler:
             for missing in sorted(wanted.intersection(said.spec.depends_on) - known):
                 _logger.warning("schedule %r depends on %r, which there is not: it never fires", name, missing)
 
-    def _said(self, name: str, row: Schedule | None, now: datetime, missing_only: bool) -> Firing | None:
-        said = self._declared[name]
-        if row is None:
-            return Firing(schedule=born(name, said.spec, owner="code", now=now))
-        digest = fingerprint(said.spec)
-        if missing_only or row.owner == "user" or row.declared == digest:
+    def _said(
+        self, name: str, row: Schedule | None, now: datetime, missing_only: bool, board: Board
+    ) -> Firing | None:  # fmt: skip
+        spec, digest = self._declared[name].spec, fingerprint(self._declared[name].spec)
+        if row is not None and (missing_only or row.owner == "user" or row.declared == digest):
             return None
-        return redefined(row, said.spec, now=now, declared=digest)
+        anchor_at = place(name, spec, board, now) if unplaced(spec, row) else None
+        if row is None:
+            firing = Firing(schedule=born(name, spec, owner="code", now=now, anchor_at=anchor_at))
+        else:
+            firing = redefined(row, spec, now=now, declared=digest, anchor_at=anchor_at)
+        if anchor_at is not None:
+            board.add(firing.schedule)
+        return firing
 
     # what is due
 
@@ -174,30 +196,41 @@ class Scheduler:
     async def _fire_due(self, store: Store) -> datetime | None:
         now, self._looked = self._clock.now(), self._clock.monotonic()
         due = await store.due(now=now, limit=BATCH, computed=self._computed())
+        ahead = [] if due.next_at is None else [due.next_at]
         if due.schedules:
-            await self._fire(store, due.schedules, now)
-        return due.next_at
+            ahead += await self._fire(store, due.schedules, now)
+        return min(ahead, default=None)
 
     def _computed(self) -> Collection[str]:
         return [name for name, said in self._declared.items() if said.input is not None]
 
-    async def _fire(self, store: Store, schedules: Sequence[Schedule], now: datetime) -> None:
+    async def _fire(self, store: Store, schedules: Sequence[Schedule], now: datetime) -> list[datetime]:
+        """Returns when those it fired are due next."""
         depends = {name for schedule in schedules for name in schedule.spec.depends_on}
         rows = {row.name: row for row in await store.schedules(depends, limit=len(depends))} if depends else {}
-        broken: dict[str, dict[datetime, str]] = {}
-        while schedules:
-            firings = [await self._planned(one, now, rows, broken.setdefault(one.name, {})) for one in schedules]
+        broken: dict[str, dict[datetime, str]] = {schedule.name: {} for schedule in schedules}
+        left, ahead = deque(schedules), list[datetime]()
+        while left:
+            planned: list[tuple[Schedule, Firing]] = []
+            load = 0
+            while left and load < LOAD:
+                schedule = left.popleft()
+                firing = await self._planned(schedule, now, rows, broken[schedule.name])
+                planned.append((schedule, firing))
+                load += len(firing.jobs)
             failpoint("fire.planned")
-            fired = await store.fire(firings, now=now)
-            again: list[Schedule] = []
-            for schedule, firing, answer in zip(schedules, firings, fired, strict=True):
+            fired = await store.fire([firing for _, firing in planned], now=now)
+            for (schedule, firing), answer in zip(planned, fired, strict=True):
                 if answer.stands:
                     self.tell(firing)
+                    # What it cancelled may have ended in the same step, and freed the tick that waits for it.
+                    again = now if firing.cancel else firing.schedule.due_at
+                    ahead += [] if again is None else [again]
                 elif answer.held:
                     taken = {job.scheduled_at for job in firing.jobs if job.idempotency_key in answer.held}
                     broken[schedule.name] |= {tick: "made_already" for tick in taken if tick is not None}
-                    again.append(schedule)
-            schedules = again
+                    left.append(schedule)
+        return ahead
 
     async def _planned(
         self, schedule: Schedule, now: datetime, rows: Mapping[str, Schedule], broken: dict[datetime, str]

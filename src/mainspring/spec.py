@@ -17,9 +17,11 @@ from .outcome import seconds
 from .schedule import CATCH_UPS, OVERLAPS, CatchUp, Overlap, Spec
 from .task import Options, Task, check_name
 from .trigger import AnyTrigger, Every, Timetable, Trigger, Window
+from .trigger.every import LONGEST
 from .trigger.period import Period
 
 Span = float | timedelta
+_LONGEST = LONGEST.total_seconds()
 Input = Callable[[datetime], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
 
 
@@ -132,8 +134,8 @@ def fitting(name: str, spec: Spec) -> Spec:
             if wanted:
                 said = spec.trigger.explain()
                 raise BadInput(f"schedule {name!r}: {option} needs an interval, e.g. every(5).minutes, not {said!r}")
-    elif spec.adapt is not None and spec.adapt < spec.trigger.seconds:
-        raise BadInput(f"schedule {name!r}: adapt ({spec.adapt:g} s) is shorter than its interval")
+    else:
+        _fitting_interval(name, spec, spec.trigger)
     if name in spec.depends_on:
         raise BadInput(f"schedule {name!r} cannot depend on itself")
     try:
@@ -144,6 +146,21 @@ def fitting(name: str, spec: Spec) -> Spec:
     except BadInput as bad:
         raise BadInput(f"schedule {name!r}: {bad}") from None
     return spec
+
+
+def _fitting_interval(name: str, spec: Spec, trigger: Every) -> None:
+    if spec.adapt is not None and not trigger.seconds <= spec.adapt <= _LONGEST:
+        raise BadInput(
+            f"schedule {name!r}: adapt ({spec.adapt:g} s) is the longest its interval may grow to: "
+            f"from the interval itself ({trigger.seconds:g} s) to {_LONGEST:g} s"
+        )
+    if spec.spread and spec.after == "finish":
+        raise BadInput(f"schedule {name!r}: spread needs ticks on a grid; after='finish' has none, so leave one out")
+    if trigger.anchor is not None:
+        for option, wanted in (("spread", spec.spread), ("after", spec.after == "finish")):
+            if wanted:
+                said = trigger.explain()
+                raise BadInput(f"schedule {name!r}: {option} says when it ticks, and so does {said!r}: leave one out")
 
 
 def amended(name: str, spec: Spec, given: Mapping[str, Any], task: Task[Any, Any] | None, limit: int) -> Spec:

@@ -56,7 +56,7 @@ class Machine:
         self.workers = [crew.up(f"worker{n}", jump=str(self._clock)) for n in range(3)]
 
     def sleep(self, seconds: float) -> None:
-        """Everything stands still, and on waking it is that much later."""
+        """Everything stands still, and on waking it is that much later than it really is."""
         for worker in self.workers:
             self._crew.freeze(worker)
         self._clock.write_text(str(seconds))
@@ -121,3 +121,25 @@ def test_a_tick_that_is_due_when_the_machine_wakes_is_on_time(clockwork: Crew, r
     newest = {tick.at for tick in audit.ticks["beacon"] if tick.what == "fired"}
     on_time = start + timedelta(seconds=HOUR - 5)
     assert (newest == {on_time}) if rule != "all" else (len(newest) == 3)
+
+
+def test_a_clock_that_is_set_back_by_an_hour_doubles_nothing(clockwork: Crew) -> None:
+    machine, schedules = Machine(clockwork), clockwork.client.sync.schedules
+    start_at = datetime.now(UTC) + timedelta(seconds=0.3)
+    ticks = [start_at + n * timedelta(seconds=0.1) for n in range(40)]
+    options = {"overlap": "allow", "start_at": start_at, "end_at": ticks[-1]}
+    schedules.create("beacon", every(0.1).seconds, "quick", **options)
+    until(lambda: schedules.get("beacon").fired >= 10)
+    machine.sleep(-HOUR)
+    # Their leases are of an hour ago now: they have seen it.
+    until(lambda: not clockwork.client.sync.workers.list())
+    fired = schedules.get("beacon").fired
+    assert fired < len(ticks)
+    machine.sleep(0)
+    until(lambda: schedules.get("beacon").status == "ended", 30)
+    clockwork.finished()
+    audit = clockwork.audit()
+    audit.check_ticks("beacon", ticks)
+    audit.check(audit.jobs, attempts=2)
+    assert len(audit.jobs) == len(ticks)
+    assert set(audit.count("fired").values()) == {1}

@@ -152,6 +152,12 @@ def test_a_line_that_is_there_twice_is_made_twice_and_only_once_each(take, tab, 
     assert len(stored()) == 2
 
 
+def test_each_schedule_stands_for_one_line(take, tab):
+    take(tab("0 1 * * * run\n"), "--task", "shell", "--write")
+    again = take(tab("0 1 * * * run\n0 1 * * * run\n"), "--task", "shell", "--write")
+    assert became(again) == {1: "there", 2: "made"}
+
+
 def test_a_schedule_of_that_name_that_says_something_else_is_left_alone(take, tab, stored):
     take(tab("0 1 * * * run"), "--task", "shell", "--write")
     before = stored()

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from mainspring import Mainspring
+from mainspring import Mainspring, cron, every
 from mainspring.cli.top.frame import Frame, short
 from mainspring.cli.top.live import refresh
 from mainspring.cli.top.panes import progress
@@ -68,6 +68,8 @@ async def make_busy(app: Mainspring, clock: VirtualClock) -> None:
     await store.report([Report(id=second.id, lease=second.lease or "", progress=made)])
     await app.enqueue_many([tasks["send"].job("late@example.com"), tasks["send"].using(delay=3600).job("later")])
     await app.queues.pause("bulk")
+    await app.schedules.create("a-rather-long-name-for-a-schedule", every(5).minutes, "send", kwargs={"to": "x"})
+    await app.schedules.create("nightly", cron("30 1 * * *", tz="Europe/London"), "charge", kwargs={"order": 1})
     await alive(store, clock, "host-2-bbbbbbbb", leaked=3, concurrency=8)
     await app.workers.drain("host-2-bbbbbbbb")
     await alive(store, clock, "host-2-bbbbbbbb", leaked=3, concurrency=8, drained=True)
@@ -102,7 +104,7 @@ def seen(scene: Scene, **chosen: Any) -> View:
 # what it shows
 
 
-@pytest.mark.parametrize("pane", [0, 1, 2])
+@pytest.mark.parametrize("pane", [0, 1, 2, 3])
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_it_fits_every_window_and_keeps_what_matters(scene, width, height, pane):
     lines = drawn(seen(scene, pane=pane), width, height)

@@ -20,6 +20,7 @@ from mainspring import (
     Job,
     JobDead,
     Key,
+    Leader,
     LogLine,
     Mainspring,
     NewJob,
@@ -291,3 +292,16 @@ def passed_on(task: Task[[str], str]) -> None:
 
 
 passed_on(notify)
+
+
+async def leading(leader: Leader) -> None:
+    async def count() -> int:
+        return leader.check()
+
+    assert_type(app.leader("reindex", ttl=timedelta(seconds=10)), Leader)
+    assert_type(await leader.acquire(5, keep=True), int)
+    assert_type(await leader.run(count), int)
+    assert_type(leader.term, int | None)
+
+    @leader.on_change
+    def told(leading: bool) -> None: ...

@@ -209,3 +209,29 @@ async def test_a_call_that_took_long_says_little_about_the_time() -> None:
     clock = StoreClock(machine)
     await clock.learn(machine.time)
     assert clock.skew == timedelta(0)
+
+
+class Corrected(SystemClock):
+    """A machine's clock that is set while the store, which goes by it, is asked for the time."""
+
+    def __init__(self, *, before: timedelta, after: timedelta) -> None:
+        self._set, self._before, self._after = timedelta(0), before, after
+
+    def now(self) -> datetime:
+        return datetime(2030, 1, 1, tzinfo=UTC) + self._set
+
+    async def time(self) -> datetime:
+        self._set += self._before
+        theirs = self.now()
+        self._set += self._after
+        return theirs
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+@pytest.mark.parametrize("first", [True, False])
+async def test_a_clock_that_is_set_during_the_call_is_not_taken_for_the_stores(hours: int, first: bool) -> None:
+    jump, none = timedelta(hours=hours), timedelta(0)
+    machine = Corrected(before=jump if first else none, after=none if first else jump)
+    clock = StoreClock(machine)
+    await clock.learn(machine.time)
+    assert clock.skew == none

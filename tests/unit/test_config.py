@@ -200,6 +200,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
         {"leader_ttl": 15},
         "leader_ttl (15s) must be at least twice leader_refresh (10s), or one late refresh loses the leadership",
     ),
+    (
+        {"leader_ttl": 0.9, "leader_refresh": 0.3},
+        "leader_ttl must be at least 1s, clocks are not more exact; got 0.9s",
+    ),
     ({"fire": "all"}, "fire must be one of any, leader, never, got 'all'"),
     ({"durability": "best"}, "durability must be 'full' or 'relaxed', got 'best'"),
     ({"durability": 5}, "durability must be text, got 5"),

@@ -1,4 +1,4 @@
-"""Machines of one test: each has a wall clock of its own and can be frozen, and all share one virtual time and one store."""
+"""Machines of one test: each has its own wall clock and can be frozen; they share one time and one store."""
 
 from __future__ import annotations
 

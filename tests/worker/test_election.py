@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from machines import Machine, machines
+
 from mainspring import Leader, NotLeader, StoreUnavailable
 from mainspring.events import LeaderChanged
 from mainspring.testing import VirtualClock

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-
 from machines import Machine, machines
+
 from mainspring import BadInput, BadSetting, Leader, Mainspring, NotLeader, StoreUnavailable
 from mainspring.events import LeaderChanged, StoreTrouble
 from mainspring.stores import open_store

@@ -137,6 +137,23 @@ class TestQueueMonitor(Case):
             yield Loop(start=monitor.start, stop=monitor.stop, work=partial(asyncio.sleep, 0))
 
 
+class TestLeader(Case):
+    @asynccontextmanager
+    async def make_loop(self) -> AsyncIterator[Loop]:
+        async with Mainspring(self.url) as app:
+            leader = app.leader("it")
+            yield Loop(
+                start=partial(leader.acquire, keep=True), stop=leader.release,
+                run=partial(leader.run, asyncio.Event().wait),
+            )  # fmt: skip
+            await leader.release()
+
+
+class TestWorkerThatLeads(Case):
+    def make_loop(self) -> Loops:
+        return workers(Mainspring(self.url, fire="leader"), coroutine)
+
+
 async def ended(waiting: list[asyncio.Task[None]]) -> None:
     for task in waiting:
         task.cancel()

@@ -103,14 +103,15 @@ async def _all(app: Mainspring) -> list[Schedule]:
 
 async def _made(app: Mainspring, line: Line, runner: Task[Any, Any], policies: dict[str, Any]) -> Line:
     try:
-        await app.schedules.create(line.name, line.trigger, runner, **{**policies, "kwargs": line.kwargs})
+        said: dict[str, Any] = {**policies, "kwargs": line.kwargs}
+        await app.schedules.create(line.name, line.trigger, runner, **said)
     except ScheduleExists as error:
         return differing(line, str(error))
     return replace(line, status="made")
 
 
 def _report(app: Mainspring, file: str, lines: Sequence[Line], written: bool, as_json: bool) -> None:
-    counts = {status: sum(line.status == status for line in lines) for status in STATUSES}
+    counts: dict[Status, int] = {status: sum(line.status == status for line in lines) for status in STATUSES}
     if as_json:
         return records.emit({"file": file, "written": written, **counts, "lines": [_record(line) for line in lines]})
     if not lines:

@@ -39,7 +39,9 @@ async def create(app: Mainspring, name: str, task: str, run_on_start: bool, as_j
     if trigger is None:
         raise click.UsageError(WHEN)
     chosen, _ = task_of(app, task)
-    said = policies_of(given) | ({"run_on_start": True} if run_on_start else {})
+    said: dict[str, Any] = policies_of(given)
+    if run_on_start:
+        said["run_on_start"] = True
     row = await app.schedules.create(name, trigger, chosen.using(**own) if own else chosen, **said)
     _tell(app, row, "is made", as_json, ruled=True)
     _warn(row)

@@ -12,15 +12,18 @@ from typing import Any, TypeVar, Unpack
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..distribution import Distribution, distribution
 from ..errors import BadInput, ScheduleExists, ScheduleNotFound, StoreUnavailable
 from ..handle import Handle
 from ..hint import hint
 from ..ids import new_id
 from ..job import Enqueued, Filter, Shown
-from ..plan import STEP, born, following, paused, redefined, rescheduled, resumed, triggered
-from ..schedule import TICKS_KEPT, Firing, Owner, Schedule, Status, Tick, key_of
-from ..scheduler import BY_HAND, Scheduler, job_of
+from ..load import Board
+from ..plan import STEP, born, paused, redefined, rescheduled, resumed, triggered
+from ..schedule import TICKS_KEPT, Firing, Owner, Schedule, Spec, Status, Tick, key_of
+from ..scheduler import BATCH, BY_HAND, Scheduler, everything, job_of
 from ..spec import ScheduleOptions, amended, declared, payload_of
+from ..spread import Rebalance, place, rebalance, unplaced
 from ..store import Store
 from ..task import Task, check_name
 from ..trigger import Preview
@@ -132,6 +135,32 @@ class Schedules:
         left = n if row.spec.max_runs is None else max(0, row.spec.max_runs - row.fired)
         return [_shown(row, tick) for tick in islice(_coming(row, self._ground.clock.now()), min(n, left))]
 
+    # spreading
+
+    async def distribution(self) -> Distribution:
+        """How many ticks come in each of the next 24 hours, and how evenly."""
+        return distribution(await everything(await self._store()), self._ground.clock.now())
+
+    async def rebalance(self, *, dry_run: bool = False) -> Rebalance:
+        """Moves intervals made with spread=True to where fewer ticks are; those that run, or are about to, stay."""
+        store, now = await self._store(), self._ground.clock.now()
+        planned, rows = rebalance(await everything(store), now)
+        if dry_run:
+            return planned
+        changed: List[str] = []
+        for n in range(0, len(rows), BATCH):
+            some = rows[n : n + BATCH]
+            fired = await store.fire([Firing(schedule=row) for row in some], now=now)
+            changed += [row.name for row, done in zip(some, fired, strict=True) if not done.stands]
+        moves = [move for move in planned.moves if move.name not in set(changed)]
+        return replace(planned, dry_run=False, moves=moves, changed=changed)
+
+    async def _anchor(self, name: str, spec: Spec, row: Schedule | None, now: datetime) -> datetime | None:
+        if not unplaced(spec, row):
+            return None
+        others = [one for one in await everything(await self._store()) if one.name != name]
+        return place(name, spec, Board(others, now), now)
+
     # making and changing
 
     async def create(
@@ -146,7 +175,8 @@ class Schedules:
             raise BadInput(f"schedule {name!r}: no task {task!r} is registered in this app; {way_out}")
         said = declared(name, trigger, known or task, options, self._ground.settings.payload_limit)
         store, now = await self._store(), self._ground.clock.now()
-        new = born(name, said.spec, owner="user", now=now)
+        anchor_at = await self._anchor(name, said.spec, None, now)
+        new = born(name, said.spec, owner="user", now=now, anchor_at=anchor_at)
         if new.next_run_at is None:
             raise BadInput(f"schedule {name!r} would never run: {said.spec.trigger.explain()} has no tick to come")
         (fired,) = await store.fire([Firing(schedule=new)], now=now)
@@ -164,9 +194,9 @@ class Schedules:
             raise BadInput(f"update of schedule {name!r} was given nothing to change")
         limit = self._ground.settings.payload_limit
 
-        def change(row: Schedule, now: datetime) -> Firing:
+        async def change(row: Schedule, now: datetime) -> Firing:
             spec = amended(name, row.spec, given, self._ground.tasks.get(row.spec.task), limit)
-            return redefined(row, spec, now=now)
+            return redefined(row, spec, now=now, anchor_at=await self._anchor(name, spec, row, now))
 
         return await self._change(name, change)
 
@@ -319,7 +349,7 @@ def _coming(row: Schedule, now: datetime) -> Iterator[datetime]:
         yield tick
         if not known:
             return
-        tick = following(row, tick)
+        tick = row.timetable.next(tick)
 
 
 def _shown(row: Schedule, tick: datetime) -> Preview:

@@ -40,27 +40,21 @@ from ..job import (
     WorkerInfo,
 )
 from ..outcome import Outcome
-from ..plan import born, paused, plan, redefined, resumed, triggered
 from ..retry import Backoff
-from ..schedule import Due, Firing, Schedule, Spec, key_of
 from ..store import Store
 from ..tally import SECONDS, Span
-from ..trigger import Every
+from .twin_series import ID, OWN, SCHEDULES, SERIES_STEPS, SeriesSteps
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 QUEUES, TASKS, TAGS, WORKERS = ("high", "low"), ("mail", "resize"), ("x", "y"), ("ada", "bob", "cyd")
-SCHEDULES = ("a", "a:1", "ü")
 
 _FAILURE = Failure("ValueError", "böse 'x' 17")
 
 T = TypeVar("T")
 Verb = Callable[[Store], Awaitable[T]]
 
-_ID = "00000000-0000-7000-8000-{:012}"
-_OWN = 30
-_ids = st.integers(0, _OWN - 1).map(_ID.format)
-# Those that schedules make come after them.
-_any_ids = st.integers(0, _OWN + 19).map(_ID.format)
+_ids = st.integers(0, OWN - 1).map(ID.format)
+_any_ids = st.integers(0, OWN + 19).map(ID.format)
 _OPTIONS: list[dict[str, Any]] = [
     {},
     {"tags": ("x",), "timeout": None, "max_retries": 0},
@@ -138,21 +132,6 @@ _updates = st.sampled_from(
     ]
 )
 _then = st.lists(_requests, max_size=2)
-_said: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
-    [
-        {},
-        {"overlap": "queue", "catch_up": "all"},
-        {"overlap": "queue", "depends_on": ("a",)},
-        {"overlap": "allow", "pause_after_failures": 1, "expires": 5.0},
-        {"overlap": "allow", "catch_up": "all", "depends_on": ("a:1", "a")},
-        {"overlap": "cancel", "tags": ("x",), "queue": "high"},
-        {"overlap": "cancel", "catch_up": "skip", "computed": True},
-        {"after": "finish", "overlap": "queue", "adapt": 30.0},
-        {"adapt": 40.0, "catch_up": "skip", "max_runs": 3},
-        {"jitter": 7.0, "computed": True, "max_retries": 0},
-    ]
-)
-_names = st.sampled_from(SCHEDULES)
 _reasons = st.sampled_from(["", "why"])
 _some = st.sampled_from([100, 1, 2, 3])
 _which = st.integers(0, 9)
@@ -185,17 +164,6 @@ _STEPS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
         },
     ),
     (1, "pause_queue", {"name": st.sampled_from(QUEUES), "paused": st.booleans()}),
-    (3, "say", {"name": _names, "said": _said, "seconds": st.sampled_from([5, 20])}),
-    (8, "tick", {"limit": _some, "computed": st.sampled_from([SCHEDULES, ("a",), ()])}),
-    (
-        3,
-        "fire_in_vain",
-        {"name": _names, "by": st.integers(-1, 3), "reads": st.lists(st.tuples(_names, st.integers(0, 3)), max_size=1)},
-    ),
-    (2, "trigger", {"name": _names, "ticks": st.lists(st.integers(-9, 9), max_size=2), "joins": st.booleans()}),
-    (1, "pause_or_resume", {"name": _names, "from_now": st.booleans()}),
-    (1, "drop_schedules", {"names": st.lists(_names, max_size=2)}),
-    (1, "lead", {"holder": _workers, "span": st.sampled_from([20, 5, 0])}),
     (
         3,
         "look",
@@ -208,7 +176,7 @@ _STEPS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
         },
     ),
 ]
-_steps = st.sampled_from([step for step in _STEPS for _ in range(step[0])]).flatmap(
+_steps = st.sampled_from([step for step in [*_STEPS, *SERIES_STEPS] for _ in range(step[0])]).flatmap(
     lambda step: st.tuples(st.just(step[1]), st.fixed_dictionaries(step[2]))
 )
 
@@ -223,7 +191,7 @@ def twin_machine(make_left: Callable[[], Store], make_right: Callable[[], Store]
     return Twin
 
 
-class _Twin(RuleBasedStateMachine):
+class _Twin(SeriesSteps, RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._loop = asyncio.new_event_loop()
@@ -235,7 +203,6 @@ class _Twin(RuleBasedStateMachine):
         self.runs: list[tuple[str, str]] = []
         self.told: list[Outcome] = []
         self.places: dict[str, dict[str, Any]] = {}
-        self.minted = _OWN
 
     def make(self) -> tuple[Store, Store]:
         raise NotImplementedError
@@ -400,91 +367,6 @@ class _Twin(RuleBasedStateMachine):
 
     def pause_queue(self, name: str, paused: bool) -> None:
         self._both(lambda store: store.pause_queue(name, paused))
-
-    # schedules
-
-    def say(self, name: str, said: dict[str, Any], seconds: int) -> None:
-        """A schedule is made, or said anew."""
-        spec = Spec(
-            **{"trigger": Every(seconds=seconds), "task": TASKS[0], "grace": 4.0, "catch_up_window": 40.0, **said}
-        )
-        row = self._row(name)
-        if row is None:
-            self._fire([Firing(schedule=born(name, spec, owner="user", now=self.now))])
-        else:
-            self._fire([redefined(row, spec, now=self.now)])
-
-    def tick(self, limit: int, computed: Sequence[str]) -> None:
-        """What is due is fired, as a scheduler does it."""
-
-        def verb(store: Store) -> Awaitable[Due]:
-            return store.due(now=self.now, limit=limit, computed=computed)
-
-        rows = {row.name: row for row in self._both(lambda store: store.schedules(limit=9))}
-        planned = [
-            plan(
-                row,
-                now=self.now,
-                mint=self._mint,
-                others={name: rows[name] for name in row.spec.depends_on if name in rows},
-            )
-            for row in self._both(verb).schedules
-        ]
-        self._fire([self._with_jobs(firing) for firing in planned])
-
-    def fire_in_vain(self, name: str, by: int, reads: list[tuple[str, int]]) -> None:
-        """A firing that most often is not of the next revision, or has read what is no longer so."""
-        row = self._row(name)
-        if row is not None:
-            new = replace(row, revision=row.revision + by, note="in vain", ticks=row.ticks)
-            firing = triggered(replace(new, revision=new.revision - 1), [self.now], "in vain", now=self.now,
-                               mint=self._mint, joins=True)  # fmt: skip
-            seen = tuple((other, revision) for other, revision in reads)
-            self._fire([replace(self._with_jobs(firing), reads=seen, cancel=row.active)])
-
-    def trigger(self, name: str, ticks: list[int], joins: bool) -> None:
-        row = self._row(name)
-        if row is not None:
-            times = [self.now + timedelta(seconds=n) for n in ticks]
-            firing = triggered(row, times, "by_hand", now=self.now, mint=self._mint, joins=joins)
-            self._fire([self._with_jobs(firing)])
-
-    def pause_or_resume(self, name: str, from_now: bool) -> None:
-        row = self._row(name)
-        if row is not None and row.paused_at is not None:
-            self._fire([resumed(row, from_now=from_now, now=self.now)])
-        elif row is not None:
-            self._fire([Firing(schedule=paused(row, "why", now=self.now))])
-
-    def drop_schedules(self, names: list[str]) -> None:
-        self._both(lambda store: store.drop_schedules(names))
-
-    def lead(self, holder: str, span: float) -> None:
-        self._both(lambda store: store.lead("x", holder, until=self.now + timedelta(seconds=span), now=self.now))
-        self._both(lambda store: store.leaders(now=self.now))
-
-    def _row(self, name: str) -> Schedule | None:
-        return next(iter(self._both(lambda store: store.schedules([name], limit=1))), None)
-
-    def _mint(self) -> str:
-        self.minted += 1
-        return _ID.format(self.minted - 1)
-
-    def _with_jobs(self, firing: Firing) -> Firing:
-        name, spec = firing.schedule.name, firing.schedule.spec
-        expires = None if spec.expires is None else self.now + timedelta(seconds=spec.expires)
-        jobs = tuple(
-            NewJob(
-                id=tick.job_id, task=spec.task, payload="{}", queue=spec.queue, tags=spec.tags, expires_at=expires,
-                idempotency_key=key_of(name, tick.at), schedule=name, scheduled_at=tick.at,
-            )
-            for tick in firing.ticks
-            if tick.job_id is not None
-        )  # fmt: skip
-        return replace(firing, jobs=jobs)
-
-    def _fire(self, firings: list[Firing]) -> None:
-        self._both(lambda store: store.fire(firings, now=self.now))
 
     # reading
 

@@ -75,7 +75,7 @@ class FireContract(Contract):
             await put(store, cancelled := new_job())
             before = await all_of(store)
             wrong = a_schedule(revision=revision, note="wrong")
-            parts = {"jobs": (tick_job(NEW),), "ticks": (a_tick(2),), "cancel": (cancelled.id,)}
+            parts: dict[str, Any] = {"jobs": (tick_job(NEW),), "ticks": (a_tick(2),), "cancel": (cancelled.id,)}
             assert await fire(store, wrong, **parts) == Fired(False)
             assert await all_of(store) == before
 

@@ -1,0 +1,93 @@
+"""mainspring schedules spread: how evenly ticks come over a day, and moving intervals so that they do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+import click
+import msgspec
+
+from ..app import Mainspring
+from ..distribution import Distribution
+from ..spread import Rebalance
+from . import records
+from .confirm import confirm
+from .failure import hint
+from .loading import place, with_app
+from .options import as_json, yes
+from .text import clean
+
+WIDTH = 50
+SHOWN_MOVES = 20
+_WHY = {"running": "running", "imminent": "about to run", "fresh": "moved lately"}
+
+
+@click.command()
+@click.option("--rebalance", is_flag=True, help="Move intervals made with spread=True to where fewer ticks are.")
+@yes
+@as_json
+@with_app
+async def spread(app: Mainspring, rebalance: bool, yes: bool, as_json: bool) -> None:
+    """Show how many ticks come in each of the next 24 hours.
+
+    --rebalance shows what it would move, and asks. Schedules that run, or are about to, stay where they are.
+    """
+    if not rebalance:
+        return _show(app, await app.schedules.distribution(), as_json)
+    planned = await app.schedules.rebalance(dry_run=True)
+    if not as_json:
+        _tell(planned, "would move")
+    if planned.moves:
+        if not yes:
+            confirm(f"move {_many(len(planned.moves))} in {place(app)}?")
+        planned = await app.schedules.rebalance()
+    if as_json:
+        return records.emit(msgspec.to_builtins(planned))
+    return _tell_done(planned)
+
+
+def _show(app: Mainspring, found: Distribution, as_json: bool) -> None:
+    if as_json:
+        return records.emit(msgspec.to_builtins(found) | {"total": found.total})
+    if found.peak is None:
+        return hint(f"no schedule of {place(app)} has a tick in the next 24 hours")
+    click.echo(f"{found.total:,} ticks of {_many(found.schedules)} in 24 hours; score {found.score:.2f} of 1")
+    for line in histogram(found):
+        click.echo(line)
+    click.echo(f"peak: {found.peak.count:,} in the minute {found.peak.at:%Y-%m-%d %H:%M}Z")
+    if found.unseen:
+        hint(f"{_many(found.unseen)} not counted: their ticks are too many to look up")
+    return None
+
+
+def histogram(found: Distribution) -> list[str]:
+    """A line for each hour; the longest bar is WIDTH wide, and more than 0 can be seen."""
+    most = max(found.hours) or 1
+    digits = len(f"{most:,}")
+    lines = []
+    for n, count in enumerate(found.hours):
+        bar = "█" * max(round(count / most * WIDTH), count > 0)
+        lines.append(f"{found.since + timedelta(hours=n):%H:%M}Z {count:>{digits},} {bar}".rstrip())
+    return lines
+
+
+def _tell(planned: Rebalance, verb: str) -> None:
+    click.echo(f"{_many(len(planned.moves))} {verb}; score {planned.before:.2f} -> {planned.after:.2f}")
+    for move in planned.moves[:SHOWN_MOVES]:
+        click.echo(f"  {clean(move.name)}: next {move.from_at:%m-%d %H:%M:%S}Z -> {move.to_at:%m-%d %H:%M:%S}Z")
+    if len(planned.moves) > SHOWN_MOVES:
+        click.echo(f"  … and {len(planned.moves) - SHOWN_MOVES:,} more; --json has all")
+    for why, count in sorted(Counter(stay.why for stay in planned.left).items()):
+        click.echo(f"  {_many(count)} left alone: {_WHY[why]}")
+
+
+def _tell_done(done: Rebalance) -> None:
+    if not done.dry_run:
+        click.echo(f"{_many(len(done.moves))} moved")
+    for name in done.changed:
+        hint(f"schedule {name!r} was changed by others meanwhile, so it was left alone")
+
+
+def _many(count: int) -> str:
+    return f"{count:,} schedule{'s' * (count != 1)}"

@@ -1,0 +1,118 @@
+"""Distribution: how many ticks of schedules come in each hour of a day, and how evenly they do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from .clock import micros
+from .load import Walk, beat_of
+from .schedule import Schedule
+
+SECONDS = 86_400
+# Ticks that are looked up one by one at most: those of intervals are counted without.
+WALKED = 100_000
+_SECOND = 1_000_000
+
+
+class Peak(Struct, frozen=True):
+    """The minute with the most ticks, the first of several."""
+
+    at: datetime
+    count: int
+
+
+class Distribution(Struct, frozen=True, kw_only=True):
+    """The ticks of the 24 hours from `since`, the next full hour, as if nothing were changed until then.
+
+    Paused schedules have none. The score is 1 if no hour, no minute and no second has more than its share,
+    rounded up, and 0 if everything comes in one second: the mean of how even hours, minutes and seconds are.
+    """
+
+    since: datetime
+    schedules: int
+    hours: tuple[int, ...]
+    minutes: tuple[int, ...]
+    """By minute of the hour, all hours together."""
+    peak: Peak | None
+    """None: there are no ticks."""
+    score: float
+    unseen: int = 0
+    """Schedules whose ticks were too many to look up."""
+
+    @property
+    def total(self) -> int:
+        return sum(self.hours)
+
+
+def distribution(schedules: Iterable[Schedule], now: datetime) -> Distribution:
+    since = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+    rows = sorted((row for row in schedules if row.status == "active"), key=lambda row: row.name)
+    day = _Day(since)
+    for row in rows:
+        day.add(row)
+    seconds = day.counted()
+    minutes, hours = _sums(seconds, 60), _sums(seconds, 3600)
+    most = max(minutes)
+    peak = Peak(since + timedelta(minutes=minutes.index(most)), most) if most else None
+    score = sum(evenness(counts) for counts in (seconds, minutes, hours)) / 3
+    return Distribution(
+        since=since, schedules=len(rows), hours=tuple(hours), minutes=tuple(sum(minutes[n::60]) for n in range(60)),
+        peak=peak, score=round(score, 4), unseen=day.unseen,
+    )  # fmt: skip
+
+
+def evenness(counts: Sequence[int]) -> float:
+    """1: none has more than its share of all, rounded up; 0: one has everything."""
+    total = sum(counts)
+    share = -(-total // len(counts))
+    return 1.0 if total <= share else (sum(min(count, share) for count in counts) - share) / (total - share)
+
+
+def _sums(counts: Sequence[int], size: int) -> list[int]:
+    return [sum(counts[n : n + size]) for n in range(0, len(counts), size)]
+
+
+class _Day:
+    """The seconds of a day, while they are counted. Equal intervals are counted together: there may be thousands."""
+
+    def __init__(self, since: datetime) -> None:
+        self.since = since
+        self.unseen = 0
+        self._seconds = [0] * SECONDS
+        # By interval in microseconds and first second.
+        self._intervals = Counter[tuple[int, int]]()
+        self._walk = Walk(since, WALKED)
+
+    def add(self, row: Schedule) -> None:
+        spec, every = row.spec, row.interval
+        later = spec.start_at is not None and spec.start_at > self.since
+        if every is not None and not (later or spec.window or spec.exclude or spec.end_at or spec.max_runs):
+            span, phase = beat_of(row, every)
+            self._intervals[span, (phase - micros(self.since)) % span // _SECOND] += 1
+        elif self._walk.left <= 0:
+            self.unseen += 1
+        else:
+            timetable = row.timetable
+            left = None if spec.max_runs is None else max(0, spec.max_runs - row.fired)
+            for tick in self._walk.ticks(timetable)[:left]:
+                self._count(timetable.fire_at(tick))
+
+    def _count(self, at: datetime) -> None:
+        second = (at - self.since) // timedelta(seconds=1)
+        if 0 <= second < SECONDS:
+            self._seconds[second] += 1
+
+    def counted(self) -> list[int]:
+        """Ticks by second."""
+        for (span, first), times in self._intervals.items():
+            if span >= _SECOND:
+                for at in range(first * _SECOND, SECONDS * _SECOND, span):
+                    self._seconds[at // _SECOND] += times
+            else:
+                for second in range(SECONDS):
+                    self._seconds[second] += times * ((second + 1) * _SECOND // span - second * _SECOND // span)
+        return self._seconds

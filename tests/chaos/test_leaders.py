@@ -1,0 +1,154 @@
+"""Three processes elect a leader on one file; leaders are killed and frozen, and what they count never goes back."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from audit import until
+from candidate import POLL, Counter, Note, read_notes
+
+HERE = Path(__file__).parent
+TTL = 2.0
+# Seconds for processes to get their turn on a busy machine, beyond what the rules take.
+SLACK = 2.0
+
+
+class Candidate:
+    def __init__(self, folder: Path, name: str, ttl: float) -> None:
+        self.log, path = folder / f"{name}.log", folder / "leaders.db"
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "candidate.py"), str(path), str(self.log), str(ttl)]
+        )
+
+    def notes(self, event: str) -> list[Note]:
+        return [note for note in read_notes(self.log) if note.event == event]
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(10)
+
+
+class Race:
+    """Three candidates, and who of them counts."""
+
+    def __init__(self, folder: Path, ttl: float) -> None:
+        self.folder = folder
+        self.candidates = [Candidate(folder, name, ttl) for name in ("ada", "bob", "cy")]
+
+    def counting(self) -> Candidate:
+        """The one that leads; waits until there is one that has counted."""
+        newest = until(lambda: max((note, n) for n, one in enumerate(self.candidates) for note in one.notes("counted")))
+        return self.candidates[newest[1]]
+
+    def followed(self, leader: Candidate, since: float) -> tuple[Candidate, float]:
+        """Who counts next, and how long that took from `since`."""
+        term = leader.notes("leads")[-1].term
+        others = [one for one in self.candidates if one is not leader]
+
+        def next_one() -> tuple[Candidate, float] | None:
+            begun = [(one, note.at - since) for one in others for note in one.notes("counted") if note.term > term]
+            return min(begun, key=lambda pair: pair[1], default=None)
+
+        return until(next_one)
+
+    def freeze(self, leader: Candidate) -> float:
+        """SIGSTOP, at a moment when it holds no lock that the others need; when that was."""
+
+        def stopped_outside_a_write() -> bool:
+            leader.process.send_signal(signal.SIGSTOP)
+            until(lambda: Path(f"/proc/{leader.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+            if all(writable(path) for path in self.folder.glob("leaders.db*") if path.suffix in (".db", ".db-counts")):
+                return True
+            leader.process.send_signal(signal.SIGCONT)
+            return False
+
+        until(stopped_outside_a_write)
+        return time.monotonic()
+
+    def terms(self) -> list[int]:
+        counter = Counter(f"{self.folder / 'leaders.db'}-counts")
+        try:
+            return counter.terms()
+        finally:
+            counter.close()
+
+    def check(self) -> None:
+        """No term had two leaders, and the count only went forward."""
+        led = [note.term for one in self.candidates for note in one.notes("leads")]
+        assert sorted(led) == sorted(set(led)), "two led in one term"
+        terms = self.terms()
+        assert terms == sorted(terms)
+        assert set(terms) <= set(led)
+
+    def close(self) -> None:
+        for one in self.candidates:
+            one.stop()
+
+
+def writable(path: Path) -> bool:
+    db = sqlite3.connect(path, timeout=0, isolation_level=None)
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("ROLLBACK")
+    except sqlite3.OperationalError:
+        return False
+    finally:
+        db.close()
+    return True
+
+
+@pytest.fixture
+def ttl() -> float:
+    return TTL
+
+
+@pytest.fixture
+def race(tmp_path: Path, ttl: float) -> Iterator[Race]:
+    race = Race(tmp_path, ttl)
+    try:
+        until(lambda: any(one.notes("counted") for one in race.candidates))
+        yield race
+    finally:
+        race.close()
+
+
+def test_a_killed_leader_is_followed_within_its_ttl(race: Race) -> None:
+    for _ in range(2):
+        leader = race.counting()
+        leader.process.kill()
+        leader.process.wait(10)
+        heir, took = race.followed(leader, time.monotonic())
+        assert took < TTL + POLL + SLACK
+        assert heir is not leader
+    race.check()
+
+
+def test_a_frozen_leader_is_followed_and_does_not_count_when_it_wakes(race: Race) -> None:
+    leader = race.counting()
+    _, took = race.followed(leader, race.freeze(leader))
+    assert took < TTL + POLL + SLACK
+    lost = leader.notes("leads")[-1].term
+    woken = time.monotonic()
+    leader.process.send_signal(signal.SIGCONT)
+    until(lambda: [note for note in leader.notes("lost") if note.term == lost])
+    # Stopped between the check and the write it tries once more, and the fence refuses it.
+    assert [note for note in leader.notes("counted") if note.term == lost and note.at > woken] == []
+    race.check()
+
+
+@pytest.mark.parametrize("ttl", [60.0])
+def test_a_leader_that_ends_well_is_followed_at_once(race: Race) -> None:
+    leader = race.counting()
+    leader.process.send_signal(signal.SIGTERM)
+    _, took = race.followed(leader, time.monotonic())
+    assert took < SLACK
+    assert leader.process.wait(10) == 0
+    race.check()

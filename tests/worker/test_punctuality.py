@@ -1,0 +1,78 @@
+"""Ticks are fired at their own instants, and floods of them in steps that others can write between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from mainspring import Filter, Mainspring, every
+from mainspring.plan import STEP
+from mainspring.schedule import Fired, Firing
+from mainspring.scheduler import LOAD, REST
+from mainspring.stores.memory import MemoryStore
+from mainspring.testing import VirtualClock
+
+
+class Steps(MemoryStore):
+    """Knows how many jobs each call of fire made."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock=clock)
+        self.jobs_fired: list[int] = []
+
+    async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
+        self.jobs_fired.append(sum(len(firing.jobs) for firing in firings))
+        return await super().fire(firings, now=now)
+
+
+def make(store: Any, clock: VirtualClock) -> Mainspring:
+    app = Mainspring(store, clock=clock)
+
+    @app.task
+    async def beacon() -> None:
+        """Nothing to do."""
+
+    return app
+
+
+async def test_ticks_closer_to_each_other_than_two_looks_are_fired_at_their_instants(
+    url: str, clock: VirtualClock
+) -> None:
+    app = make(url, clock)
+    span = timedelta(seconds=REST / 4)
+    app.schedule("fast", every(span), app.tasks["beacon"], overlap="allow")
+    async with app:
+        async with app.worker():
+            await clock.elapse(2 * timedelta(seconds=REST) + span / 2)
+        jobs = await app.jobs.list()
+        assert len(jobs) == 8
+        assert [job.created_at for job in jobs] == [job.scheduled_at for job in jobs]
+
+
+async def test_missed_ticks_that_all_run_follow_each_other_at_once(url: str, clock: VirtualClock) -> None:
+    app = make(url, clock)
+    app.schedule("minutely", every(60).seconds, app.tasks["beacon"], overlap="allow", catch_up="all")
+    async with app:
+        await app.drain()
+        clock.advance(minutes=3 * STEP, seconds=30)
+        woken = clock.now()
+        async with app.worker():
+            await clock.elapse(seconds=REST / 2)
+        jobs = await app.jobs.list(limit=1000)
+        assert len(jobs) == 3 * STEP
+        assert {job.created_at for job in jobs} == {woken}
+
+
+async def test_a_flood_of_missed_ticks_is_written_in_steps(clock: VirtualClock) -> None:
+    store = Steps(clock)
+    app = make(store, clock)
+    for n in range(30):
+        app.schedule(f"minutely-{n}", every(60).seconds, app.tasks["beacon"], overlap="allow", catch_up="all")
+    async with app:
+        await app.drain()
+        clock.advance(minutes=STEP, seconds=30)
+        async with app.worker(queues=["elsewhere"]):
+            await clock.settle()
+        assert sum(store.jobs_fired) == 30 * STEP == len(await store.jobs(Filter(), now=clock.now(), limit=10_000))
+        assert LOAD <= max(store.jobs_fired) < LOAD + STEP
