@@ -65,7 +65,7 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"max_runs": 0}, "option max_runs of schedule 'x': a whole number of at least 1, got 0"),
     ({"run_on_start": 1}, "option run_on_start of schedule 'x': is True or False, got 1"),
     ({"after": "end"}, "option after of schedule 'x': is one of start, finish; got 'end'"),
-    ({"adapt": 60}, "schedule 'x': adapt (60 s) is shorter than its interval"),
+    ({"adapt": 60}, "schedule 'x': adapt (60 s) is the longest its interval may grow to"),
     ({"adapt": 0}, "option adapt of schedule 'x': must be more than 0 seconds, got 0"),
     ({"pause_after_failures": True}, "option pause_after_failures of schedule 'x': a whole number of at least 1"),
     ({"depends_on": "x"}, "schedule 'x' cannot depend on itself"),
