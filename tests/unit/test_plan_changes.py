@@ -199,7 +199,7 @@ def test_the_tick_to_come_moves_with_the_interval() -> None:
 
 
 def test_an_interval_that_is_itself_again_has_no_tick_in_the_past() -> None:
-    row = running({"adapt": 9e5}, stretch=8, next_run_at=at(9), due_at=at(9), digest="other")
+    row = running({"adapt": 9e5}, stretch=8, anchor_at=at(1), next_run_at=at(9), due_at=at(9), digest="other")
     new = ended(row, "x", State.COMPLETED, at(5.5), "a")
     assert (new.stretch, new.next_run_at, new.due_at) == (1, at(6), at(6))
 
@@ -219,7 +219,7 @@ def test_an_interval_that_counts_from_the_end_grows_too() -> None:
 
 
 def test_a_run_by_hand_beside_another_moves_the_look_with_the_tick() -> None:
-    row = running({"adapt": 9e5}, "x", "y", stretch=8, next_run_at=at(9), due_at=at(9), digest="other")
+    row = running({"adapt": 9e5}, "x", "y", stretch=8, anchor_at=at(1), next_run_at=at(9), due_at=at(9), digest="other")
     new = ended(row, "x", State.COMPLETED, at(1.1), "a")
     assert new.next_run_at == new.due_at == at(2)
 
