@@ -45,7 +45,9 @@ _logger = logging.getLogger("mainspring")
 
 def job_of(schedule: Schedule, tick: Tick, payload: str, now: datetime) -> NewJob:
     """The job of a tick, under the tick's own key. What was triggered by hand is no tick, and may be so any time."""
-    spec, key = schedule.spec, None if tick.reason == BY_HAND else key_of(schedule.name, tick.at)
+    # Stores find a schedule's jobs by their keys, so that each has one.
+    by_hand = f"schedule:{schedule.name}:hand-{tick.job_id}"
+    spec, key = schedule.spec, by_hand if tick.reason == BY_HAND else key_of(schedule.name, tick.at)
     return NewJob(
         id=tick.job_id or "", task=spec.task, payload=payload, queue=spec.queue, priority=spec.priority,
         expires_at=None if spec.expires is None else now + timedelta(seconds=spec.expires), timeout=spec.timeout,

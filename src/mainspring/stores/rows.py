@@ -217,7 +217,7 @@ def where(which: Filter, now: int) -> tuple[str, dict[str, Any]]:
     for n, name in enumerate(which.schedules or ()):
         values |= {f"made{n}": f"schedule:{name}:", f"digits{n}": len(f"schedule:{name}:") + 1}
     if which.schedules is not None:
-        # Keys that go on with digits alone: those of "a" are not those of "a:5".
+        # Keys that go on without another colon: those of "a" are not those of "a:5".
         made = " OR ".join(
             f"(key >= :made{n} AND key < :made{n} || ':' AND instr(substr(key, :digits{n}), ':') = 0)"
             for n in range(len(which.schedules))

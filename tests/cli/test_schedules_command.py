@@ -250,7 +250,7 @@ def test_preview_shows_as_many_as_asked(run):
 def test_a_tick_that_was_moved_is_the_first_of_a_preview(run):
     run("reschedule", "night", "--at", "2026-03-27T15:00:00Z")
     first, second = json.loads(run("preview", "night", "--count", "2", "--json"))
-    assert (first["at"], first["note"]) == ("2026-03-27T15:00:00Z", "rescheduled")
+    assert (first["at"], first["note"]) == ("2026-03-27T15:00:00Z", "not by its trigger")
     assert second["at"] == "2026-03-28T01:30:00Z"
 
 
