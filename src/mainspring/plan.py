@@ -195,7 +195,7 @@ class _Draft:
         """The first schedule it depends on that has not succeeded since this one ran last."""
         for name in self.spec.depends_on:
             other = self.others.get(name)
-            if self.fired or other is None or other.succeeded_at is None or not self._news(name, other.succeeded_at):
+            if other is None or other.succeeded_at is None or not self._news(name, other.succeeded_at):
                 return name
         return None
 
