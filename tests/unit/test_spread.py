@@ -279,6 +279,12 @@ def test_who_is_well_placed_stays() -> None:
     assert rebalance(settled(100, every().hour), NOW)[0].moves == []
 
 
+def test_nobody_leaves_a_slot_that_has_no_more_than_its_share() -> None:
+    pairs = [(n, m) for n in range(1, 300) for m in range(2)]
+    rows = [row(f"s{n}-{m}", every(5).minutes, NOON + timedelta(seconds=n), spread=True) for n, m in pairs]
+    assert rebalance(rows, NOW)[0].moves == []
+
+
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
