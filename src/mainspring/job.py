@@ -206,6 +206,8 @@ class NewJob(Struct, frozen=True, kw_only=True):
     schedule: str | None = None
     """The schedule that makes it, and the tick it is for."""
     scheduled_at: datetime | None = None
+    beside: bool = False
+    """Made beside its schedule's series, so that its end says nothing about that."""
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -230,6 +232,8 @@ class Job(Struct, frozen=True, kw_only=True):
     schedule: str | None = None
     scheduled_at: datetime | None = None
     """The tick's own instant, however late it runs; None: it is of no schedule."""
+    beside: bool = False
+    """It was made beside its schedule's series, by a backfill."""
     attempt: int = 0
     """Counted runs: a claim adds one, snooze and release give it back."""
     crashes: int = 0
@@ -246,6 +250,11 @@ class Job(Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     progress: Progress | None = None
     """The newest that was told; of an earlier run until this one tells its own."""
+
+    @property
+    def series(self) -> str | None:
+        """The schedule of whose series it is a run."""
+        return None if self.beside else self.schedule
 
     def shown(self, now: datetime) -> Shown:
         """The state people see: derived, so nothing has to move when its time comes."""

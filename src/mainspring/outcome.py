@@ -145,7 +145,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     its turn as a probe, moves no circuit."""
     started_at: datetime | None = None
     schedule: str | None = None
-    """The one that made the job."""
+    """The one of whose series the job is a run."""
 
 
 def decide(
@@ -161,7 +161,7 @@ def decide(
         return Outcome(
             id=job.id, lease=job.lease or "", state=_COMPLETED, ending=_WELL, finished_at=now,
             result=ended.result, account=account, breaker=policy.breaker, task=job.task, queue=job.queue,
-            started_at=job.started_at, schedule=job.schedule,
+            started_at=job.started_at, schedule=job.series,
         )  # fmt: skip
 
     def outcome(state: State, ending: Ending, failure: Failure | None = None, *, run_at: datetime | None = None,
@@ -170,7 +170,7 @@ def decide(
         return Outcome(id=job.id, lease=job.lease or "", state=state, ending=ending, finished_at=now,
                        run_at=run_at, refund=refund, crash=crash, silent=silent, result=result, failure=failure,
                        account=account, breaker=policy.breaker, task=job.task, queue=job.queue,
-                       started_at=job.started_at, schedule=job.schedule)  # fmt: skip
+                       started_at=job.started_at, schedule=job.series)  # fmt: skip
 
     match ended:
         case Done(result=result, note=note):

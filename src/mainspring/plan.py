@@ -20,6 +20,8 @@ from .trigger.zone import zone_of
 STEP = 100
 # Of ticks that share a fate so many are counted at most: the worker has other things to do.
 COUNTED = 1000
+# Of jobs that may overlap, a schedule remembers so many that are not final.
+ACTIVE_KEPT = 100
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -237,7 +239,7 @@ class _Draft:
         new = replace(
             old, anchor_at=self.anchor, reached_at=self.reached, revision=old.revision + 1,
             next_run_at=self.next, held_at=self.held, waits_on=self.waits_on,
-            active=tuple(self.active), ticks=old.ticks + len(self.ticks), fired=old.fired + len(fired),
+            active=_known(self.spec, self.active), ticks=old.ticks + len(self.ticks), fired=old.fired + len(fired),
             skipped=old.skipped + _sum(self.ticks, "skipped"), missed=old.missed + _sum(self.ticks, "missed"),
             last_run_at=self.last or old.last_run_at, last_fired_at=self.now if fired else old.last_fired_at,
             last_job_id=fired[-1].job_id if fired else old.last_job_id, answered=self.answered,
@@ -288,7 +290,12 @@ def due(schedule: Schedule) -> datetime | None:
 
 def _blocks(spec: Spec, active: Sequence[JobId]) -> bool:
     """Whether these runs keep the next one from beginning."""
-    return bool(active) and (spec.overlap != "allow" or spec.after == "finish")
+    return bool(active) and spec.exclusive
+
+
+def _known(spec: Spec, active: Sequence[JobId]) -> tuple[JobId, ...]:
+    """Its unfinished jobs as far as they matter: where they may overlap, there may be any number of them."""
+    return tuple(active) if spec.exclusive else tuple(active[-ACTIVE_KEPT:])
 
 
 def _armed(schedule: Schedule, now: datetime) -> Schedule:
@@ -303,7 +310,7 @@ def _armed(schedule: Schedule, now: datetime) -> Schedule:
 
 def ended(schedule: Schedule, job_id: JobId, state: State | None, at: datetime, result: str | None = None) -> Schedule:
     """The schedule after one of its jobs became final; None: the job was deleted before it did."""
-    if job_id not in schedule.active:
+    if job_id not in schedule.active and schedule.spec.exclusive:
         return schedule
     active = tuple(id for id in schedule.active if id != job_id)
     new = replace(schedule, revision=schedule.revision + 1, active=active)
@@ -326,7 +333,7 @@ def ended(schedule: Schedule, job_id: JobId, state: State | None, at: datetime, 
 def revived(schedule: Schedule, job_id: JobId) -> Schedule:
     """The schedule after a final job of it was put back to work."""
     active = (*(id for id in schedule.active if id != job_id), job_id)
-    return replace(schedule, revision=schedule.revision + 1, active=active)
+    return replace(schedule, revision=schedule.revision + 1, active=_known(schedule.spec, active))
 
 
 def roused(schedule: Schedule, at: datetime) -> Schedule:
@@ -468,7 +475,7 @@ def triggered(
     ids = [tick.job_id for tick in records if tick.job_id is not None]
     new = replace(
         schedule, revision=schedule.revision + 1, ticks=schedule.ticks + len(records),
-        active=(*schedule.active, *ids) if joins else schedule.active,
+        active=_known(schedule.spec, (*schedule.active, *ids)) if joins else schedule.active,
         last_job_id=ids[-1] if ids else schedule.last_job_id,
     )  # fmt: skip
     return Firing(schedule=new, ticks=tuple(records))

@@ -20,6 +20,8 @@ CATCH_UPS: tuple[CatchUp, ...] = ("latest", "skip", "all")
 Owner = Literal["code", "user"]
 Status = Literal["active", "paused", "ended"]
 
+# Why a tick was fired that its trigger had nothing to do with.
+BY_HAND, BACKFILL = "by_hand", "backfill"
 # As many ticks of each schedule are remembered.
 TICKS_KEPT = 1000
 
@@ -61,6 +63,11 @@ class Spec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     spread: bool = False
     """Its interval is placed where the fewest others are."""
 
+    @property
+    def exclusive(self) -> bool:
+        """Whether one run of it keeps the next from beginning."""
+        return self.overlap != "allow" or self.after == "finish"
+
 
 class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A schedule as the store has it. Every change bumps its revision."""
@@ -84,7 +91,7 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     waits_on: str | None = None
     """The schedule on whose success the held tick waits; None: on its own runs."""
     active: tuple[JobId, ...] = ()
-    """Its jobs that are not final."""
+    """Its jobs that are not final; where they may overlap, the newest hundred of them."""
     paused_at: datetime | None = None
     note: str = ""
     """Why it is paused."""

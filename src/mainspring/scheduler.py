@@ -24,7 +24,7 @@ from .leader import Leader
 from .load import Board
 from .outcome import clean
 from .plan import born, fingerprint, plan, redefined
-from .schedule import Firing, Schedule, Tick, key_of
+from .schedule import BACKFILL, BY_HAND, Firing, Schedule, Tick, key_of
 from .spec import Declared
 from .spread import place, unplaced
 from .store import Store
@@ -38,7 +38,6 @@ LOAD = 500
 REST = 0.1
 # Seconds that the input of a tick may take to be made: the other schedules wait meanwhile.
 INPUT_TIMEOUT = 10.0
-BY_HAND = "by_hand"
 _REASON_LIMIT = 200
 _logger = logging.getLogger("mainspring")
 
@@ -52,7 +51,7 @@ def job_of(schedule: Schedule, tick: Tick, payload: str, now: datetime) -> NewJo
         id=tick.job_id or "", task=spec.task, payload=payload, queue=spec.queue, priority=spec.priority,
         expires_at=None if spec.expires is None else now + timedelta(seconds=spec.expires), timeout=spec.timeout,
         max_retries=spec.max_retries, backoff=spec.backoff, tags=spec.tags, metadata=spec.metadata,
-        idempotency_key=key, schedule=schedule.name, scheduled_at=tick.at,
+        idempotency_key=key, schedule=schedule.name, scheduled_at=tick.at, beside=tick.reason == BACKFILL,
     )  # fmt: skip
 
 

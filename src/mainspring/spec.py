@@ -136,6 +136,8 @@ def fitting(name: str, spec: Spec) -> Spec:
                 raise BadInput(f"schedule {name!r}: {option} needs an interval, e.g. every(5).minutes, not {said!r}")
     else:
         _fitting_interval(name, spec, spec.trigger)
+    if not spec.grace and spec.catch_up == "skip":
+        raise BadInput(f"schedule {name!r}: with grace=0 every tick is late, and catch_up='skip' then fires none")
     if name in spec.depends_on:
         raise BadInput(f"schedule {name!r} cannot depend on itself")
     try:

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.job import State
-from mainspring.plan import COUNTED, STEP, born, ended, plan, revived
+from mainspring.plan import ACTIVE_KEPT, COUNTED, STEP, born, ended, plan, revived, triggered
 from mainspring.schedule import Firing, Schedule, Spec, Tick
 from mainspring.trigger import Every, Window, cron
 
@@ -473,3 +473,14 @@ def test_a_look_before_its_time_fires_nothing_and_keeps_the_time() -> None:
 def test_a_cron_rule_is_met_like_an_interval() -> None:
     row = born("x", Spec(trigger=cron("0 * * * *"), task="task"), owner="user", now=at(0.5))
     assert told(look(row, at(3.5))) == ["missed catch_up 1-2 (2)", "fired 3"]
+
+
+def test_of_jobs_that_may_overlap_it_remembers_the_newest() -> None:
+    row = hourly(overlap="allow", catch_up="all", catch_up_window=10**7)
+    for _ in range(3):
+        row = look(row, at(3 * STEP)).schedule
+    row = triggered(row, [at(0)], "by_hand", now=at(3 * STEP), mint=lambda: "last", joins=True).schedule
+    row = revived(row, "old")
+    assert (len(row.active), row.active[-2:], row.fired) == (ACTIVE_KEPT, ("last", "old"), 3 * STEP)
+    row = ended(row, "forgotten long ago", State.COMPLETED, at(3 * STEP))
+    assert (len(row.active), row.completed) == (ACTIVE_KEPT, 1)

@@ -18,6 +18,7 @@ from .failure import hint
 from .loading import place, with_app
 from .options import as_json, json_object, moment, yes
 from .schedule_changes import create, delete, pause, reschedule, resume, update
+from .spread import spread
 
 # On the page of one: ticks to come, and records of those that have been.
 COMING, PAST = 5, 10
@@ -164,5 +165,5 @@ def _range(found: Backfill) -> str:
     return f"for the tick {first}" if first == last else f"for the ticks from {first} to {last}"
 
 
-for command in (create, update, pause, resume, reschedule, delete):
+for command in (create, update, pause, resume, reschedule, delete, spread):
     schedules.add_command(command)

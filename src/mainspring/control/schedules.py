@@ -20,8 +20,8 @@ from ..ids import new_id
 from ..job import Enqueued, Filter, Shown
 from ..load import Board
 from ..plan import STEP, born, paused, redefined, rescheduled, resumed, triggered
-from ..schedule import TICKS_KEPT, Firing, Owner, Schedule, Spec, Status, Tick, key_of
-from ..scheduler import BATCH, BY_HAND, Scheduler, everything, job_of
+from ..schedule import BACKFILL, BY_HAND, TICKS_KEPT, Firing, Owner, Schedule, Spec, Status, Tick, key_of
+from ..scheduler import BATCH, Scheduler, everything, job_of
 from ..spec import ScheduleOptions, amended, declared, payload_of
 from ..spread import Rebalance, place, rebalance, unplaced
 from ..store import Store
@@ -285,7 +285,7 @@ class Schedules:
 
         async def change(row: Schedule, now: datetime) -> Firing | None:
             left = [tick for tick in ticks if tick not in there]
-            firing = triggered(row, left, "backfill", now=now, mint=lambda: new_id(now), joins=False)
+            firing = triggered(row, left, BACKFILL, now=now, mint=lambda: new_id(now), joins=False)
             jobs = [job_of(row, tick, await scheduler.payload(row, tick.at), now) for tick in firing.ticks]
             return replace(firing, jobs=tuple(jobs)) if left else None
 

@@ -59,7 +59,7 @@ class Series:
     def follow(self, old: Job | None, new: Job | None, at: datetime) -> None:
         """A job was written over another one, or over none; new None: it was deleted."""
         job = new or old
-        row = None if job is None or job.schedule is None else self._rows.get(job.schedule)
+        row = None if job is None or job.series is None else self._rows.get(job.series)
         if job is None or row is None or old is None:
             return
         if not old.state.final and (new is None or new.state.final):

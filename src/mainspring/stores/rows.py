@@ -40,6 +40,7 @@ class Options(Struct, omit_defaults=True, frozen=True):
     metadata: Mapping[str, Any] = {}
     schedule: str | None = None
     scheduled_at: datetime | None = None
+    beside: bool = False
 
 
 _PLAIN = Options()
@@ -58,7 +59,8 @@ def options_of(job: NewJob | Job) -> str:
     ):
         return "{}"
     options = Options(
-        job.timeout, job.max_retries, job.backoff, tuple(job.tags), job.metadata, job.schedule, job.scheduled_at
+        job.timeout, job.max_retries, job.backoff, tuple(job.tags), job.metadata, job.schedule, job.scheduled_at,
+        job.beside,
     )
     return _encode(options).decode()
 
@@ -94,7 +96,7 @@ def job_of(row: Row) -> Job:
         started_at=_at(started_at), finished_at=_at(finished_at),
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
-        metadata=extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at,
+        metadata=extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at, beside=extra.beside,
         failure=None if failure is None else _failure(failure), payload=payload,
         result=result, progress=progress_of(progress),
     )  # fmt: skip
@@ -119,7 +121,7 @@ def claimed_of(row: Row, lease: Lease, worker: WorkerId, now: datetime) -> Job:
         attempt=attempt, crashes=crashes, runs=runs, lease=lease, worker=worker, started_at=now,
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
-        metadata=extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at,
+        metadata=extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at, beside=extra.beside,
         failure=None if failure is None else _failure(failure), payload=payload,
         progress=progress_of(progress),
     )  # fmt: skip
@@ -144,9 +146,12 @@ def failure_text(failure: Failure | None) -> str | None:
     return None if failure is None else _encode(failure).decode()
 
 
-def schedule_of(options: str) -> str | None:
-    """The schedule that made the job of these options."""
-    return _options(options).schedule if '"schedule"' in options else None
+def series_of(options: str) -> str | None:
+    """The schedule of whose series the job of these options is a run."""
+    if '"schedule"' not in options:
+        return None
+    extra = _options(options)
+    return None if extra.beside else extra.schedule
 
 
 def kind_of(text: str) -> str:

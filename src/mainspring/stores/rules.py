@@ -41,7 +41,7 @@ def admit(new: NewJob, now: datetime) -> Job:
         timeout=new.timeout, max_retries=new.max_retries, backoff=new.backoff, tags=new.tags,
         metadata=deepcopy(new.metadata) if new.metadata else {},
         unique_key=new.unique_key, idempotency_key=new.idempotency_key,
-        schedule=new.schedule, scheduled_at=new.scheduled_at,
+        schedule=new.schedule, scheduled_at=new.scheduled_at, beside=new.beside,
     )  # fmt: skip
 
 

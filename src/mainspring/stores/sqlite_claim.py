@@ -11,7 +11,7 @@ import msgspec
 
 from ..clock import instant
 from ..job import Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
-from .rows import CLAIMED, HELD, Row, schedule_of
+from .rows import CLAIMED, HELD, Row, series_of
 from .rules import LONG_SILENT
 from .sqlite_enqueue import count
 from .sqlite_series import end
@@ -85,7 +85,7 @@ def _expire(db: sqlite3.Connection, now: int) -> list[JobId]:
     if rows:
         count(db, {State.EXPIRED: len(rows)})
     for id, options in rows:
-        if (schedule := schedule_of(options)) is not None:
+        if (schedule := series_of(options)) is not None:
             end(db, schedule, id, State.EXPIRED, instant(now))
     return sorted(id for id, _ in rows)
 

@@ -10,7 +10,7 @@ from ..clock import instant, micros
 from ..failpoint import failpoint
 from ..job import Circuit, JobId, Report, State
 from ..outcome import Outcome
-from .rows import Row, failure_text, progress_of, schedule_of, text_of
+from .rows import Row, failure_text, progress_of, series_of, text_of
 from .rules import moved, newer
 from .sqlite_batch import CHUNKS, chunks, flat, places
 from .sqlite_enqueue import count, enqueue
@@ -105,7 +105,7 @@ def _settle(db: sqlite3.Connection, outcome: Outcome, row: Row, states: Counter[
     failpoint("finish.mid_batch")
     task, state, error, options = db.execute(_SETTLE, row).fetchone()
     states[State(state)] += 1
-    if State(state).final and (schedule := schedule_of(options)) is not None:
+    if State(state).final and (schedule := series_of(options)) is not None:
         end(db, schedule, outcome.id, State(state), outcome.finished_at, outcome.result)
     if error is not None:
         db.execute("INSERT OR REPLACE INTO mainspring_errors VALUES (?, ?)", (row[0], error))
@@ -133,10 +133,16 @@ def _stands(db: sqlite3.Connection, outcome: Outcome) -> bool:
     return db.execute(_STANDS, told).fetchone() is not None
 
 
+def _plain(outcome: Outcome) -> bool:
+    """The end of a job with nothing to say but its result."""
+    well = outcome.state is _COMPLETED and outcome.failure is None
+    return well and outcome.account is None and not outcome.silent
+
+
 def ended_row(outcome: Outcome) -> Row:
     """Four columns for the plain end of a job, all of them where there is more to say."""
     at = micros(outcome.finished_at)
-    if outcome.state is _COMPLETED and outcome.failure is None and outcome.account is None and not outcome.silent:
+    if _plain(outcome):
         return (outcome.id, outcome.lease, at, outcome.result)
     return (
         outcome.id, outcome.lease, outcome.state.value, outcome.ending.value, at, outcome.result,
@@ -154,7 +160,7 @@ def _follow(db: sqlite3.Connection, accepted: list[Outcome], states: Counter[Sta
     count(db, states)
     known = {circuit.task: circuit for circuit in circuits(db)}
     for outcome in accepted if known else [one for one in accepted if one.then or one.breaker or one.schedule]:
-        if outcome.schedule is not None and outcome.state is _COMPLETED:
+        if outcome.schedule is not None and _plain(outcome):
             end(db, outcome.schedule, outcome.id, _COMPLETED, outcome.finished_at, outcome.result)
         if outcome.then:
             enqueue(db, outcome.then, outcome.finished_at, micros(outcome.finished_at))

@@ -54,12 +54,12 @@ def record(db: sqlite3.Connection, name: str, ticks: Sequence[Tick]) -> None:
 
 def follow(db: sqlite3.Connection, old: Job, state: State | None, at: datetime) -> None:
     """A job has changed its state by other ways than a run's end; None: it was deleted."""
-    if old.schedule is None or (state is not None and state.final == old.state.final):
+    if old.series is None or (state is not None and state.final == old.state.final):
         return
     if state is None or state.final:
         if not old.state.final:
-            end(db, old.schedule, old.id, state, at)
-    elif (schedule := read(db, old.schedule)) is not None:
+            end(db, old.series, old.id, state, at)
+    elif (schedule := read(db, old.series)) is not None:
         write(db, revived(schedule, old.id))
 
 

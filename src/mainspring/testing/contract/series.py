@@ -131,6 +131,25 @@ class SeriesContract(Contract):
             assert await settle(store, job, Crashed("ada", 9), now=AT) == set()
             assert await row(store) == old
 
+    @pytest.mark.parametrize("how", [Done(), Discard()], ids=repr)
+    async def test_a_job_made_beside_the_series_tells_nothing(self, how: Any) -> None:
+        async with self.opened() as store:
+            old, (job_id,) = await launch(store)
+            (beside,) = await put(store, tick_job(old, later(-3600), beside=True))
+            await run(store, beside, how)
+            if isinstance(how, Discard):
+                await act(store, Action.RETRY, beside)
+            await act(store, Action.DELETE, beside)
+            assert await row(store) == old
+            assert old.active == (job_id,)
+
+    async def test_runs_that_may_overlap_are_counted_even_if_the_schedule_has_lost_sight_of_them(self) -> None:
+        async with self.opened() as store:
+            old, (job_id,) = await launch(store, said={"overlap": "allow"})
+            assert (await fire(store, bumped(old, active=()))).stands
+            await run(store, job_id)
+            assert (await row(store)).completed == 1
+
     async def test_many_that_end_at_once_are_all_counted(self) -> None:
         async with self.opened() as store:
             await launch(store, said={"overlap": "allow"}, jobs=20)
