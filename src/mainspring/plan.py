@@ -457,8 +457,10 @@ def resumed(schedule: Schedule, *, from_now: bool, now: datetime) -> Firing:
 def rescheduled(schedule: Schedule, at: datetime, *, now: datetime) -> Firing:
     """Its next tick is at `at`, or now if that is past; those after it follow the trigger again."""
     at = max(at, now)
-    new = replace(schedule, revision=schedule.revision + 1, next_run_at=at, updated_at=now)
-    return _recorded(_armed(new, now), _passed(schedule, "changed", min(now, at - _MICROSECOND)), now)
+    until = min(now, at - _MICROSECOND)
+    reached = max(until, schedule.reached_at or until)
+    new = replace(schedule, revision=schedule.revision + 1, next_run_at=at, reached_at=reached, updated_at=now)
+    return _recorded(_armed(new, now), _passed(schedule, "changed", until), now)
 
 
 def triggered(
@@ -517,7 +519,8 @@ def _passed(schedule: Schedule, reason: str, until: datetime) -> list[_Fate]:
     gone = schedule.timetable.omitted(_settled(schedule), until, limit=COUNTED)
     fates = [_Fate(one.reason, one.first_at, one.last_at, one.count) for one in gone]
     if first <= until:
-        fates.append(_Fate(reason, first, *_counted(schedule, first, until)))
+        single = schedule.spec.after == "finish"
+        fates.append(_Fate(reason, first, *((first, 1) if single else _counted(schedule, first, until))))
     return fates
 
 

@@ -125,7 +125,8 @@ class Store(Protocol):
         ...
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
-        """The worker lives until `until`; one row per worker, whatever it runs.
+        """The worker lives until `until`; one row per worker, whatever it runs. A beat that comes late, after one
+        that reaches further, changes nothing.
 
         With `until` not after `now` the worker leaves: its row goes, and its orders with it.
         """

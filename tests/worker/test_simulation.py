@@ -7,27 +7,45 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Coroutine
-from datetime import timedelta
+from collections.abc import Coroutine, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from mainspring.errors import StoreUnavailable
 from mainspring.job import NewJob
+from mainspring.schedule import CATCH_UPS, OVERLAPS, Spec
 from mainspring.testing.clock import START
-from mainspring.testing.simulation import BUGS, Verdict, play, simulate
+from mainspring.testing.simulation import BUGS, Verdict, ideal, play, simulate
 from mainspring.testing.simulation.__main__ import main
+from mainspring.testing.simulation.agenda import ACTIONS, CHANGES, Agenda, Entry
 from mainspring.testing.simulation.auditor import RULES, Auditor
 from mainspring.testing.simulation.host import Host
 from mainspring.testing.simulation.ledger import Ledger
 from mainspring.testing.simulation.link import DEADLINE, Link
 from mainspring.testing.simulation.loop import Stuck, TrueClock, VirtualLoop
-from mainspring.testing.simulation.plan import Crash, Enqueue, Leave, Move, Plan, Start, draw
+from mainspring.testing.simulation.plan import (
+    Ambush,
+    Arrange,
+    Crash,
+    Create,
+    Enqueue,
+    Leave,
+    Move,
+    Nap,
+    Plan,
+    Start,
+    draw,
+)
 from mainspring.testing.simulation.shrink import shrink
+from mainspring.testing.simulation.watch import Watch
+from mainspring.trigger import Window, cron, every
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "simulation.md"
 FOUND = {name: (int(seed), rule) for name, seed, rule in re.findall(r"^\| `([\w-]+)` .*\| (\d+) \| (\w+) \|$",
@@ -95,10 +113,38 @@ def test_a_seed_is_the_same_story_to_the_letter_whatever_the_hashes(verdicts: li
 def test_the_plans_hold_every_kind_of_move() -> None:
     moves = [move for seed in SEEDS for move in draw(seed).moves]
     kinds = {type(move).__name__ for move in moves}
-    assert kinds == {"Start", "Crash", "Leave", "Freeze", "Cut", "Loss", "Slow", "Enqueue", "Operate"}
+    assert kinds == {
+        "Start", "Crash", "Leave", "Freeze", "Cut", "Loss", "Slow", "Enqueue", "Operate", "Ambush", "Arrange", "Create",
+        "Nap",
+    }  # fmt: skip
     assert {move.options.get("on_conflict") for move in moves if isinstance(move, Enqueue)} == {
         None, "return", "raise", "replace", "debounce",
     }  # fmt: skip
+
+
+def test_the_plans_hold_every_policy_of_a_schedule_and_everything_operators_do_to_one() -> None:
+    plans = [draw(seed) for seed in range(100)]
+    entries = [entry for plan in plans for release in plan.agenda.releases for entry in release]
+    assert {option for entry in entries for option in entry.options} == {
+        "overlap", "catch_up", "grace", "catch_up_window", "jitter", "window", "exclude", "max_runs", "run_on_start",
+        "after", "pause_after_failures", "depends_on", "end_at",
+    }  # fmt: skip
+    assert {entry.options.get("overlap") for entry in entries} == {None, *OVERLAPS}
+    assert {entry.options.get("catch_up") for entry in entries} == {None, *CATCH_UPS}
+    assert {entry.tz for entry in entries} == {"UTC", *(zone for zone, _ in CHANGES)}
+    assert {entry.computed for entry in entries} == {True, False}
+    done = {move.action for plan in plans for move in plan.moves if isinstance(move, Arrange)}
+    assert done == set(ACTIONS)
+
+
+@pytest.mark.parametrize("what", [
+    "is made", "fired", "missed", "skipped", "catch_up", "too_old", "overlap", "dependency", "window", "excluded",
+    "paused", "changed", "input: Wrong", "by_hand", "backfill", "held for its runs", "held for s",
+    "failures in a row", "is deleted", "crashes at a firing, before", "crashes at a firing, unanswered",
+    "crashes at a firing, after",
+])  # fmt: skip
+def test_schedules_really_come_to_that(verdicts: list[Verdict], what: str) -> None:
+    assert any(what in fact.what for verdict in verdicts for fact in verdict.facts)
 
 
 @pytest.mark.parametrize("what", [
@@ -153,9 +199,10 @@ def test_the_command_runs_seeds_in_several_processes() -> None:
 # its parts
 
 
-def plan(*moves: Move, quiet: float = 30.0, **settings: Any) -> Plan:
+def plan(*moves: Move, quiet: float = 30.0, schedules: Sequence[Entry] = (), **settings: Any) -> Plan:
     given = {"lease": 4.0, "beat": 1.0, "sweep": 1.0, "poll_interval": 5.0, "max_crashes": 3, "grace": 1.0, **settings}
-    return Plan(seed=1, settings=given, clients={"c1": 0.0, "c2": 0.0}, moves=moves, quiet=quiet)
+    agenda = Agenda(releases=(tuple(schedules),))
+    return Plan(seed=1, settings=given, clients={"c1": 0.0, "c2": 0.0}, moves=moves, quiet=quiet, agenda=agenda)
 
 
 def worker(name: str, at: float = 0.0) -> Start:
@@ -179,6 +226,116 @@ def test_a_worker_that_is_told_to_stop_releases_its_run() -> None:
     verdict = play(plan(worker("w1"), SLOW, Leave(at=5.0, host="w1"), worker("w2", at=6.0)))
     assert verdict.fine
     assert story(verdict)[2:6] == ["w1 effect", "w1 was", "w1 finish:", "w2 claim:"]
+
+
+# schedules
+
+
+def of(name: str, verdict: Verdict) -> list[str]:
+    """The story of a schedule, without what its row says each time."""
+    return [fact.what for fact in verdict.facts if fact.job == name and not fact.what.startswith("revision")]
+
+
+def test_machines_that_were_asleep_catch_up() -> None:
+    often = Entry(name="s1", when="10", options={"catch_up": "latest", "grace": 1.0})
+    verdict = play(plan(worker("w1"), Nap(at=5.0, span=3600.0), quiet=3610.0, schedules=[often]))
+    assert verdict.fine, verdict.report()
+    assert any(re.match(r"missed .* 3\d\d, catch_up", what) for what in of("s1", verdict))
+
+
+@pytest.mark.parametrize("point", ["before", "unanswered", "after"])
+def test_a_crash_at_a_firing_loses_no_tick_and_doubles_none(point: Any) -> None:
+    often = Entry(name="s1", when="3")
+    moves = [worker("w1"), Ambush(at=4.0, host="w1", point=point), worker("w2", at=8.0)]
+    verdict = play(plan(*moves, schedules=[often]))
+    assert verdict.fine, verdict.report()
+    assert [fact.what for fact in verdict.facts if fact.job == "w1"] == [f"crashes at a firing, {point}"]
+    assert sum(what.startswith("fired") for what in of("s1", verdict)) > 10
+
+
+def test_a_release_that_says_something_else_changes_the_schedule() -> None:
+    agenda = Agenda(releases=((Entry(name="s1", when="3"),), (Entry(name="s1", when="5"),)))
+    moves = (worker("w1"), Leave(at=10.0, host="w1"), msgspec.structs.replace(worker("w2", at=12.0), release=1))
+    verdict = play(msgspec.structs.replace(plan(*moves), agenda=agenda))
+    assert verdict.fine, verdict.report()
+    ticks = [fact.at for fact in verdict.facts if fact.job == "s1" and fact.what.startswith("fired")]
+    assert {round(later - earlier) for earlier, later in pairwise(ticks[-5:])} == {5}
+
+
+def test_operators_make_and_change_schedules() -> None:
+    entry = Entry(name="u1", when="3", options={"overlap": "queue"})
+    moves = [
+        worker("w1"), Create(at=1.0, entry=entry), Arrange(at=6.0, action="pause", schedule="u1"),
+        Arrange(at=12.0, action="resume", schedule="u1", given={"catch_up": False}),
+        Arrange(at=20.0, action="delete", schedule="u1"),
+    ]  # fmt: skip
+    agenda = Agenda(releases=((Entry(name="s1", when="60"),),), users=(entry,))
+    verdict = play(msgspec.structs.replace(plan(*moves), agenda=agenda))
+    assert verdict.fine, verdict.report()
+    assert [what.split()[0] for what in of("u1", verdict)] == ["is", "fired", "skipped", *3 * ["fired"], "is"]
+
+
+def test_a_tick_that_an_operator_has_made_already_is_not_made_again() -> None:
+    often = Entry(name="s1", when="3", options={"catch_up": "all", "overlap": "allow", "grace": 0.5})
+    moves = [
+        worker("w1"), Arrange(at=4.0, action="pause", schedule="s1"),
+        Arrange(at=12.0, action="backfill", schedule="s1", given={"seconds": 7.0}),
+        Arrange(at=14.0, action="resume", schedule="s1", given={"catch_up": True}),
+    ]  # fmt: skip
+    verdict = play(plan(*moves, schedules=[often]))
+    assert verdict.fine, verdict.report()
+    assert [what.split()[2] for what in of("s1", verdict)[2:6]] == [
+        "backfill", "backfill", "made_already", "made_already",
+    ]  # fmt: skip
+
+
+def test_a_schedule_that_nobody_meets_is_found() -> None:
+    async def asleep(*_: object) -> float:
+        return 5.0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mainspring.scheduler.Scheduler.turn", asleep)
+        verdict = play(plan(worker("w1"), schedules=[Entry(name="s1", when="3")]))
+    assert verdict.violations[0].rule == "I6"
+    assert re.match(r"was due for \d+\.\d s, and nobody met it", verdict.violations[0].what)
+
+
+def seen(spec: Spec, start: str, hours: float) -> list[str]:
+    begin = datetime.fromisoformat(start)
+    return [f"{tick:%H:%M:%S}" for tick in ideal.ticks(spec, begin, begin, begin + timedelta(hours=hours))]
+
+
+@pytest.mark.parametrize(("expr", "start", "expected"), [
+    ("30 1 * * *", "2030-03-31T00:00Z", ["01:00:00"]),  # left out: once, at the first instant after the gap
+    ("*/30 * * * *", "2030-03-31T00:00Z", ["00:30:00", "01:00:00", "01:30:00", "02:00:00"]),
+    ("30 1 * * *", "2030-10-27T00:00Z", ["00:30:00"]),  # comes twice: the first time
+    ("*/30 * * * *", "2030-10-27T00:00Z", ["00:30:00", "01:00:00", "01:30:00", "02:00:00"]),
+    ("5,50 59 0 * * *", "2030-10-26T23:00Z", ["23:59:05", "23:59:50"]),
+])  # fmt: skip
+def test_ideal_ticks_follow_the_clocks_of_their_zone(expr: str, start: str, expected: list[str]) -> None:
+    assert seen(Spec(trigger=cron(expr, tz="Europe/London"), task="t"), start, 2) == expected
+
+
+def test_ideal_ticks_are_narrowed_by_windows_dates_and_an_end() -> None:
+    window = Window("12:00:25", "12:00:45", tz="UTC")
+    start = "2030-01-01T12:00Z"
+    spec = Spec(trigger=every(10).seconds, task="t", window=window)
+    assert seen(spec, start, 1) == ["12:00:30", "12:00:40"]
+    moved = msgspec.structs.replace(spec, window=Window("12:00:25", "12:00:45", tz="UTC", outside="move"))
+    assert seen(moved, start, 1) == ["12:00:25", "12:00:30", "12:00:40"]
+    ends = datetime.fromisoformat("2030-01-01T12:00:35Z")
+    assert seen(msgspec.structs.replace(spec, end_at=ends), start, 1) == ["12:00:30"]
+    assert seen(msgspec.structs.replace(spec, exclude=(ends.date(),)), start, 1) == []
+
+
+def test_a_process_counts_from_when_it_has_recovered_until_it_is_ill() -> None:
+    now = 0.0
+    watch = Watch(lambda: now)
+    watch.well("w1", 5.0, {"s1"})
+    now = 12.0
+    watch.ill("w1")
+    now = 20.0
+    assert (watch.longest(0.0, None), watch.longest(10.0, "s1"), watch.longest(0.0, "s2")) == (7.0, 2.0, 0.0)
 
 
 class World:

@@ -25,9 +25,11 @@ class Workers(dict[WorkerId, LiveWorker]):
         """Writes the worker's row, or removes it if it leaves; what it was ordered to do."""
         for id in [id for id, row in self.items() if row.until <= now - LONG_SILENT]:
             del self[id]
-        orders = self[worker.id].orders if worker.id in self else Orders()
+        known = self.get(worker.id)
+        orders = known.orders if known else Orders()
         if until > now:
-            self[worker.id] = LiveWorker(worker, until, orders)
+            if known is None or until >= known.until:
+                self[worker.id] = LiveWorker(worker, until, orders)
         else:
             self.pop(worker.id, None)
         return orders

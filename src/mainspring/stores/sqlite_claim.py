@@ -191,7 +191,8 @@ def _take(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> 
 
 
 _BEAT = """INSERT INTO mainspring_workers (id, until, info) VALUES (?, ?, ?)
-    ON CONFLICT (id) DO UPDATE SET until = excluded.until, info = excluded.info RETURNING orders"""
+    ON CONFLICT (id) DO UPDATE SET until = max(until, excluded.until),
+        info = iif(until > excluded.until, info, excluded.info) RETURNING orders"""
 _HOLDS = f"SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE {HELD} AND state = 'running' AND worker = ?"
 
 

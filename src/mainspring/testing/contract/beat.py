@@ -39,6 +39,13 @@ class BeatContract(Contract):
             await store.beat(info, until=later(25), now=later(5))
             assert await store.workers(now=later(5)) == [LiveWorker(info, later(25))]
 
+    async def test_a_beat_that_was_overtaken_by_a_later_one_shortens_no_lease(self) -> None:
+        async with self.opened() as store:
+            info = a_worker(running=5)
+            await store.beat(info, until=later(25), now=later(5))
+            await store.beat(a_worker(running=1), until=later(20), now=NOW)
+            assert await store.workers(now=later(24)) == [LiveWorker(info, later(25))]
+
     async def test_workers_are_listed_by_id(self) -> None:
         async with self.opened() as store:
             for name in ("cyd", "ada", "bob"):

@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 from ...job import TRANSITIONS, UNFINISHED, Ending, Job, JobId, Lease, State, WorkerId
 from ...outcome import Outcome
+from .almanac import Almanac
 from .host import Host
 from .loop import TrueClock
+from .watch import Watch
 
 RULES: Mapping[str, str] = {
     "I1": "every acknowledged enqueue is in the store, and nothing else is",
@@ -20,6 +22,7 @@ RULES: Mapping[str, str] = {
     "I3": "a job is started as often as its retries, crashes and refunds allow, and is not dead before",
     "I4": "no effect of a run after the next run of its job has started",
     "I5": "one accepted outcome for each run, one final state for each life of a job",
+    "I6": "a schedule's ticks are those it ought to have, each with one fate, on record, and at most one job",
     "I7": "a unique key never has two unfinished jobs",
     "I8": "a worker never runs more than its slots and its tasks' limits allow",
     "W": "a worker ends only when it is told to, and then it does",
@@ -31,6 +34,7 @@ _MOVES: Mapping[str, frozenset[State]] = {
     "claim": frozenset({State.PENDING}),
     "finish": frozenset({State.RUNNING}),
     "change": frozenset(State),
+    "fire": frozenset({State.PENDING}),
 }
 TOTAL = "in all"
 
@@ -59,10 +63,14 @@ class Auditor:
         self.violations: list[Violation] = []
         self.asked: set[JobId] = set()
         self.acknowledged: dict[JobId, str] = {}
+        self.gone: set[JobId] = set()
+        """What somebody has deleted."""
         self.starts: Counter[JobId] = Counter()
         self.returned: set[JobId] = set()
         self.lives: dict[JobId, list[int]] = defaultdict(list)
         """For each operator's retry: how many runs of the job had ended by then."""
+        self.watch = Watch(clock.monotonic)
+        self.almanac = Almanac(clock, self.watch, self.fail, self.note)
         self._runs: Counter[JobId] = Counter()
         self._newest: dict[JobId, Job] = {}
         self._begun: set[tuple[JobId, Lease]] = set()
@@ -97,6 +105,8 @@ class Auditor:
         """A job was written."""
         if job.unique_key is not None:
             self._hold(job, job.unique_key)
+        if job.schedule is not None:
+            self.almanac.moved(old, job)
         before = "nothing" if old is None else old.state.value
         if old is not None and old.state is job.state:
             if verb == "change" and old.expires_at is not None and job.expires_at is None:
@@ -112,6 +122,12 @@ class Auditor:
         if old.state.final and verb == "change":
             self.lives[job.id].append(self._runs[job.id])
 
+    def deleted(self, job: Job, at: datetime, who: str) -> None:
+        self.note(who, job.id, f"deletes it, {job.state}")
+        self.gone.add(job.id)
+        if job.schedule is not None:
+            self.almanac.deleted(job, at)
+
     def _hold(self, job: Job, key: str) -> None:
         holders = self._holders[key]
         (holders.add if job.state in UNFINISHED else holders.discard)(job.id)
@@ -120,7 +136,7 @@ class Auditor:
 
     def beat(self, worker: WorkerId, until: datetime, now: datetime) -> None:
         if until > now:
-            self._until[worker] = until
+            self._until[worker] = max(until, self._until.get(worker, until))
         else:
             self._until.pop(worker, None)
 

@@ -8,18 +8,20 @@ from itertools import pairwise
 from ...job import Ending, Execution, Job, State
 from .auditor import Auditor
 from .ledger import Ledger
+from .reckoning import reckon
 from .tasks import RETRIES
 
 _FAILED = (Ending.FAILED, Ending.TIMEOUT)
 
 
 async def audit(auditor: Auditor, ledger: Ledger, max_crashes: int) -> None:
-    """I1, I2 and I3, once the faults have ceased and the cluster has had its time."""
+    """I1, I2, I3 and I6, once the faults have ceased and the cluster has had its time."""
     jobs = {job.id: job for job in ledger.peek()}
-    for id in sorted(auditor.acknowledged.keys() - jobs.keys()):
+    for id in sorted(auditor.acknowledged.keys() - jobs.keys() - auditor.gone):
         auditor.fail("I1", id, "was acknowledged, and is not in the store")
-    for id in sorted(jobs.keys() - auditor.asked):
+    for id in sorted(jobs.keys() - auditor.asked - auditor.almanac.jobs.keys()):
         auditor.fail("I1", id, "is in the store, and nobody asked for it")
+    reckon(auditor.almanac, auditor.fail, await ledger.time())
     for job in jobs.values():
         if not job.state.final:
             auditor.fail("I2", job.id, f"is {job.state} at the end, held by {job.worker}")

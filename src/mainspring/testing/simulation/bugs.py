@@ -22,6 +22,7 @@ from ...stores.memory_workers import Workers
 from ...stores.rules import settle
 from ...sweep import Sweeper
 from ...worker import Worker
+from . import bugs_of_schedules
 from .swap import swap
 
 
@@ -128,4 +129,5 @@ BUGS: Mapping[str, Bug] = {
     "deaf-clock": Bug("a worker does not learn the store's time", _deaf_clock),
     "no-limit": Bug("a worker does not look at its tasks' limits", _no_limit),
     "hopeful-enqueue": Bug("an enqueue that failed is acknowledged", _hopeful_enqueue),
+    **{name: Bug(*bug) for name, bug in bugs_of_schedules.BUGS.items()},
 }

@@ -9,12 +9,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...errors import InvalidTransition, JobExists, JobNotFound, StoreUnavailable
+from ...plan import paused
+from ...schedule import Firing
 from .auditor import Auditor
 from .host import Host
 from .ledger import Ledger
 from .loop import TrueClock, VirtualLoop
 from .member import Member
-from .plan import QUEUES, Enqueue, Fault, Move, Operate, Plan, Start
+from .operators import arrange
+from .plan import QUEUES, Arrange, Create, Enqueue, Fault, Move, Nap, Operate, Plan, Start
 from .tasks import LIMITS
 
 # Seconds a caller waits before it repeats a call that failed.
@@ -22,6 +25,8 @@ AGAIN = 0.7
 # The longest a healthy cluster may take to end all jobs, and a worker to stop; in seconds.
 SETTLE, STOP = 400.0, 60.0
 LOOK = 2.0
+# Seconds for which schedules go on when the faults have ceased.
+CALM = 40.0
 
 
 class Cluster:
@@ -29,8 +34,9 @@ class Cluster:
 
     def __init__(self, plan: Plan, loop: VirtualLoop) -> None:
         self._plan = plan
-        self._clock = TrueClock(loop)
+        self._clock = TrueClock(loop, plan.agenda.begin)
         self.auditor = Auditor(self._clock)
+        self.auditor.almanac.poll = plan.settings["poll_interval"]
         self.ledger = Ledger(self._clock, self.auditor)
         self._members: dict[str, Member] = {}
         self._callers: list[asyncio.Task[None]] = []
@@ -50,6 +56,8 @@ class Cluster:
             self._make(move)
         await self._until(self._plan.quiet)
         await self._recover()
+        if self._plan.agenda.names:
+            await self._calm()
         await self._settle()
         await self._close()
 
@@ -65,17 +73,22 @@ class Cluster:
                 self._call(self._enqueue(move))
             case Operate():
                 self._call(self._operate(move))
+            case Arrange() | Create():
+                self._call(self._arrange(move))
+            case Nap(span=span):
+                for n, member in enumerate(self._members.values()):
+                    member.rest(span + n / 10)
             case Fault(host=name) if name in self._members:
                 self._members[name].suffer(move)
 
     def _start(self, move: Start) -> None:
-        member = self._join(move.host, move.skew, move.drift)
+        member = self._join(move.host, move.skew, move.drift, move.release)
         self.auditor.join(member.host, move.slots, LIMITS)
         member.work(move.slots)
 
-    def _join(self, name: str, skew: float, drift: float) -> Member:
+    def _join(self, name: str, skew: float, drift: float, release: int = 0) -> Member:
         host = Host(name, self._clock, skew=skew, drift=drift)
-        self._members[name] = Member(host, self._plan, self.ledger, self.auditor)
+        self._members[name] = Member(host, self._plan, self.ledger, self.auditor, release)
         return self._members[name]
 
     def _call(self, call: Coroutine[Any, Any, None]) -> None:
@@ -113,6 +126,14 @@ class Cluster:
             else:
                 return
 
+    async def _arrange(self, move: Arrange | Create) -> None:
+        app = self._members["operator"].app
+        while True:
+            try:
+                return await arrange(app, move, self.auditor.almanac.wished)
+            except StoreUnavailable:
+                await self._clock.sleep(AGAIN)
+
     # the end
 
     async def _recover(self) -> None:
@@ -124,6 +145,14 @@ class Cluster:
             await self.ledger.pause_queue(queue, False)
         if not any(member.works for member in self._members.values()):
             self._start(Start(at=self._plan.quiet, host="relief", slots=2, skew=0.0, drift=0.0))
+
+    async def _calm(self) -> None:
+        """A while in which nothing goes wrong; then the schedules are paused, so that all jobs can end."""
+        await self._clock.sleep(CALM)
+        self.auditor.almanac.calm()
+        now, rows = self._clock.now(), await self.ledger.schedules(limit=100)
+        self.ledger.by = ("cluster", "fire")
+        await self.ledger.fire([Firing(schedule=paused(row, "the end", now=now)) for row in rows], now=now)
 
     async def _settle(self) -> None:
         """Until every job has ended, or patience has."""

@@ -23,6 +23,7 @@ class Host:
         self.dead = False
         self.woke_at = -1.0
         """When it was last thawed."""
+        self._until = 0.0
         self._going = asyncio.Event()
         self._going.set()
         self._held: list[HostTimer] = []
@@ -33,6 +34,15 @@ class Host:
 
     def freeze(self) -> None:
         self._going.clear()
+
+    def rest(self, seconds: float) -> None:
+        """Frozen for so long, and at least as long as anybody has said before."""
+        self._until = max(self._until, self.world.monotonic() + seconds)
+        self.freeze()
+
+    @property
+    def rested(self) -> bool:
+        return self.world.monotonic() >= self._until
 
     def crash(self) -> None:
         self.dead = True

@@ -39,6 +39,13 @@ class Link:
         self.cut = False
         self.hangs = False
         """Calls over a cut link fail after the deadline; otherwise at once."""
+        self.ambush: str | None = None
+        """Where in its next firing the process crashes."""
+        self.crash: Callable[[], None] = host.crash
+
+    @property
+    def good(self) -> bool:
+        return self.far == FAR and not self.loss and not self.cut
 
     def heal(self) -> None:
         self.far, self.loss, self.cut = FAR, 0.0, False
@@ -46,6 +53,7 @@ class Link:
     def clear(self) -> None:
         """Healthy, and nothing old is under way."""
         self.heal()
+        self.ambush = None
         for message in self._given_up:
             message.cancel()
 
@@ -63,6 +71,8 @@ class Link:
 
     async def _call(self, name: str, verb: Verb) -> Any:
         await self._host.awake()
+        if name == "fire" and self.ambush is not None and not self.cut:
+            return await self._crashing(self.ambush, verb)
         fails = self._chance.random() < self.loss
         arrives = not fails or self._chance.random() < 0.5
         there, back = self._chance.uniform(NEAR, self.far), self._chance.uniform(NEAR, self.far)
@@ -77,6 +87,17 @@ class Link:
         await self._host.world.sleep(back)
         if self.cut or fails:
             return await self._fail(name, "the reply was lost")
+        await self._host.awake()
+        return answer
+
+    async def _crashing(self, point: str, verb: Verb) -> Any:
+        self.ambush = None
+        self._ledger.crashes(self._host.name, f"crashes at a firing, {point}")
+        answer = None if point == "before" else await self._do("fire", verb)
+        if point == "after":
+            self._host.clock.call_later(0, self.crash)
+        else:
+            self.crash()
         await self._host.awake()
         return answer
 

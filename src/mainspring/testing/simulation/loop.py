@@ -61,11 +61,12 @@ class TrueClock:
 
     real = False
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(self, loop: VirtualLoop, begin: datetime = START) -> None:
         self._loop = loop
+        self._begin = begin
 
     def now(self) -> datetime:
-        return START + self._loop.elapsed()
+        return self._begin + self._loop.elapsed()
 
     def monotonic(self) -> float:
         return self._loop.time()

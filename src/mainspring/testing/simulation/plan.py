@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...job import JobId
+from .agenda import Agenda, Entry, draw_action, draw_agenda
 
 QUEUES = ("default", "mail")
 KEYS = ("k1", "k2", "k3")
@@ -29,9 +31,12 @@ class Start(Move, frozen=True, kw_only=True):
     slots: int
     skew: float
     drift: float
+    release: int = 0
+    """Which release of the code it runs."""
 
     def __str__(self) -> str:
-        return f"{self.host} starts: {self.slots} slots, clock {self.skew:+.1f} s and {self.drift * 1000:+.2f} ‰"
+        clock = f"clock {self.skew:+.1f} s and {self.drift * 1000:+.2f} ‰"
+        return f"{self.host} starts: release {self.release}, {self.slots} slots, {clock}"
 
 
 class Fault(Move, frozen=True, kw_only=True):
@@ -81,6 +86,15 @@ class Slow(Fault, frozen=True, kw_only=True):
         return f"{self.host} has messages of up to {self.far * 1000:.0f} ms for {self.span:.1f} s"
 
 
+class Ambush(Fault, frozen=True, kw_only=True):
+    """It crashes at its next firing: before the store hears of it, when that is done and not answered, or after."""
+
+    point: Literal["before", "unanswered", "after"]
+
+    def __str__(self) -> str:
+        return f"{self.host} will crash at its next firing, {self.point}"
+
+
 class Enqueue(Move, frozen=True, kw_only=True):
     client: str
     job: JobId
@@ -103,6 +117,36 @@ class Operate(Move, frozen=True, kw_only=True):
         return f"operator: {self.action} {self.target}"
 
 
+class Arrange(Move, frozen=True, kw_only=True):
+    """An operator's action on a schedule."""
+
+    action: str
+    schedule: str
+    given: Mapping[str, Any] = {}
+
+    def __str__(self) -> str:
+        given = "".join(f", {name}={value}" for name, value in self.given.items())
+        return f"operator: {self.action} {self.schedule}{given}"
+
+
+class Create(Move, frozen=True, kw_only=True):
+    """An operator makes a schedule."""
+
+    entry: Entry
+
+    def __str__(self) -> str:
+        return f"operator: create {self.entry}"
+
+
+class Nap(Move, frozen=True, kw_only=True):
+    """Every machine sleeps, but not the store; each wakes in its own time."""
+
+    span: float
+
+    def __str__(self) -> str:
+        return f"everybody is asleep for {self.span:.1f} s"
+
+
 class Plan(Struct, frozen=True, kw_only=True):
     """All of it, for one seed."""
 
@@ -113,11 +157,14 @@ class Plan(Struct, frozen=True, kw_only=True):
     moves: tuple[Move, ...]
     quiet: float
     """When the faults cease."""
+    agenda: Agenda = Agenda()
 
     def __str__(self) -> str:
         settings = ", ".join(f"{name}={value:g}" for name, value in self.settings.items())
         clients = ", ".join(f"{name} {skew:+.1f} s" for name, skew in self.clients.items())
-        lines = [f"seed {self.seed}: {settings}; clocks: {clients}"]
+        lines = [f"seed {self.seed}: {settings}; clocks: {clients}; it is {self.agenda.begin:%Y-%m-%d %H:%M:%S.%f}"]
+        for n, release in enumerate(self.agenda.releases):
+            lines += [f"release {n}  {entry}" for entry in release]
         lines += [f"{move.at:9.3f}  {move}" for move in self.moves]
         return "\n".join([*lines, f"{self.quiet:9.3f}  the faults cease"])
 
@@ -137,8 +184,28 @@ def draw(seed: int) -> Plan:
     quiet = chance.uniform(SHORT, LONG)
     clients = {name: _skew(chance) for name in ("c1", "c2")}
     moves: list[Move] = [*_work(chance, quiet, lease), *_workers(chance, quiet, lease)]
+    # From a source of their own: a plan without schedules stays as it is, whatever becomes of their drawing.
+    chance = Random(f"{seed} schedules")
+    night = chance.choice((0.0, 0.0, 0.0, 90.0, 600.0, 3600.0))
+    agenda = draw_agenda(chance, quiet + night, lease)
+    if agenda.names:
+        moves += [*_arrangements(chance, quiet, agenda), *_ambushes(chance, moves, quiet)]
+        moves = [_released(chance, move, agenda) for move in moves]
+        if night:
+            moves, quiet = _with_night(chance, moves, quiet, night)
     moves.sort(key=lambda move: move.at)
-    return Plan(seed=seed, settings=settings, clients=clients, moves=tuple(moves), quiet=quiet)
+    return Plan(seed=seed, settings=settings, clients=clients, moves=tuple(moves), quiet=quiet, agenda=agenda)
+
+
+def _released(chance: Random, move: Move, agenda: Agenda) -> Move:
+    """Any release may follow any other: deploys are rolled back too."""
+    return replace(move, release=chance.randrange(len(agenda.releases))) if isinstance(move, Start) else move
+
+
+def _with_night(chance: Random, moves: list[Move], quiet: float, night: float) -> tuple[list[Move], float]:
+    at = round(chance.uniform(0.2, 0.8) * quiet, 3)
+    moves = [replace(move, at=round(move.at + night, 3)) if move.at > at else move for move in moves]
+    return [*moves, Nap(at=at, span=night)], quiet + night
 
 
 def _at(chance: Random, end: float) -> float:
@@ -194,6 +261,26 @@ def _enqueue(chance: Random, job: JobId, at: float, lease: float, keyed: bool) -
         options["max_retries"] = chance.randint(0, 2)
     client = chance.choice(("c1", "c2"))
     return Enqueue(at=at, client=client, job=job, task=task, value=round(values[task], 3), options=options)
+
+
+def _arrangements(chance: Random, quiet: float, agenda: Agenda) -> list[Move]:
+    moves: list[Move] = [Create(at=_at(chance, quiet / 2), entry=entry) for entry in agenda.users]
+    for _ in range(chance.choice((0, 2, 5, 10, 20))):
+        action, name, given = draw_action(chance, agenda)
+        moves.append(Arrange(at=_at(chance, quiet), action=action, schedule=name, given=given))
+    return moves
+
+
+def _ambushes(chance: Random, moves: list[Move], quiet: float) -> list[Move]:
+    """Some processes crash when they fire; another one follows."""
+    found: list[Move] = []
+    for start in [move for move in moves if isinstance(move, Start) and chance.random() < 0.3]:
+        at = round(chance.uniform(start.at, quiet), 3)
+        found.append(Ambush(at=at, host=start.host, point=chance.choice(("before", "unanswered", "after"))))
+        again = round(at + chance.uniform(1, 15), 3)
+        if again < quiet:
+            found.append(replace(start, at=again, host=f"{start.host}b"))
+    return found
 
 
 # workers, and what becomes of them

@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from random import Random
 from zlib import crc32
 
 from msgspec import Struct
 
-from ... import worker
+from ... import scheduler, worker
+from ...control import schedules
 from ...stores import memory_claim
 from .auditor import RULES, Fact, Violation
 from .books import audit
@@ -92,6 +94,11 @@ class _Machine:
 
     def __init__(self, seed: int) -> None:
         self.urandom = Random(f"{seed} machine").randbytes
+        self._made = 0
+
+    def new_id(self, now: datetime) -> str:
+        self._made += 1
+        return f"t{self._made:04}"
 
     def getpid(self) -> int:
         return 1
@@ -101,5 +108,10 @@ class _Machine:
 def _seeded(seed: int) -> Iterator[None]:
     """Nothing but the seed decides, and nothing is logged."""
     machine, logger = _Machine(seed), logging.getLogger("mainspring")
-    with swap(worker, "os", machine), swap(memory_claim, "os", machine), swap(logger, "disabled", True):
+    with ExitStack() as stack:
+        for module in (worker, memory_claim):
+            stack.enter_context(swap(module, "os", machine))
+        for module in (scheduler, schedules):
+            stack.enter_context(swap(module, "new_id", machine.new_id))
+        stack.enter_context(swap(logger, "disabled", True))
         yield

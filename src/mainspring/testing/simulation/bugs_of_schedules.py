@@ -1,0 +1,170 @@
+"""Bugs to plant in what schedules rest on: each breaks one rule of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from ... import plan, scheduler
+from ...control import schedules
+from ...errors import StoreUnavailable
+from ...job import JobId, NewJob, State
+from ...schedule import Fired, Firing, Schedule
+from ...scheduler import Scheduler
+from ...store import Store
+from ...stores import memory_fire, memory_series
+from ...stores.memory_enqueue import enqueue
+from .swap import swap
+
+Plant = Callable[[], AbstractContextManager[None]]
+
+
+def _fire_without_looking() -> AbstractContextManager[None]:
+    return swap(memory_fire, "standing", lambda firing, revision: True)
+
+
+def _advance_without_job() -> AbstractContextManager[None]:
+    return swap(memory_fire, "enqueue", lambda jobs, news, now: [])
+
+
+def _job_without_advance() -> AbstractContextManager[None]:
+    fire_one = memory_fire.fire_one
+
+    def torn(jobs: Any, ledger: Any, firing: Firing, now: datetime) -> Fired:
+        if firing.schedule.revision % 10 == 0 and firing.jobs and not any(jobs.holder(job)[1] for job in firing.jobs):
+            enqueue(jobs, firing.jobs, now)
+            return Fired(False)
+        return fire_one(jobs, ledger, firing, now)
+
+    return swap(memory_fire, "fire_one", torn)
+
+
+@contextmanager
+def _ticks_without_key() -> Iterator[None]:
+    job_of = scheduler.job_of
+
+    def keyless(*given: Any) -> NewJob:
+        return replace(job_of(*given), idempotency_key=None)
+
+    with swap(scheduler, "job_of", keyless), swap(schedules, "job_of", keyless):
+        yield
+
+
+def _unheard(state: State | None) -> Plant:
+    def plant() -> AbstractContextManager[None]:
+        def deaf(row: Schedule, id: JobId, how: State | None, *rest: Any) -> Schedule:
+            return row if how is state else plan.ended(row, id, how, *rest)
+
+        return swap(memory_series, "ended", deaf)
+
+    return plant
+
+
+def _unheard_success() -> AbstractContextManager[None]:
+    return swap(memory_series, "roused", lambda row, at: row)
+
+
+def _catch_up_twice() -> AbstractContextManager[None]:
+    late = plan._Draft._late
+
+    def twice(self: Any, first: datetime, until: datetime) -> datetime | None:
+        tick = late(self, first, until)
+        if tick is not None and tick <= until and self.spec.catch_up == "latest":
+            self._note("missed", "catch_up", tick)
+        return tick
+
+    return swap(plan._Draft, "_late", twice)
+
+
+def _doubling_resume() -> AbstractContextManager[None]:
+    def doubling(row: Schedule, *, from_now: bool, now: datetime) -> Firing:
+        firing = plan.resumed(row, from_now=from_now, now=now)
+        return replace(firing, schedule=replace(firing.schedule, next_run_at=row.next_run_at, due_at=row.next_run_at))
+
+    return swap(schedules, "resumed", doubling)
+
+
+class _Insistent:
+    """A store whose caller takes a lost reply for a lost request, and writes over what it finds."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
+        try:
+            return await self._store.fire(firings, now=now)
+        except StoreUnavailable:
+            rows = {row.name: row.revision for row in await self._store.schedules(limit=100)}
+            return await self._store.fire([self._again(one, rows) for one in firings], now=now)
+
+    def _again(self, firing: Firing, revisions: dict[str, int]) -> Firing:
+        row = replace(firing.schedule, revision=revisions.get(firing.schedule.name, 0) + 1)
+        jobs = tuple(replace(job, id=f"{job.id}-again", idempotency_key=None) for job in firing.jobs)
+        ticks = tuple(replace(tick, job_id=tick.job_id and f"{tick.job_id}-again") for tick in firing.ticks)
+        return replace(firing, schedule=row, jobs=jobs, ticks=ticks, reads=())
+
+
+def _fired_again() -> AbstractContextManager[None]:
+    fire = Scheduler._fire
+
+    async def insistent(self: Scheduler, store: Store, *given: Any) -> None:
+        await fire(self, cast(Store, _Insistent(store)), *given)
+
+    return swap(Scheduler, "_fire", insistent)
+
+
+def _late_release() -> AbstractContextManager[None]:
+    return swap(plan, "_armed", lambda row, now: replace(row, due_at=plan.due(row)))
+
+
+@contextmanager
+def _deaf_to_pauses() -> Iterator[None]:
+    def due(row: Schedule) -> datetime | None:
+        return None if row.next_run_at is None else row.next_run_at + row.timetable.offset
+
+    def paused(row: Schedule, note: str, *, now: datetime) -> Schedule:
+        return replace(plan.paused(row, note, now=now), due_at=due(row))
+
+    with swap(plan, "due", due), swap(schedules, "paused", paused):
+        yield
+
+
+def _no_overlap_rule() -> AbstractContextManager[None]:
+    return swap(plan, "_blocks", lambda spec, active: False)
+
+
+def _drifting_grid() -> AbstractContextManager[None]:
+    following = plan.following
+
+    def drifting(row: Schedule, tick: datetime) -> datetime | None:
+        found = following(row, tick)
+        return None if found is None else found + timedelta(milliseconds=1)
+
+    return swap(plan, "following", drifting)
+
+
+BUGS: dict[str, tuple[str, Plant]] = {
+    "fire-without-looking": ("fire writes over whatever revision is there", _fire_without_looking),
+    "advance-without-job": ("a tick is fired, and its job is not written", _advance_without_job),
+    "job-without-advance": ("now and then a tick's job is written, and nothing else", _job_without_advance),
+    "ticks-without-key": ("the jobs of ticks have no key", _ticks_without_key),
+    "unheard-cancel": ("a schedule does not hear that its job was cancelled", _unheard(State.CANCELLED)),
+    "unheard-expiry": ("a schedule does not hear that its job has expired", _unheard(State.EXPIRED)),
+    "unheard-deletion": ("a schedule does not hear that its job was deleted", _unheard(None)),
+    "unheard-death": ("a schedule does not hear that its job is dead", _unheard(State.DEAD)),
+    "catch-up-twice": ("the tick that is caught up is counted as missed too", _catch_up_twice),
+    "doubling-resume": ("what a pause covered is on record as skipped, and fired", _doubling_resume),
+    "fired-again": ("a worker whose firing was not answered fires again", _fired_again),
+    "late-release": ("a tick that was held is released at the next tick only", _late_release),
+    "unheard-success": ("a tick that waits on another schedule does not hear of its success", _unheard_success),
+    "deaf-to-pauses": ("a paused schedule stays due", _deaf_to_pauses),
+    "no-overlap-rule": ("runs under way keep no tick from being fired", _no_overlap_rule),
+    "drifting-grid": ("each tick is a millisecond later than it ought to be", _drifting_grid),
+}
