@@ -239,12 +239,12 @@ class _Draft:
         new = replace(
             old, anchor_at=self.anchor, reached_at=self.reached, revision=old.revision + 1,
             next_run_at=self.next, held_at=self.held, waits_on=self.waits_on,
-            active=_known(self.spec, self.active), ticks=old.ticks + len(self.ticks), fired=old.fired + len(fired),
+            ticks=old.ticks + len(self.ticks), fired=old.fired + len(fired),
             skipped=old.skipped + _sum(self.ticks, "skipped"), missed=old.missed + _sum(self.ticks, "missed"),
             last_run_at=self.last or old.last_run_at, last_fired_at=self.now if fired else old.last_fired_at,
             last_job_id=fired[-1].job_id if fired else old.last_job_id, answered=self.answered,
         )  # fmt: skip
-        new = replace(new, due_at=None if self.waiting else due(new))
+        new = _listed(replace(new, due_at=None if self.waiting else due(new)), self.active)
         revisions = {name: other.revision for name, other in self.others.items()}
         reads = tuple((name, revisions.get(name, 0)) for name in self.spec.depends_on)
         return Firing(schedule=new, ticks=tuple(self.ticks), cancel=tuple(self.cancel), reads=reads)
@@ -293,9 +293,10 @@ def _blocks(spec: Spec, active: Sequence[JobId]) -> bool:
     return bool(active) and spec.exclusive
 
 
-def _known(spec: Spec, active: Sequence[JobId]) -> tuple[JobId, ...]:
-    """Its unfinished jobs as far as they matter: where they may overlap, there may be any number of them."""
-    return tuple(active) if spec.exclusive else tuple(active[-ACTIVE_KEPT:])
+def _listed(schedule: Schedule, active: Sequence[JobId]) -> Schedule:
+    """The schedule with these unfinished jobs. Where they may overlap there may be very many, and some are counted."""
+    kept = tuple(active) if schedule.spec.exclusive else tuple(active[-ACTIVE_KEPT:])
+    return replace(schedule, active=kept, unlisted=schedule.unlisted + len(active) - len(kept))
 
 
 def _armed(schedule: Schedule, now: datetime) -> Schedule:
@@ -310,10 +311,12 @@ def _armed(schedule: Schedule, now: datetime) -> Schedule:
 
 def ended(schedule: Schedule, job_id: JobId, state: State | None, at: datetime, result: str | None = None) -> Schedule:
     """The schedule after one of its jobs became final; None: the job was deleted before it did."""
-    if job_id not in schedule.active and schedule.spec.exclusive:
+    listed = job_id in schedule.active
+    if not listed and not schedule.unlisted:
         return schedule
     active = tuple(id for id in schedule.active if id != job_id)
-    new = replace(schedule, revision=schedule.revision + 1, active=active)
+    unlisted = schedule.unlisted if listed else schedule.unlisted - 1
+    new = replace(schedule, revision=schedule.revision + 1, active=active, unlisted=unlisted)
     if state is not None:
         new = replace(new, last_outcome=state, last_finished_at=at)
     if state is State.COMPLETED:
@@ -333,7 +336,7 @@ def ended(schedule: Schedule, job_id: JobId, state: State | None, at: datetime, 
 def revived(schedule: Schedule, job_id: JobId) -> Schedule:
     """The schedule after a final job of it was put back to work."""
     active = (*(id for id in schedule.active if id != job_id), job_id)
-    return replace(schedule, revision=schedule.revision + 1, active=_known(schedule.spec, active))
+    return _listed(replace(schedule, revision=schedule.revision + 1), active)
 
 
 def roused(schedule: Schedule, at: datetime) -> Schedule:
@@ -477,10 +480,9 @@ def triggered(
     ids = [tick.job_id for tick in records if tick.job_id is not None]
     new = replace(
         schedule, revision=schedule.revision + 1, ticks=schedule.ticks + len(records),
-        active=_known(schedule.spec, (*schedule.active, *ids)) if joins else schedule.active,
         last_job_id=ids[-1] if ids else schedule.last_job_id,
     )  # fmt: skip
-    return Firing(schedule=new, ticks=tuple(records))
+    return Firing(schedule=_listed(new, (*new.active, *ids)) if joins else new, ticks=tuple(records))
 
 
 def _begun(schedule: Schedule, at: datetime) -> Schedule:

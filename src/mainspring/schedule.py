@@ -92,6 +92,8 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The schedule on whose success the held tick waits; None: on its own runs."""
     active: tuple[JobId, ...] = ()
     """Its jobs that are not final; where they may overlap, the newest hundred of them."""
+    unlisted: int = 0
+    """How many more there are."""
     paused_at: datetime | None = None
     note: str = ""
     """Why it is paused."""

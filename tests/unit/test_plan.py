@@ -481,6 +481,8 @@ def test_of_jobs_that_may_overlap_it_remembers_the_newest() -> None:
         row = look(row, at(3 * STEP)).schedule
     row = triggered(row, [at(0)], "by_hand", now=at(3 * STEP), mint=lambda: "last", joins=True).schedule
     row = revived(row, "old")
-    assert (len(row.active), row.active[-2:], row.fired) == (ACTIVE_KEPT, ("last", "old"), 3 * STEP)
-    row = ended(row, "forgotten long ago", State.COMPLETED, at(3 * STEP))
-    assert (len(row.active), row.completed) == (ACTIVE_KEPT, 1)
+    known = (len(row.active), row.unlisted, row.active[-2:])
+    assert known == (ACTIVE_KEPT, 3 * STEP + 2 - ACTIVE_KEPT, ("last", "old"))
+    new = ended(row, "not listed", State.COMPLETED, at(3 * STEP))
+    assert (len(new.active), new.unlisted, new.completed) == (ACTIVE_KEPT, row.unlisted - 1, 1)
+    assert ended(replace(row, unlisted=0), "a stranger", State.COMPLETED, at(3 * STEP)) == replace(row, unlisted=0)

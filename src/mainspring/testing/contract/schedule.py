@@ -51,7 +51,7 @@ SPECS: list[dict[str, Any]] = [
 ]
 FULL = a_schedule(
     "full", owner="code", revision=1, declared="abc", created_at=later(-9), updated_at=later(-8), anchor_at=later(-7),
-    next_run_at=later(0.000001), due_at=later(1), held_at=later(-1), waits_on="ü", active=("x", "y"),
+    next_run_at=later(0.000001), due_at=later(1), held_at=later(-1), waits_on="ü", active=("x", "y"), unlisted=3,
     paused_at=later(-6), note="böse 'x'", reached_at=later(-5), last_run_at=later(-4), last_fired_at=later(-3),
     last_job_id="y", last_outcome=State.EXPIRED, last_finished_at=later(-2), succeeded_at=later(-1),
     answered={"ü": later(-0.000001)}, fired=1, skipped=2,

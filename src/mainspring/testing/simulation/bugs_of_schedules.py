@@ -141,13 +141,13 @@ def _no_overlap_rule() -> AbstractContextManager[None]:
 
 
 def _drifting_grid() -> AbstractContextManager[None]:
-    following = plan.following
+    after = plan._Draft._after
 
-    def drifting(row: Schedule, tick: datetime) -> datetime | None:
-        found = following(row, tick)
+    def drifting(draft: plan._Draft, tick: datetime) -> datetime | None:
+        found = after(draft, tick)
         return None if found is None else found + timedelta(milliseconds=1)
 
-    return swap(plan, "following", drifting)
+    return swap(plan._Draft, "_after", drifting)
 
 
 BUGS: dict[str, tuple[str, Plant]] = {
