@@ -333,6 +333,8 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     """It takes no more jobs until it is told to resume."""
     lease: float = 0.0
     """Seconds from a beat to the end of its lease; 0: not said."""
+    beats: int = 0
+    """Which of its beats says so, counted from 1: one that was given up may come after later ones."""
 
 
 class Orders(Struct, frozen=True, omit_defaults=True):

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 
+from msgspec.structs import replace
+
 from .clock import Alarm, StoreClock, Timer
 from .errors import StoreUnavailable
 from .events import Bus
@@ -53,6 +55,7 @@ class Pulse:
         self._silent = silent
         self._turned = turned
         self._going = True
+        self._beats = 0
         self._guard: Timer = _NoTimer()
         self._nudge: Callable[[], object] = lambda: None
         self._first: asyncio.Future[None] | None = None
@@ -134,7 +137,8 @@ class Pulse:
     async def _one(self, store: Store, tell: Callable[..., None]) -> None:
         await self._clock.learn(store.time)
         info, runs = self._describe()
-        now = self._clock.now()
+        self._beats += 1
+        info, now = replace(info, beats=self._beats), self._clock.now()
         # Others take our jobs when the lease is over. A beat that fails or hangs must not keep us from
         # letting go of them before, so a timer does it, unless the next beat comes first.
         sent = self._clock.monotonic()

@@ -126,7 +126,7 @@ class Store(Protocol):
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
         """The worker lives until `until`; one row per worker, whatever it runs. A beat that comes late, after one
-        that reaches further, changes nothing.
+        with more `beats`, changes nothing.
 
         With `until` not after `now` the worker leaves: its row goes, and its orders with it.
         """

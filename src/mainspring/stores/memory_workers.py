@@ -28,7 +28,7 @@ class Workers(dict[WorkerId, LiveWorker]):
         known = self.get(worker.id)
         orders = known.orders if known else Orders()
         if until > now:
-            if known is None or until >= known.until:
+            if known is None or worker.beats >= known.info.beats:
                 self[worker.id] = LiveWorker(worker, until, orders)
         else:
             self.pop(worker.id, None)

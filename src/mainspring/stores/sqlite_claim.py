@@ -191,8 +191,8 @@ def _take(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> 
 
 
 _BEAT = """INSERT INTO mainspring_workers (id, until, info) VALUES (?, ?, ?)
-    ON CONFLICT (id) DO UPDATE SET until = max(until, excluded.until),
-        info = iif(until > excluded.until, info, excluded.info) RETURNING orders"""
+    ON CONFLICT (id) DO UPDATE SET until = iif({late}, until, excluded.until), info = iif({late}, info, excluded.info)
+    RETURNING orders""".format(late="json_extract(info, '$.beats') > json_extract(excluded.info, '$.beats')")
 _HOLDS = f"SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE {HELD} AND state = 'running' AND worker = ?"
 
 

@@ -41,10 +41,16 @@ class BeatContract(Contract):
 
     async def test_a_beat_that_was_overtaken_by_a_later_one_shortens_no_lease(self) -> None:
         async with self.opened() as store:
-            info = a_worker(running=5)
+            info = a_worker(running=5, beats=12)
             await store.beat(info, until=later(25), now=later(5))
-            await store.beat(a_worker(running=1), until=later(20), now=NOW)
+            await store.beat(a_worker(running=1, beats=9), until=later(20), now=NOW)
             assert await store.workers(now=later(24)) == [LiveWorker(info, later(25))]
+
+    async def test_a_later_beat_may_end_a_lease_sooner(self) -> None:
+        async with self.opened() as store:
+            await store.beat(a_worker(beats=1), until=later(3600), now=NOW)
+            await store.beat(a_worker(beats=2), until=later(20), now=NOW)
+            assert await store.workers(now=later(20)) == []
 
     async def test_workers_are_listed_by_id(self) -> None:
         async with self.opened() as store:

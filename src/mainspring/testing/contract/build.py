@@ -76,10 +76,6 @@ async def put(store: Store, *jobs: NewJob, now: datetime = NOW) -> list[JobId]:
 
 
 async def beat(store: Store, worker: str = "ada", *, until: datetime = A_MINUTE_LATER, now: datetime = NOW) -> Beat:
-    """Until then and no longer: a lease that reaches further is given up first."""
-    known = {live.info.id: live.until for live in await store.workers(now=now)}
-    if known.get(worker, until) > until > now:
-        await store.beat(a_worker(worker), until=now, now=now)
     return await store.beat(a_worker(worker), until=until, now=now)
 
 

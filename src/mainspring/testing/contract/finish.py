@@ -253,10 +253,10 @@ class FinishContract(Contract):
     async def test_a_crash_is_accepted_only_if_the_worker_is_silent_when_it_is_told(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            await beat(store, until=later(80))
-            assert await settle(store, job, Crashed("ada", 3), now=later(79.999999)) == set()
+            await beat(store, until=later(20))
+            assert await settle(store, job, Crashed("ada", 3), now=later(19.999999)) == set()
             assert await see(store, job.id) == job
-            assert await settle(store, job, Crashed("ada", 3), now=later(80)) == {job.id}
+            assert await settle(store, job, Crashed("ada", 3), now=later(20)) == {job.id}
 
     async def test_a_crash_is_accepted_once_the_row_of_the_worker_is_gone(self) -> None:
         async with self.opened() as store:
