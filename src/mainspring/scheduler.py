@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, Never
 
+from .amendment import born, fingerprint, redefined
 from .clock import Alarm, Clock
 from .codec import Arguments
 from .errors import BadInput, NotLeader
@@ -23,7 +24,7 @@ from .job import Filter, JobId, NewJob, State
 from .leader import Leader
 from .load import Board
 from .outcome import clean
-from .plan import born, fingerprint, plan, redefined
+from .plan import plan
 from .schedule import BACKFILL, BY_HAND, Firing, Schedule, Tick, key_of
 from .spec import Declared
 from .spread import place, unplaced

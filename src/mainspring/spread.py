@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from .clock import instant, micros
 from .distribution import distribution
 from .load import WHOLE, Board, beat_of
-from .plan import due
 from .schedule import Schedule, Spec
+from .standing import due
 from .trigger import Every, Timetable
 
 # A tick as near as this is left alone, or as near as a quarter of its interval.

@@ -179,8 +179,9 @@ class Store(Protocol):
         the newest schedule.TICKS_KEPT ticks are kept.
 
         Whenever a job that has a schedule becomes final, is put back to work, or is deleted before it was final, by
-        whatever verb, that schedule becomes plan.ended() or plan.revived() of itself in the same step; when it
-        completes, so do the schedules that wait on that one become plan.roused().
+        whatever verb, that schedule becomes aftermath.ended() or .revived() of itself in the same step; when it
+        completes, so do the schedules that wait on that one become .roused(). A job made `beside` the series tells
+        it nothing.
         """
         ...
 

@@ -12,8 +12,10 @@ from msgspec import json
 from msgspec.structs import replace
 
 from mainspring import BadInput, cron, every
+from mainspring.aftermath import ended
+from mainspring.amendment import born, paused, redefined, rescheduled, resumed, triggered
 from mainspring.job import State
-from mainspring.plan import born, ended, paused, plan, redefined, rescheduled, resumed, triggered
+from mainspring.plan import plan
 from mainspring.schedule import Schedule, Spec
 from mainspring.spec import fitting
 from mainspring.trigger import Window

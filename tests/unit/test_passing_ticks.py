@@ -8,7 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from mainspring import every
-from mainspring.plan import born, plan, redefined, rescheduled
+from mainspring.amendment import born, redefined, rescheduled
+from mainspring.plan import plan
 from mainspring.schedule import Schedule, Spec
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

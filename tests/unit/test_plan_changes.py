@@ -9,20 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from mainspring.aftermath import ended, revived, roused
+from mainspring.amendment import born, fingerprint, paused, redefined, rescheduled, resumed, triggered
 from mainspring.job import State
-from mainspring.plan import (
-    born,
-    ended,
-    fingerprint,
-    paused,
-    plan,
-    redefined,
-    rescheduled,
-    resumed,
-    revived,
-    roused,
-    triggered,
-)
+from mainspring.plan import plan
 from mainspring.schedule import Firing, Schedule, Spec
 from mainspring.trigger import Every, Window, cron
 

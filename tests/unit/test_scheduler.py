@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from mainspring.amendment import born
 from mainspring.events import Bus
 from mainspring.job import Filter, State
-from mainspring.plan import STEP, born
+from mainspring.plan import STEP
 from mainspring.schedule import Firing, Schedule, Spec, key_of
 from mainspring.scheduler import Scheduler
 from mainspring.spec import Declared

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from mainspring import cron, every
+from mainspring.amendment import born
 from mainspring.clock import micros
 from mainspring.distribution import Peak, distribution, evenness
 from mainspring.load import MOST, SECOND, WHOLE, Board, Round
-from mainspring.plan import born, plan
+from mainspring.plan import plan
 from mainspring.schedule import Schedule, Spec
 from mainspring.spread import FRESH, IMMINENT, moved, place, rebalance
 from mainspring.trigger import Every

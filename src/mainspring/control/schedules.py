@@ -12,6 +12,7 @@ from typing import Any, TypeVar, Unpack
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..amendment import born, paused, redefined, rescheduled, resumed, triggered
 from ..distribution import Distribution, distribution
 from ..errors import BadInput, ScheduleExists, ScheduleNotFound, StoreUnavailable
 from ..handle import Handle
@@ -19,7 +20,7 @@ from ..hint import hint
 from ..ids import new_id
 from ..job import Enqueued, Filter, Shown
 from ..load import Board
-from ..plan import STEP, born, paused, redefined, rescheduled, resumed, triggered
+from ..plan import STEP
 from ..schedule import BACKFILL, BY_HAND, TICKS_KEPT, Firing, Owner, Schedule, Spec, Status, Tick, key_of
 from ..scheduler import BATCH, Scheduler, everything, job_of
 from ..spec import ScheduleOptions, amended, declared, payload_of

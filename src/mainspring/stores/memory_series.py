@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from heapq import heappop, heappush
 
+from ..aftermath import ended, revived, roused
 from ..job import Job, State
-from ..plan import ended, revived, roused
 from ..schedule import TICKS_KEPT, Due, Leadership, Schedule, Tick
 from .rules import led
 

@@ -59,7 +59,13 @@ def options_of(job: NewJob | Job) -> str:
     ):
         return "{}"
     options = Options(
-        job.timeout, job.max_retries, job.backoff, tuple(job.tags), job.metadata, job.schedule, job.scheduled_at,
+        job.timeout,
+        job.max_retries,
+        job.backoff,
+        tuple(job.tags),
+        job.metadata,
+        job.schedule,
+        job.scheduled_at,
         job.beside,
     )
     return _encode(options).decode()

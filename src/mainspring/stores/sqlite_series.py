@@ -8,9 +8,9 @@ from datetime import datetime
 
 import msgspec
 
+from ..aftermath import ended, revived, roused
 from ..clock import instant, micros
 from ..job import Job, JobId, State
-from ..plan import ended, revived, roused
 from ..schedule import TICKS_KEPT, Due, Leadership, Schedule, Tick
 from .rules import led
 

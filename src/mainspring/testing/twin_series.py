@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from ..amendment import born, paused, redefined, resumed, triggered
 from ..job import NewJob
-from ..plan import born, paused, plan, redefined, resumed, triggered
+from ..plan import plan
 from ..schedule import Due, Firing, Schedule, Spec, key_of
 from ..store import Store
 from ..trigger import Every

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from ...aftermath import ended, revived, roused
 from ...job import Account, Action, Failure, Filter, Items, JobId, State, Update
 from ...outcome import Cancel, Crashed, Discard, Done, Policy, Released, Retry, Snooze, decide
-from ...plan import ended, revived, roused
 from ...schedule import Schedule
 from ...store import Store
 from .build import (

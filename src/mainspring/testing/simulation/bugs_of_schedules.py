@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from ... import plan, scheduler
+from ... import aftermath, amendment, plan, scheduler, standing
 from ...control import schedules
 from ...errors import StoreUnavailable
 from ...job import JobId, NewJob, State
@@ -57,7 +57,7 @@ def _ticks_without_key() -> Iterator[None]:
 def _unheard(state: State | None) -> Plant:
     def plant() -> AbstractContextManager[None]:
         def deaf(row: Schedule, id: JobId, how: State | None, *rest: Any) -> Schedule:
-            return row if how is state else plan.ended(row, id, how, *rest)
+            return row if how is state else aftermath.ended(row, id, how, *rest)
 
         return swap(memory_series, "ended", deaf)
 
@@ -82,7 +82,7 @@ def _catch_up_twice() -> AbstractContextManager[None]:
 
 def _doubling_resume() -> AbstractContextManager[None]:
     def doubling(row: Schedule, *, from_now: bool, now: datetime) -> Firing:
-        firing = plan.resumed(row, from_now=from_now, now=now)
+        firing = amendment.resumed(row, from_now=from_now, now=now)
         return replace(firing, schedule=replace(firing.schedule, next_run_at=row.next_run_at, due_at=row.next_run_at))
 
     return swap(schedules, "resumed", doubling)
@@ -120,8 +120,13 @@ def _fired_again() -> AbstractContextManager[None]:
     return swap(Scheduler, "_fire", insistent)
 
 
-def _late_release() -> AbstractContextManager[None]:
-    return swap(plan, "_armed", lambda row, now: replace(row, due_at=plan.due(row)))
+@contextmanager
+def _late_release() -> Iterator[None]:
+    def armed(row: Schedule, now: datetime) -> Schedule:
+        return replace(row, due_at=standing.due(row))
+
+    with swap(aftermath, "armed", armed), swap(amendment, "armed", armed):
+        yield
 
 
 @contextmanager
@@ -130,14 +135,14 @@ def _deaf_to_pauses() -> Iterator[None]:
         return None if row.next_run_at is None else row.next_run_at + row.timetable.offset
 
     def paused(row: Schedule, note: str, *, now: datetime) -> Schedule:
-        return replace(plan.paused(row, note, now=now), due_at=due(row))
+        return replace(amendment.paused(row, note, now=now), due_at=due(row))
 
-    with swap(plan, "due", due), swap(schedules, "paused", paused):
+    with swap(standing, "due", due), swap(plan, "due", due), swap(schedules, "paused", paused):
         yield
 
 
 def _no_overlap_rule() -> AbstractContextManager[None]:
-    return swap(plan, "_blocks", lambda spec, active: False)
+    return swap(plan, "blocks", lambda spec, active: False)
 
 
 def _drifting_grid() -> AbstractContextManager[None]:

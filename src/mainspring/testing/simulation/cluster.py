@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ...amendment import paused
 from ...errors import InvalidTransition, JobExists, JobNotFound, StoreUnavailable
-from ...plan import paused
 from ...schedule import Firing
 from .auditor import Auditor
 from .host import Host

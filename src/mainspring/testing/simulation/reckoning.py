@@ -11,8 +11,8 @@ from functools import partial
 from msgspec.structs import replace
 
 from ...job import JobId
-from ...plan import COUNTED
 from ...schedule import Spec, Tick
+from ...standing import COUNTED
 from ...trigger import Every
 from . import ideal
 from .almanac import ASIDE, Almanac, Era, Life
