@@ -372,7 +372,7 @@ class Mainspring:
     def _scheduled(self, trigger: Trigger, name: str | None, options: Mapping[str, Any]) -> Timer:
         def register(fn: Any) -> Any:
             fresh = not isinstance(fn, Task)
-            task: Task[Any, Any] = self.task(fn) if fresh else fn
+            task: Task[Any, Any] = self._registrar(fn, None, {}, (), stub=False) if fresh else fn
             try:
                 self.schedule(name or task.name, trigger, task, **options)
             except BadInput:
