@@ -225,16 +225,12 @@ def where(which: Filter, now: int) -> tuple[str, dict[str, Any]]:
     if which.errors is not None:
         parts.append("error IS NOT NULL")
         among("error", "errors", which.errors)
-    for n, name in enumerate(which.schedules or ()):
-        values |= {f"made{n}": f"schedule:{name}:", f"digits{n}": len(f"schedule:{name}:") + 1}
     if which.schedules is not None:
-        # Keys that go on without another colon: those of "a" are not those of "a:5".
-        made = " OR ".join(
-            f"(key >= :made{n} AND key < :made{n} || ':' AND instr(substr(key, :digits{n}), ':') = 0)"
-            for n in range(len(which.schedules))
-        )
+        for n, name in enumerate(which.schedules):
+            values |= {f"made{n}": f"schedule:{name}:", f"until{n}": f"schedule:{name};"}  # ";" comes after ":"
+        made = " OR ".join(f"(key >= :made{n} AND key < :until{n})" for n in range(len(which.schedules)))
         parts.append(f"id IN (SELECT job_id FROM mainspring_keys WHERE {made or '0'})")
-        # Anybody may use such a key.
+        # The keys of "a:5" begin as those of "a" do, and anybody may use such a key.
         among("json_extract(options, '$.schedule')", "makers", which.schedules)
     if which.key_prefix is not None:
         values |= {"prefix": which.key_prefix, "beyond": _beyond(which.key_prefix)}
