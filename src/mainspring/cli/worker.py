@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from .. import config
 from ..app import Mainspring
 from ..errors import BadSetting
-from ..events import JobEnded, WorkerStarted, WorkerStopping
+from ..events import JobEnded, WorkerStarted, WorkerStopped, WorkerStopping
 from ..lifeline import RECYCLED, Lifeline, Word
 from ..program import Program, can_reload
 from ..supervisor import Supervisor
@@ -104,6 +104,8 @@ async def _work(app: Mainspring, worker: Worker, queues: str, slots: int, line: 
         app.events.subscribe(WorkerStopping, lambda event: None if worker.recycled else notify("STOPPING=1"))
     else:
         _obey(app, worker, line)
+        # Before the worker lets go of the signals: one that comes after that ends the process without a word.
+        app.events.subscribe(WorkerStopped, lambda event: line.say(Word(ended=dict(ended))))
     if can_reload():
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: worker.recycle("SIGHUP"))
     async with app:
@@ -113,8 +115,6 @@ async def _work(app: Mainspring, worker: Worker, queues: str, slots: int, line: 
         finally:
             guard.cancel()
     click.echo(f"worker {worker.id} stopped: {_tally(ended)}")
-    if line is not None:
-        line.say(Word(ended=dict(ended)))
 
 
 def _obey(app: Mainspring, worker: Worker, line: Lifeline) -> None:
