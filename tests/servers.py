@@ -109,7 +109,7 @@ class Postgres:
 
     @property
     def dsn(self) -> str:
-        return f"postgresql://tests@127.0.0.1:{self.port}/postgres"
+        return f"postgresql://tests@127.0.0.1:{self.port}/postgres?sslmode=disable"
 
     def _wait(self, call: Any) -> Any:
         return self._loop.run_until_complete(call)
@@ -126,9 +126,9 @@ class Postgres:
         if self._tables:
             gone = ", ".join(f"gone_{n} AS (DELETE FROM fresh.{name})" for n, name in enumerate(self._tables))
             self.run(f"WITH {gone} SELECT 1")
-        return f"{self.dsn}?schema=fresh"
+        return f"{self.dsn}&schema=fresh"
 
     def own(self, schema: str) -> str:
         """The URL of a store that is not there yet."""
         self.run(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
-        return f"{self.dsn}?schema={schema}"
+        return f"{self.dsn}&schema={schema}"

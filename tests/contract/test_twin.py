@@ -5,6 +5,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
+from servers import Postgres
 
 from mainspring.store import Store
 from mainspring.stores import open_store
@@ -24,5 +25,12 @@ def test_sqlite_answers_as_memory_does(tmp_path: Path) -> None:
 
     def fresh() -> Store:
         return open_store(f"sqlite:///{tmp_path}/{next(numbers)}.db", durability="relaxed")
+
+    run_state_machine_as_test(twin_machine(lambda: open_store("memory://"), fresh), settings=BOUNDED)
+
+
+def test_postgres_answers_as_memory_does(postgres: Postgres) -> None:
+    def fresh() -> Store:
+        return open_store(postgres.fresh())
 
     run_state_machine_as_test(twin_machine(lambda: open_store("memory://"), fresh), settings=BOUNDED)

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from ..clock import instant, micros
 from ..job import SUSPECT, Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
 from . import postgres_series as series
-from .postgres_jobs import follow, write
+from .postgres_jobs import BOTH, OVER, follow, write
 from .postgres_pool import Session
 from .rows import CLAIMED, COLUMNS, job_of
 from .rules import LONG_SILENT
 
 # A claim ends at most this many expired jobs, so that a flood of them does not keep it.
-EXPIRE_LIMIT = 1000
+EXPIRE_LIMIT = 5000
 
 _encode = msgspec.json.encode
 _orders = msgspec.json.Decoder(Orders).decode
@@ -149,29 +149,35 @@ async def claim(db: Session, asked: Asked) -> tuple[list[Any], int | None, list[
     taken = await _firsts(db, view, asked)
     if len(taken) < asked.limit:
         taken += await db.rows(_TAKE_REST, *asked.which, asked.lease, asked.limit - len(taken))
-    if len(taken) >= asked.limit or len(expired) == EXPIRE_LIMIT:
+    if len(taken) >= asked.limit or len(expired) >= EXPIRE_LIMIT:
         return taken, now, expired
     return taken, (await look(db, asked)).next_at, expired
 
 
+_LATE = "state = 'pending' AND expires_at IS NOT NULL AND expires_at <= $1"
+_EXPIRE = f"""WITH gone AS (DELETE FROM mainspring_jobs WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM mainspring_jobs WHERE {_LATE} AND schedule IS NULL
+        ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING *)
+    INSERT INTO mainspring_finished ({BOTH})
+    SELECT {BOTH.replace("state", "'expired'", 1).replace("finished_at", "$1", 1)} FROM gone {OVER} RETURNING id"""
 # Found without a lock, since their schedules are locked first.
-_EXPIRING = """SELECT id, schedule FROM mainspring_jobs
-    WHERE state = 'pending' AND expires_at IS NOT NULL AND expires_at <= $1 ORDER BY expires_at, id LIMIT $2"""
-_EXPIRED = f"""SELECT {COLUMNS} FROM mainspring_jobs
-    WHERE id = ANY($1) AND state = 'pending' AND expires_at <= $2
+_FOUND = f"""SELECT id, schedule FROM mainspring_jobs WHERE {_LATE} AND schedule IS NOT NULL
+    ORDER BY expires_at, id LIMIT $2"""
+_TOLD = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE {_LATE} AND id = ANY($2)
     ORDER BY expires_at, id FOR NO KEY UPDATE SKIP LOCKED"""
 
 
 async def _expire(db: Session, now: int) -> list[JobId]:
-    found = await db.rows(_EXPIRING, now, EXPIRE_LIMIT)
-    if not found:
-        return []
-    await series.lock(db, {schedule for _, schedule in found if schedule is not None})
-    jobs = [job_of(row) for row in await db.rows(_EXPIRED, [id for id, _ in found], now)]
-    pairs = [(job, replace(job, state=State.EXPIRED, finished_at=instant(now))) for job in jobs]
-    await write(db, pairs)
-    await follow(db, pairs)
-    return sorted(job.id for job in jobs)
+    found = await db.rows(_FOUND, now, EXPIRE_LIMIT)
+    await series.lock(db, {schedule for _, schedule in found})
+    expired = [id for (id,) in await db.rows(_EXPIRE, now, EXPIRE_LIMIT - len(found))]
+    if found:
+        jobs = [job_of(row) for row in await db.rows(_TOLD, now, [id for id, _ in found])]
+        pairs = [(job, replace(job, state=State.EXPIRED, finished_at=instant(now))) for job in jobs]
+        await write(db, pairs)
+        await follow(db, pairs)
+        expired += [job.id for job in jobs]
+    return sorted(expired)
 
 
 async def _firsts(db: Session, view: View, asked: Asked) -> list[Any]:

@@ -17,9 +17,9 @@ from .postgres_pool import Session
 from .rows import COLUMNS, Row, job_of, row_of
 
 BESIDE = "error, tags, schedule"
-_BOTH = f"{COLUMNS}, {BESIDE}"
+BOTH = f"{COLUMNS}, {BESIDE}"
 # Both tables as one; PostgreSQL hands conditions and orders on to each.
-ALL = f"(SELECT {_BOTH} FROM mainspring_jobs UNION ALL SELECT {_BOTH} FROM mainspring_finished) AS job"
+ALL = f"(SELECT {BOTH} FROM mainspring_jobs UNION ALL SELECT {BOTH} FROM mainspring_finished) AS job"
 
 # Keys share this many locks: a batch of any size must fit into the server's table of locks.
 BUCKETS = 512
@@ -60,13 +60,13 @@ def _places(count: int) -> str:
     return ", ".join(f"${n}" for n in range(1, count + 1))
 
 
-_WIDTH = _BOTH.count(",") + 1
-_INSERT = f"INSERT INTO {{}} ({_BOTH}) VALUES ({_places(_WIDTH)})"
+_WIDTH = BOTH.count(",") + 1
+_INSERT = f"INSERT INTO {{}} ({BOTH}) VALUES ({_places(_WIDTH)})"
 # An enqueue that is repeated at the very moment its job ends may bring it back: it runs again, and its end is the last.
 OVER = " ON CONFLICT (id) DO UPDATE SET " + ", ".join(
-    f"{name} = excluded.{name}" for name in [*_BOTH.split(", ")[1:], "ending"]
+    f"{name} = excluded.{name}" for name in [*BOTH.split(", ")[1:], "ending"]
 )
-_UPDATE = f"UPDATE mainspring_jobs SET ({_BOTH}) = ({_places(_WIDTH)}) WHERE id = $1"
+_UPDATE = f"UPDATE mainspring_jobs SET ({BOTH}) = ({_places(_WIDTH)}) WHERE id = $1"
 
 
 def _row(job: Job) -> Row:
