@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,10 @@ class Postgres:
             self.port = free.getsockname()[1]
         self._make()
         self.start()
+        # In a thread, so that a test may ask from inside its own loop.
         self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
         self._connection: Any = self._wait(asyncpg.connect(self.dsn))
         self._tables: list[str] = []
 
@@ -99,8 +103,9 @@ class Postgres:
                 self.process.wait(20)
 
     def close(self) -> None:
-        if not self._connection.is_closed():
-            self._connection.terminate()
+        self._loop.call_soon_threadsafe(self._connection.terminate)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
         self._loop.close()
         self.end()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -112,7 +117,7 @@ class Postgres:
         return f"postgresql://tests@127.0.0.1:{self.port}/postgres?sslmode=disable"
 
     def _wait(self, call: Any) -> Any:
-        return self._loop.run_until_complete(call)
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result(30)
 
     def run(self, sql: str) -> list[Any]:
         if self._connection.is_closed():  # the server was started anew

@@ -206,7 +206,8 @@ class PostgresStore:
             self._tell("final")
         rows.sort(key=lambda row: (row["rank"], row["run_at"], row["id"]))
         jobs = [claimed_of(row, asked.lease, worker, now) for row in rows]
-        return Claim(jobs, None if next_at is None else instant(next_at), expired)
+        # What others had locked may be due still.
+        return Claim(jobs, None if next_at is None else max(now, instant(next_at)), expired)
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
         beat = await self._step(lambda db: postgres_claim.beat(db, worker, micros(until), micros(now)))

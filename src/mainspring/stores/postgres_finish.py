@@ -21,7 +21,7 @@ _KEPT = """id, queue, task, rank, run_at, created_at, expires_at, started_at, at
     cancel_reason, unique_key, idempotency_key, schedule, tags, options, payload, progress"""
 # The end of nearly all jobs, in one statement: the row leaves the table of what is unfinished, and its history row is
 # also that of its last run. The fence: this very run, still running. The list of ids lets any plan go by the index.
-_COMPLETE = f"""WITH gone AS (
+COMPLETE = f"""WITH gone AS (
         DELETE FROM mainspring_jobs AS job
         USING unnest($1::text[], $2::text[], $3::bigint[], $4::text[]) AS ended (the_id, the_lease, ended_at, outcome)
         WHERE job.id = the_id AND job.id = ANY($1) AND job.lease = the_lease AND job.state = 'running'
@@ -81,7 +81,7 @@ def _entangled(outcomes: Sequence[Outcome]) -> bool:
 
 async def _complete(db: Session, outcomes: Sequence[Outcome]) -> set[JobId]:
     rows = await db.rows(
-        _COMPLETE,
+        COMPLETE,
         [outcome.id for outcome in outcomes],
         [outcome.lease for outcome in outcomes],
         [micros(outcome.finished_at) for outcome in outcomes],

@@ -22,7 +22,7 @@ CONNECT_SECONDS, CALL_SECONDS = 10.0, 60.0
 AGAIN, TRIES = ("40001", "40P01", "55P03"), 5
 # The classes of what passes: connections, resources, an operator's intervention, a lock, a server that only reads.
 _PASSING = ("08", "53", "57", "40", "55P03", "25006", "XX000")
-_SETTINGS = {
+SETTINGS = {
     "application_name": "mainspring",
     "statement_timeout": "30000",
     "lock_timeout": "10000",
@@ -67,7 +67,7 @@ class Pool:
     def __init__(self, place: Place, durability: Durability = "full") -> None:
         self.place, self.loop, self.pid = place, asyncio.get_running_loop(), os.getpid()
         # In full, the server's own setting counts: it may be stricter than ours would be.
-        self._settings = _SETTINGS if durability == "full" else {**_SETTINGS, "synchronous_commit": "off"}
+        self._settings = SETTINGS if durability == "full" else {**SETTINGS, "synchronous_commit": "off"}
         self._idle: list[Any] = []
         self._room = asyncio.Semaphore(SIZE)
         self._closed = False

@@ -23,9 +23,18 @@ STEPS = _steps()
 NEWEST = max(number for _, number in STEPS)
 
 
+# Not to_regclass(): after a wait for the lock it would answer from a cache that has not heard of the table yet.
+_THERE = """SELECT true FROM pg_class JOIN pg_namespace AS space ON space.oid = relnamespace
+    WHERE nspname = $1 AND relname = $2"""
+
+
+async def _there(db: Session) -> bool:
+    return bool(await db.value(_THERE, db.place.schema, f"{db.place.prefix}schema"))
+
+
 async def version(db: Session) -> int:
     """0: there are no tables."""
-    if await db.value("SELECT to_regclass($1)", db.place.sql("mainspring_schema")) is None:
+    if not await _there(db):
         return 0
     return int(await db.value("SELECT version FROM mainspring_schema") or 0)
 
@@ -62,5 +71,5 @@ async def _prepare(db: Session) -> None:
     # Asked first: who may use a schema that is there need not be one who may make it.
     if not await db.value("SELECT 1 FROM pg_namespace WHERE nspname = $1", db.place.schema):
         await db.run(f'CREATE SCHEMA "{db.place.schema}"')
-    if await db.value("SELECT to_regclass($1)", db.place.sql("mainspring_schema")) is None:
+    if not await _there(db):
         await db.run("CREATE TABLE mainspring_schema (version integer NOT NULL)")

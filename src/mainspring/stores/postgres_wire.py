@@ -63,7 +63,7 @@ class Wire:
 
     async def _listen(self) -> None:
         wait = SOONEST
-        while not self._closing.is_set():
+        while True:
             try:
                 connection = await self._pool.connect()
             except StoreError:
@@ -80,11 +80,14 @@ class Wire:
 
     async def _attend(self, connection: Any) -> None:
         """Until the connection is lost."""
+        lost = asyncio.Event()
+        connection.add_termination_listener(lambda _: lost.set())
         await connection.add_listener(self.channel, self._hear)
-        for word in ("new", "final"):  # what was said while nobody listened
-            self._heard(word)
-        while not self._closing.is_set():
-            await self._pause(PROBE)
+        self._heard("new")  # of what was said while nobody listened
+        self._heard("final")
+        while not lost.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(lost.wait(), PROBE)
             await connection.execute("SELECT 1")
 
     def _hear(self, _connection: Any, _pid: int, _channel: str, text: str) -> None:
@@ -95,7 +98,9 @@ class Wire:
     async def close(self) -> None:
         """What has happened is told; then there is silence."""
         self._closing.set()
-        for task in (self._sending, self._listening):
-            if task is not None:
-                await asyncio.wait([task], timeout=2)
-                task.cancel()
+        if self._sending is not None:
+            await asyncio.wait([self._sending], timeout=2)
+        tasks = [task for task in (self._sending, self._listening) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
