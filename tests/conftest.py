@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+
 from servers import Postgres
 
 pytest_plugins = ["mainspring.testing.plugin"]

@@ -4,7 +4,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from servers import Postgres
 
 from mainspring.errors import StoreError
 from mainspring.job import Action, State
@@ -23,6 +22,7 @@ from mainspring.testing.contract.build import (
     see,
     start,
 )
+from servers import Postgres
 
 
 class Fences(Contract):

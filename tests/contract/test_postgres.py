@@ -11,7 +11,6 @@ from typing import Any
 
 import asyncpg
 import pytest
-from servers import Postgres
 
 from mainspring.errors import BadInput, SchemaMismatch, StoreError, StoreUnavailable
 from mainspring.job import Action, Enqueued, State
@@ -42,6 +41,7 @@ from mainspring.testing.contract.build import (
     settle,
     start,
 )
+from servers import Postgres
 
 CLAIMER = Path(__file__).with_name("claimer.py")
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
-from servers import Postgres
 
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.twin import twin_machine
+from servers import Postgres
 
 BOUNDED = settings(
     max_examples=100,

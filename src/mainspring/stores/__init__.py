@@ -10,8 +10,7 @@ from ..errors import BadSetting
 from ..store import Store
 
 _FORMS = (
-    "memory://, sqlite:///file.db (relative), sqlite:////var/lib/file.db (absolute) "
-    "or postgresql://user@host/database"
+    "memory://, sqlite:///file.db (relative), sqlite:////var/lib/file.db (absolute) or postgresql://user@host/database"
 )
 
 
@@ -48,7 +47,9 @@ def open_store(url: str, *, clock: Clock | None = None, durability: Durability =
             try:
                 from .postgres import PostgresStore
             except ModuleNotFoundError as error:
-                raise BadSetting(f"store URL {shown!r} needs {error.name}: pip install 'mainspring[postgres]'") from None
+                raise BadSetting(
+                    f"store URL {shown!r} needs {error.name}: pip install 'mainspring[postgres]'"
+                ) from None
             from .postgres_place import Place
 
             return PostgresStore(Place(url, shown), clock=clock, durability=durability)

@@ -62,7 +62,7 @@ from . import (
 from .bell import Bell
 from .postgres_place import Place
 from .postgres_pool import Pool, Session, Verb, translated
-from .postgres_wire import Wire, Word
+from .postgres_wire import Wire, Word, notice
 from .rows import COLUMNS, claimed_of, job_of
 
 T = TypeVar("T")
@@ -174,7 +174,7 @@ class PostgresStore:
         try:
             answers = await postgres_enqueue.enqueue(db, jobs, now)
             # Goes out with the caller's commit, or not at all.
-            await db.run("SELECT pg_notify($1, $2)", self.place.channel, "within new")
+            await notice(self.place, "within new")(db)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
             raise translated(error, "PostgreSQL") from error
         return answers

@@ -121,7 +121,7 @@ _COUNTS = f"""SELECT shown, sum(size)::bigint FROM (
 
 
 async def counts(db: Session, now: int) -> dict[Shown, int]:
-    return {shown: count for shown, count in await db.rows(_COUNTS, now)}
+    return dict(await db.rows(_COUNTS, now))
 
 
 _QUEUES = f"{_UNFINISHED} UNION ALL SELECT name, 'paused queue', 0 FROM mainspring_queues WHERE paused"

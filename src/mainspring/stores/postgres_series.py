@@ -24,7 +24,7 @@ _LOCK = "SELECT name, revision FROM mainspring_schedules WHERE name = ANY($1) OR
 async def lock(db: Session, names: Iterable[str]) -> dict[str, int]:
     """The revisions of these schedules, as they stay until the commit."""
     chosen = sorted(set(names))
-    return {name: revision for name, revision in await db.rows(_LOCK, chosen)} if chosen else {}
+    return dict(await db.rows(_LOCK, chosen)) if chosen else {}
 
 
 _WRITE = """INSERT INTO mainspring_schedules VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (name) DO UPDATE SET

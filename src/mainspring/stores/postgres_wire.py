@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from ..errors import ShuttingDown, StoreError
-from .postgres_pool import Pool
+from .postgres_place import Place
+from .postgres_pool import Pool, Verb
 
 Word = Literal["new", "final"]
 
@@ -19,6 +20,10 @@ GAP = 0.01
 # A connection that is dead without a word is found out in this time; a lost one is made anew within these.
 PROBE = 30.0
 SOONEST, LATEST = 0.1, 10.0
+
+
+def notice(place: Place, text: str) -> Verb[None]:
+    return lambda db: db.run("SELECT pg_notify($1, $2)", place.channel, text)
 
 
 class Wire:
@@ -43,16 +48,12 @@ class Wire:
         while self._words:
             text, self._words = " ".join([self._name, *sorted(self._words)]), set()
             with suppress(StoreError, ShuttingDown):  # who was not told finds it when it next looks
-                await self._pool.call(lambda db, text=text: db.run("SELECT pg_notify($1, $2)", self.channel, text))
+                await self._pool.call(notice(self._pool.place, text))
             await self._pause(GAP)
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._closing.wait(), seconds)
-
-    @property
-    def channel(self) -> str:
-        return self._pool.place.channel
 
     # hearing
 
@@ -82,7 +83,7 @@ class Wire:
         """Until the connection is lost."""
         lost = asyncio.Event()
         connection.add_termination_listener(lambda _: lost.set())
-        await connection.add_listener(self.channel, self._hear)
+        await connection.add_listener(self._pool.place.channel, self._hear)
         self._heard("new")  # of what was said while nobody listened
         self._heard("final")
         while not lost.is_set():
