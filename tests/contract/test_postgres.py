@@ -55,8 +55,8 @@ class Served(Contract):
         return open_store(self.url)
 
     @asynccontextmanager
-    async def connected(self) -> AsyncIterator[Any]:
-        connection = await asyncpg.connect(self.server.dsn)
+    async def connected(self, **settings: str) -> AsyncIterator[Any]:
+        connection = await asyncpg.connect(self.server.dsn, server_settings=settings)
         try:
             yield connection
         finally:
@@ -330,7 +330,7 @@ class TestPlans(Served):
         return "\n".join(line for (line,) in rows)
 
     async def test_a_claim_and_a_finish_go_by_the_indexes_however_full_the_tables_are(self) -> None:
-        async with self.opened() as store, self.connected() as other:
+        async with self.opened() as store, self.connected(**SETTINGS) as other:
             await put(store, *(new_job(run_at=later(n % 100)) for n in range(20_000)))
             us = 1_000_000
             take = await self.explained(other, TAKE_PLAIN, "ada", us, ["task"], None, "lease", 500)
@@ -340,6 +340,7 @@ class TestPlans(Served):
         assert take.count("mainspring_jobs_ready") >= 4
         assert "Tid Scan on mainspring_jobs" in take
         assert "Seq Scan on mainspring_jobs" not in done
+        assert "mainspring_jobs_pkey" in done
 
 
 async def test_a_finished_job_is_not_enqueued_again(postgres: Postgres) -> None:

@@ -52,13 +52,13 @@ CREATE INDEX mainspring_jobs_error ON mainspring_jobs (error) WHERE error IS NOT
 CREATE INDEX mainspring_jobs_tags ON mainspring_jobs USING gin (tags) WHERE tags IS NOT NULL;
 
 ALTER TABLE mainspring_finished ADD PRIMARY KEY (id);
-CREATE INDEX mainspring_finished_order ON mainspring_finished (state, task, finished_at, id);
+CREATE INDEX mainspring_finished_order ON mainspring_finished (state, task, finished_at);
 CREATE UNIQUE INDEX mainspring_finished_done ON mainspring_finished (idempotency_key)
     WHERE idempotency_key IS NOT NULL AND state = 'completed';
 CREATE INDEX mainspring_finished_idempotent ON mainspring_finished (idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX mainspring_finished_unique ON mainspring_finished (unique_key) WHERE unique_key IS NOT NULL;
 CREATE INDEX mainspring_finished_schedule ON mainspring_finished (schedule) WHERE schedule IS NOT NULL;
-CREATE INDEX mainspring_finished_error ON mainspring_finished (task, error, finished_at, id) WHERE error IS NOT NULL;
+CREATE INDEX mainspring_finished_error ON mainspring_finished (task, error, finished_at) WHERE error IS NOT NULL;
 CREATE INDEX mainspring_finished_tags ON mainspring_finished USING gin (tags) WHERE tags IS NOT NULL;
 
 -- Every run but the last of a job that went well.

@@ -20,11 +20,12 @@ from .rules import execution, moved, newer, settle
 _KEPT = """id, queue, task, rank, run_at, created_at, expires_at, started_at, attempt, crashes, runs, lease, worker,
     cancel_reason, unique_key, idempotency_key, schedule, tags, options, payload, progress"""
 # The end of nearly all jobs, in one statement: the row leaves the table of what is unfinished, and its history row is
-# also that of its last run. The fence: this very run, still running. The list of ids lets any plan go by the index.
+# also that of its last run. The fence: this very run, still running. The list of ids lets any plan go by their index;
+# a plain comparison of the state would tempt one to go through all that is running.
 COMPLETE = f"""WITH gone AS (
         DELETE FROM mainspring_jobs AS job
         USING unnest($1::text[], $2::text[], $3::bigint[], $4::text[]) AS ended (the_id, the_lease, ended_at, outcome)
-        WHERE job.id = the_id AND job.id = ANY($1) AND job.lease = the_lease AND job.state = 'running'
+        WHERE job.id = the_id AND job.id = ANY($1) AND job.lease = the_lease AND job.state || '' = 'running'
         RETURNING job.*, ended_at, outcome)
     INSERT INTO mainspring_finished ({_KEPT}, state, ending, finished_at, result)
     SELECT {_KEPT}, 'completed', 'completed', ended_at, outcome FROM gone
