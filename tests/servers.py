@@ -103,7 +103,7 @@ class Postgres:
                 self.process.wait(20)
 
     def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._connection.terminate)
+        self._wait(self._connection.close(timeout=5))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()

@@ -1,6 +1,7 @@
 """The PostgreSQL store keeps the contract, shares its database, and comes back after trouble."""
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from mainspring import Mainspring
 from mainspring.errors import BadInput, SchemaMismatch, StoreError, StoreUnavailable
 from mainspring.job import Action, Enqueued, State
 from mainspring.outcome import Done
@@ -320,6 +322,53 @@ class TestTrouble(Served):
         async with self.opened() as store:
             with pytest.raises(StoreError, match="beside"):
                 await asyncio.to_thread(asyncio.run, everything(store))
+
+
+class TestApp(Served):
+    def open_connections(self) -> int:
+        sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mainspring'"
+        gc.collect()  # what an event loop left behind that was closed under it
+        for _ in range(500):  # a server process is gone a moment after its connection
+            if (count := self.server.run(sql)[0][0]) == 0:
+                break
+        return int(count)
+
+    def test_one_app_serves_several_event_loops_and_closes_what_it_has_opened_in_each(self) -> None:
+        app = Mainspring(self.url)
+
+        @app.task
+        async def double(n: int) -> int:
+            return 2 * n
+
+        async def alone() -> None:
+            await double.enqueue(1)
+
+        async def main() -> list[int]:
+            async with app:
+                handles = [await double.enqueue(n) for n in range(3)]
+                await app.drain()
+                return [await handle.result(timeout=9) for handle in handles]
+
+        double.sync.enqueue(0)
+        asyncio.run(alone())
+        asyncio.run(alone())
+        assert asyncio.run(main()) == [0, 2, 4]
+        assert self.open_connections() == 0
+
+    async def test_a_worker_runs_jobs_that_another_app_enqueues(self) -> None:
+        def make() -> tuple[Mainspring, Any]:
+            app = Mainspring(self.url)
+
+            @app.task(name="echo")
+            def echo(text: str) -> str:
+                return text
+
+            return app, echo
+
+        (client, ask), (server, _) = make(), make()
+        async with client, server, server.worker(), asyncio.timeout(20):
+            handles = [await ask.enqueue(f"{n} ü") for n in range(20)]
+            assert [await handle.result(timeout=9) for handle in handles] == [f"{n} ü" for n in range(20)]
 
 
 class TestPlans(Served):

@@ -71,6 +71,12 @@ _encode = msgspec.json.encode
 _info = msgspec.json.Decoder(WorkerInfo).decode
 
 
+async def _shut(pool: Pool, wire: Wire | None) -> None:
+    if wire is not None:
+        await wire.close()
+    await pool.close()
+
+
 class PostgresStore:
     """Each verb is one statement or one short transaction. A handle serves the event loop in which it was opened."""
 
@@ -103,12 +109,17 @@ class PostgresStore:
             self._wire = Wire(pool, self._heard) if self._clock.real else None
 
     async def close(self) -> None:
+        """From any event loop: connections are given back in the one they belong to, if it still runs."""
         pool, wire, self._pool, self._wire = self._pool, self._wire, None, None
-        if pool is not None and pool.pid == os.getpid() and not pool.loop.is_closed():
+        if pool is None:
+            return
+        if pool.loop is asyncio.get_running_loop():
             with self._clock.outside():
-                if wire is not None:
-                    await wire.close()
-                await pool.close()
+                await _shut(pool, wire)
+        elif pool.pid == os.getpid() and pool.loop.is_running():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_shut(pool, wire), pool.loop))
+        else:
+            pool.forget()
 
     def beside(self) -> Store:
         return PostgresStore(self.place, clock=self._clock, durability=self._durability)

@@ -158,7 +158,7 @@ class Pool:
                 connection.terminate()
 
     def forget(self) -> None:
-        """Its event loop, or its process, is gone: the sockets are all that can be given back."""
+        """Its event loop is gone, or this is a child of its process: the sockets go with their objects."""
         self._closed, self._idle = True, []
 
 

@@ -105,3 +105,4 @@ class Wire:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # the sockets are closed in the loop's next turn
