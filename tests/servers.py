@@ -52,11 +52,11 @@ class Postgres:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self._make()
-        self.start()
-        # In a thread, so that a test may ask from inside its own loop.
+        # In a thread, so that a test may ask from inside its own loop; the server lives no longer than this thread.
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
+        self.start()
         self._connection: Any = self._wait(asyncpg.connect(self.dsn))
         self._tables: list[str] = []
 
@@ -68,6 +68,10 @@ class Postgres:
             raise RuntimeError(f"initdb failed: {made.stderr}")
 
     def start(self) -> None:
+        self._wait(self._spawn())
+        self._until_ready()
+
+    async def _spawn(self) -> None:
         command = [program("postgres"), "-D", f"{self._folder}/data", "-p", str(self.port)]
         for setting in SETTINGS:
             command += ["-c", setting]
@@ -75,13 +79,12 @@ class Postgres:
             command = [setpriv, "--pdeathsig", "QUIT", *command]
         with (self._folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, user=self._user, cwd=self._folder, stdout=log, stderr=log)
-        self._until_ready()
 
     def _until_ready(self) -> None:
         end = time.monotonic() + FIRST_WORD
         while self.process.poll() is None and time.monotonic() < end:
             try:
-                asyncio.run(self._greet())
+                self._wait(self._greet())
             except (OSError, asyncpg.CannotConnectNowError):
                 time.sleep(0.05)
             else:

@@ -274,6 +274,15 @@ class TestTrouble(Served):
                 await beat(store)
             assert [job.id for job in (await claim(store)).jobs] == [job_id]
 
+    async def test_after_a_restart_of_the_server_the_same_handle_goes_on(self) -> None:
+        async with self.opened() as store, asyncio.timeout(50):
+            job = await start(store)
+            await asyncio.to_thread(self.server.end)
+            with pytest.raises(StoreUnavailable):
+                await settle(store, job, Done())
+            await asyncio.to_thread(self.server.start)
+            assert await settle(store, job, Done()) == {job.id}
+
     async def test_whoever_waits_hears_again_after_its_connection_was_cut_off(self) -> None:
         async with self.opened() as left, self.opened() as right, self.connected() as other, asyncio.timeout(20):
             for _ in range(2):
