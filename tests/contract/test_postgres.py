@@ -135,6 +135,7 @@ class TestSharing(Served):
 
     async def test_waiting_ends_when_another_handle_enqueues(self) -> None:
         async with self.opened() as left, self.opened() as right, asyncio.timeout(5):
+            await left.wait(None, 50)  # ends when it begins to listen
             waiting = asyncio.create_task(left.wait(None, 50))
             while not waiting.done():
                 await put(right, new_job())
@@ -142,6 +143,7 @@ class TestSharing(Served):
 
     async def test_waiting_for_an_end_is_over_when_another_handle_finishes(self) -> None:
         async with self.opened() as left, self.opened() as right, asyncio.timeout(5):
+            await left.wait_final(["x"], 50)  # ends when it begins to listen
             waiting = asyncio.create_task(left.wait_final(["x"], 50))
             while not waiting.done():
                 await settle(right, await start(right), Done())
@@ -216,6 +218,7 @@ class TestWithin(Served):
 
     async def test_a_commit_wakes_whoever_waits(self) -> None:
         async with self.opened() as store, self.connected() as mine, asyncio.timeout(5):
+            await store.wait(None, 50)  # ends when it begins to listen
             waiting = asyncio.create_task(store.wait(None, 50))
             while not waiting.done():
                 async with mine.transaction():

@@ -17,7 +17,7 @@ from .postgres_place import Place
 T = TypeVar("T")
 
 SIZE = 10
-CONNECT_SECONDS, CALL_SECONDS = 10.0, 60.0
+CONNECT_SECONDS, CALL_SECONDS = 10, 60
 # A deadlock, a lock not given in time, a serialization failure: nothing was written, so the verb is played again.
 AGAIN, TRIES = ("40001", "40P01", "55P03"), 5
 # The classes of what passes: connections, resources, an operator's intervention, a lock, a server that only reads.
@@ -104,7 +104,7 @@ class Pool:
             try:
                 return await self._once(verb)
             except asyncpg.PostgresError as error:
-                if error.sqlstate not in AGAIN or tries == TRIES:
+                if _code(error) not in AGAIN or tries == TRIES:
                     raise translated(error, "PostgreSQL") from error
             except (OSError, TimeoutError, asyncpg.InterfaceError) as error:
                 raise translated(error, "PostgreSQL") from error
@@ -162,10 +162,14 @@ class Pool:
         self._closed, self._idle = True, []
 
 
+def _code(error: Exception) -> str:
+    return getattr(error, "sqlstate", None) or ""
+
+
 def translated(error: Exception, what: str) -> Exception:
     """The server's and the driver's errors as ours; everything else as it is."""
     if isinstance(error, asyncpg.PostgresError):
-        code = error.sqlstate or ""
+        code = _code(error)
         text = f"{what}: {error} ({type(error).__name__}, {code})"
         return StoreUnavailable(f"{text}; try again") if code.startswith(_PASSING) else StoreError(text)
     if isinstance(error, TimeoutError):
