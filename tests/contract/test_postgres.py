@@ -15,8 +15,8 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.errors import BadInput, SchemaMismatch, StoreError, StoreUnavailable
-from mainspring.job import Action, Enqueued, State
-from mainspring.outcome import Done
+from mainspring.job import Action, Breaker, Enqueued, State
+from mainspring.outcome import Done, Policy
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres_claim import TAKE_PLAIN
@@ -55,6 +55,14 @@ class Served(Contract):
 
     def make_store(self) -> Store:
         return open_store(self.url)
+
+    def open_connections(self) -> int:
+        sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mainspring'"
+        gc.collect()  # what an event loop left behind that was closed under it
+        for _ in range(500):  # a server process is gone a moment after its connection
+            if (count := self.server.run(sql)[0][0]) == 0:
+                break
+        return int(count)
 
     @asynccontextmanager
     async def connected(self, **settings: str) -> AsyncIterator[Any]:
@@ -103,6 +111,25 @@ class TestSharing(Served):
             answers = await asyncio.gather(*(store.enqueue([job], now=NOW) for store, job in pairs))
             (only,) = await everything(left)
             assert {answer.id for (answer,) in answers} == {only.id}
+
+    async def test_a_key_that_is_asked_for_while_its_dead_job_is_retried_is_held_by_one(self) -> None:
+        async with self.opened() as left, self.opened() as right:
+            dead = [await bring(left, State.DEAD, unique_key=f"key{n}") for n in range(20)]
+            retries = [act(left, Action.RETRY, job.id) for job in dead]
+            others = [right.enqueue([new_job(unique_key=job.unique_key)], now=NOW) for job in dead]
+            await asyncio.gather(*(call for pair in zip(retries, others, strict=True) for call in pair))
+            held = [job.unique_key for job in await everything(left) if not job.state.final]
+            assert sorted(map(str, held)) == sorted(str(job.unique_key) for job in dead)
+
+    async def test_failures_that_are_told_at_once_are_all_counted(self) -> None:
+        async with self.opened() as left, self.opened() as right:
+            await put(left, *(new_job() for _ in range(20)))
+            await beat(left)
+            runs = (await claim(left, limit=20)).jobs
+            policy = Policy(max_retries=0, breaker=Breaker(99, 10.0))
+            pairs = zip([left, right] * 10, runs, strict=True)
+            await asyncio.gather(*(settle(store, run, OSError(), policy=policy) for store, run in pairs))
+            assert [circuit.failures for circuit in await left.circuits()] == [20]
 
     async def test_of_many_who_fire_a_schedule_at_once_one_does(self) -> None:
         async with self.opened() as left, self.opened() as right:
@@ -258,6 +285,7 @@ class TestSchema(Served):
             await other.execute("UPDATE own.mainspring_schema SET version = 99")
         with pytest.raises(SchemaMismatch, match="has schema 99"):
             await self.make_store().open()
+        assert self.open_connections() == 0
 
     async def test_there_is_no_way_to_a_schema_nobody_knows(self) -> None:
         async with self.opened() as store:
@@ -337,14 +365,6 @@ class TestTrouble(Served):
 
 
 class TestApp(Served):
-    def open_connections(self) -> int:
-        sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mainspring'"
-        gc.collect()  # what an event loop left behind that was closed under it
-        for _ in range(500):  # a server process is gone a moment after its connection
-            if (count := self.server.run(sql)[0][0]) == 0:
-                break
-        return int(count)
-
     def test_one_app_serves_several_event_loops_and_closes_what_it_has_opened_in_each(self) -> None:
         app = Mainspring(self.url)
 

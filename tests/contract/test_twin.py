@@ -33,4 +33,5 @@ def test_postgres_answers_as_memory_does(postgres: Postgres) -> None:
     def fresh() -> Store:
         return open_store(postgres.fresh())
 
-    run_state_machine_as_test(twin_machine(lambda: open_store("memory://"), fresh), settings=BOUNDED)
+    fewer = settings(BOUNDED, max_examples=60)
+    run_state_machine_as_test(twin_machine(lambda: open_store("memory://"), fresh), settings=fewer)

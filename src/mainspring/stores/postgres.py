@@ -101,10 +101,13 @@ class PostgresStore:
             if self._pool is not None:
                 return
             pool = Pool(self.place, self._durability)
-            with self._clock.outside():
-                if await pool.call(postgres_schema.version) < postgres_schema.NEWEST:
-                    await pool.step(lambda db: postgres_schema.migrate(db, None, only_up=True))
-                postgres_schema.check(await pool.call(postgres_schema.version))
+            try:
+                with self._clock.outside():
+                    if not await pool.call(postgres_schema.current):
+                        await pool.step(lambda db: postgres_schema.migrate(db, None, only_up=True))
+            except BaseException:
+                await pool.close()
+                raise
             self._pool, self._idle = pool, False
             self._wire = Wire(pool, self._heard) if self._clock.real else None
 

@@ -47,7 +47,7 @@ async def migrate(db: Session, target: int | None, *, only_up: bool = False) -> 
     # One at a time: whoever comes second finds nothing left to do.
     await db.run("SELECT pg_advisory_xact_lock($1, -1)", db.place.lock)
     at = await version(db)
-    check(at)
+    _check(at)
     if at == target or (only_up and at > target):
         return []
     await _prepare(db)
@@ -62,7 +62,14 @@ async def migrate(db: Session, target: int | None, *, only_up: bool = False) -> 
     return passed
 
 
-def check(at: int) -> None:
+async def current(db: Session) -> bool:
+    """Whether this release can use the tables as they are; if only another one can, it says so."""
+    at = await version(db)
+    _check(at)
+    return at == NEWEST
+
+
+def _check(at: int) -> None:
     if at > NEWEST:
         raise SchemaMismatch(f"the database has schema {at}, this release knows {NEWEST} at most: upgrade mainspring")
 
