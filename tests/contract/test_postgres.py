@@ -56,8 +56,9 @@ class Served(Contract):
     def make_store(self) -> Store:
         return open_store(self.url)
 
-    def open_connections(self) -> int:
-        sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mainspring'"
+    def open_connections(self, state: str = "%") -> int:
+        sql = f"""SELECT count(*) FROM pg_stat_activity
+            WHERE application_name = 'mainspring' AND coalesce(state, '') LIKE '{state}'"""
         gc.collect()  # what an event loop left behind that was closed under it
         for _ in range(500):  # a server process is gone a moment after its connection
             if (count := self.server.run(sql)[0][0]) == 0:
@@ -103,6 +104,15 @@ class TestSharing(Served):
 
             taken = await asyncio.gather(*(all_due(store, name) for store, name in pairs))
             assert sorted(job_id for batch in taken for job_id in batch) == ids
+
+    async def test_a_claim_passes_by_what_somebody_else_has_locked(self) -> None:
+        async with self.opened() as store, self.connected() as other, asyncio.timeout(5):
+            locked, *rest = await put(store, *(new_job() for _ in range(3)))
+            await beat(store)
+            async with other.transaction():
+                await other.execute("SELECT 1 FROM fresh.mainspring_jobs WHERE id = $1 FOR UPDATE", locked)
+                taken = await claim(store, limit=3)
+            assert ([job.id for job in taken.jobs], taken.next_at) == (rest, NOW)
 
     async def test_fifty_callers_on_two_handles_with_one_key_make_one_row(self) -> None:
         async with self.opened() as left, self.opened() as right:
@@ -335,7 +345,7 @@ class TestTrouble(Served):
             settling.cancel()
             await asyncio.wait([settling])
             await lock.rollback()
-            await act(store, Action.CANCEL, job.id)
+            assert self.open_connections("%in transaction%") == 0
             assert await everything(store)
 
     async def test_a_lock_that_is_not_given_in_time_is_a_passing_trouble(self, monkeypatch: pytest.MonkeyPatch) -> None:
