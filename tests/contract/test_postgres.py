@@ -22,7 +22,7 @@ from mainspring.stores import open_store
 from mainspring.stores.postgres_claim import TAKE_PLAIN
 from mainspring.stores.postgres_finish import COMPLETE
 from mainspring.stores.postgres_place import Place
-from mainspring.stores.postgres_pool import SETTINGS
+from mainspring.stores.postgres_pool import AGAIN, SETTINGS, Pool, Session
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import (
     NOW,
@@ -347,6 +347,20 @@ class TestTrouble(Served):
             await lock.rollback()
             assert self.open_connections("%in transaction%") == 0
             assert await everything(store)
+
+    @pytest.mark.parametrize("code", AGAIN)
+    async def test_a_step_that_the_server_ends_for_the_sake_of_another_is_played_again(self, code: str) -> None:
+        pool, played = Pool(Place(self.url, "")), 0
+
+        async def step(db: Session) -> int:
+            nonlocal played
+            played += 1
+            if played < 3:
+                await db.run(f"DO $$ BEGIN RAISE SQLSTATE '{code}'; END $$")
+            return played
+
+        assert await pool.step(step) == 3
+        await pool.close()
 
     async def test_a_lock_that_is_not_given_in_time_is_a_passing_trouble(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("mainspring.stores.postgres_pool.TRIES", 2)
