@@ -1,3 +1,18 @@
-"""Coroutine tests run by our own plugin."""
+"""Coroutine tests run by our own plugin; servers that a whole session shares."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from servers import Postgres
 
 pytest_plugins = ["mainspring.testing.plugin"]
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    server = Postgres()
+    try:
+        yield server
+    finally:
+        server.close()

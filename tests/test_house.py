@@ -179,6 +179,7 @@ MAY_SLEEP = {
     "chaos/candidate.py:main.work": "counts now and then, in a process that will be killed",
     "chaos/victim.py:make.nap": "a job that takes long, in a process that will be killed",
     "chaos/victim.py:make.held": "waits for a file that the test's process makes",
+    "servers.py:Postgres._until_ready": "looks whether a server has begun to serve",
     "test_examples.py:Player._beside_us": "looks whether a process has begun to serve",
     "worker/test_worker_fences.py:until": "looks at what a worker with its own beat thread has done",
 }

@@ -165,6 +165,8 @@ class Mainspring:
         if store is None:
             if self._closed:
                 raise ShuttingDown("this app is closed; open it again with `async with app:`")
+            for gone in [other for other in self._handles if other.is_closed()]:
+                await self._handles.pop(gone).close()
             store = self._root.beside() if self._handles else self._root
             await store.open()
             await self.clock.learn(store.time)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.errors import StoreError
 from mainspring.job import Action, State
 from mainspring.store import Store
 from mainspring.stores import open_store
@@ -21,6 +22,7 @@ from mainspring.testing.contract.build import (
     see,
     start,
 )
+from servers import Postgres
 
 
 class Fences(Contract):
@@ -97,3 +99,20 @@ class TestSqliteFences(Fences):
             first, failed, last = await asyncio.gather(*calls, return_exceptions=True)
             assert isinstance(failed, Exception)
             assert [job.id for job in await everything(store)] == [*first, *last]
+
+
+class TestPostgresFences(Fences):
+    @pytest.fixture(autouse=True)
+    def _server(self, postgres: Postgres) -> None:
+        self.url = postgres.fresh()
+
+    def make_store(self) -> Store:
+        return open_store(self.url)
+
+    async def test_a_verb_that_fails_half_way_leaves_nothing_and_harms_no_other(self) -> None:
+        async with self.opened() as store:
+            half = [new_job(unique_key="good"), new_job(unique_key="bad", payload="\0")]
+            calls = [put(store, new_job()), store.enqueue(half, now=later(0)), put(store, new_job())]
+            first, failed, last = await asyncio.gather(*calls, return_exceptions=True)
+            assert isinstance(failed, StoreError)
+            assert [job.id for job in await everything(store)] == sorted([*first, *last])

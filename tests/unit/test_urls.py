@@ -1,13 +1,18 @@
 """open_store: each URL is a store or a refusal that shows the right form."""
 
+from urllib.parse import urlencode
+
 import pytest
 
 from mainspring import BadSetting, Mainspring
 from mainspring.stores import open_store
 from mainspring.stores.memory import MemoryStore
+from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.sqlite import SqliteStore
 
-FORMS = "memory://, sqlite:///file.db (relative) or sqlite:////var/lib/file.db (absolute)"
+FORMS = (
+    "memory://, sqlite:///file.db (relative), sqlite:////var/lib/file.db (absolute) or postgresql://user@host/database"
+)
 SLASHES = "needs three slashes before a relative path, four before an absolute one"
 
 
@@ -70,11 +75,43 @@ def test_a_url_that_would_open_something_else_than_it_says_is_refused(url: str) 
         open_store(url)
 
 
-def test_a_refusal_does_not_show_the_password() -> None:
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://ada:lovelace@host/db",
+        "postgresql://ada:lovelace@host",
+        "postgresql://host/?user=ada&password=lovelace",
+        "postgresql://ada:lovelace@host/db?prefix=No",
+    ],
+)
+def test_a_refusal_does_not_show_the_password(url: str) -> None:
     with pytest.raises(BadSetting) as refused:
-        open_store("mysql://ada:lovelace@host/db")
+        open_store(url)
     assert "lovelace" not in str(refused.value)
-    assert "mysql" in str(refused.value)
+    assert "sql://" in str(refused.value)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
+def test_a_postgres_url_names_its_schema_and_prefix_and_keeps_the_rest(scheme: str) -> None:
+    store = open_store(f"{scheme}://ada@host:99/jobs?schema=shop&sslmode=require&prefix=job_")
+    assert isinstance(store, PostgresStore)
+    place = store.place
+    assert (place.schema, place.prefix) == ("shop", "job_")
+    assert place.dsn == f"{scheme}://ada@host:99/jobs?sslmode=require"
+    assert place.sql("SELECT 1 FROM mainspring_jobs") == 'SELECT 1 FROM "shop"."job_jobs"'
+    assert place.sql("CREATE INDEX mainspring_x ON mainspring_jobs") == 'CREATE INDEX "job_x" ON "shop"."job_jobs"'
+
+
+@pytest.mark.parametrize("name", ["", "Shop", "a-b", "1a", 'a"b', "a" * 42, "a;drop table x", "ä", "a\n"])
+@pytest.mark.parametrize("option", ["schema", "prefix"])
+def test_a_schema_or_prefix_that_is_no_plain_name_is_refused(option: str, name: str) -> None:
+    with pytest.raises(BadSetting, match=option):
+        open_store(f"postgresql://host/jobs?{urlencode({option: name})}")
+
+
+def test_a_postgres_url_without_a_database_is_shown_the_right_form() -> None:
+    with pytest.raises(BadSetting, match="names no database: use postgresql://user@host/database"):
+        open_store("postgresql://host")
 
 
 def test_the_app_refuses_a_bad_url_at_once() -> None:

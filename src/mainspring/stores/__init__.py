@@ -9,12 +9,15 @@ from ..config import Durability
 from ..errors import BadSetting
 from ..store import Store
 
-_FORMS = "memory://, sqlite:///file.db (relative) or sqlite:////var/lib/file.db (absolute)"
+_FORMS = (
+    "memory://, sqlite:///file.db (relative), sqlite:////var/lib/file.db (absolute) or postgresql://user@host/database"
+)
 
 
 def open_store(url: str, *, clock: Clock | None = None, durability: Durability = "full") -> Store:
     """The store of that URL, not yet opened."""
     shown = re.sub(r"(//[^/:@]*):[^/@]*@", r"\1:***@", url)  # a password must not reach a log
+    shown = re.sub(r"([?&]password=)[^&]*", r"\1***", shown)
     scheme, found, rest = url.partition("://")
     match scheme if found else "":
         case "memory":
@@ -40,6 +43,16 @@ def open_store(url: str, *, clock: Clock | None = None, durability: Durability =
             if "?" in rest or "#" in rest:
                 raise BadSetting(f"store URL {shown!r} takes no query or fragment: use {_FORMS}")
             return SqliteStore(rest[1:], clock=clock, durability=durability)
+        case "postgresql" | "postgres":
+            try:
+                from .postgres import PostgresStore
+            except ModuleNotFoundError as error:
+                raise BadSetting(
+                    f"store URL {shown!r} needs {error.name}: pip install 'mainspring[postgres]'"
+                ) from None
+            from .postgres_place import Place
+
+            return PostgresStore(Place(url, shown), clock=clock, durability=durability)
         case unknown:
             what = f"unknown store {unknown!r}" if unknown else "no store named"
             raise BadSetting(f"{what} in URL {shown!r}: use {_FORMS}")

@@ -1,4 +1,4 @@
-"""Jobs and executions as SQLite rows, and back."""
+"""Jobs and executions as rows of an SQL store, and back."""
 
 from __future__ import annotations
 

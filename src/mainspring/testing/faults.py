@@ -99,7 +99,8 @@ class FaultStore:
         self._faults = faults
 
     def beside(self) -> Store:
-        return cast(Store, FaultStore(self._store.beside(), self._faults))
+        inner = self._store.beside()
+        return cast(Store, self if inner is self._store else FaultStore(inner, self._faults))
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._store, name)

@@ -1,0 +1,163 @@
+-- The schema of the PostgreSQL store, as numbered steps. Instants are microseconds since 1970 (UTC); `rank` is the
+-- negated priority, so that one ascending index is the claim order. Text is compared by code point, as Python does.
+-- JSON is kept as text: jsonb cannot hold every string. `mainspring_` stands for the schema and prefix in use.
+
+-- up 1
+-- What is not final. Rows come, are changed twice and go: the fewer indexes, the better; most hold few rows only.
+CREATE TABLE mainspring_jobs (
+    id              text COLLATE "C" NOT NULL,
+    queue           text COLLATE "C" NOT NULL,
+    task            text COLLATE "C" NOT NULL,
+    rank            integer          NOT NULL,
+    state           text COLLATE "C" NOT NULL,
+    run_at          bigint           NOT NULL,
+    created_at      bigint           NOT NULL,
+    expires_at      bigint,
+    started_at      bigint,
+    finished_at     bigint,
+    attempt         integer          NOT NULL DEFAULT 0,
+    crashes         integer          NOT NULL DEFAULT 0,
+    runs            integer          NOT NULL DEFAULT 0,
+    lease           text COLLATE "C",
+    worker          text COLLATE "C",
+    cancel_reason   text,
+    unique_key      text COLLATE "C",
+    idempotency_key text COLLATE "C",
+    schedule        text COLLATE "C",
+    error           text COLLATE "C",   -- the kind of its failure
+    tags            text[] COLLATE "C", -- null: none
+    options         text             NOT NULL,  -- JSON: timeout, max_retries, backoff, tags, metadata, schedule, …
+    failure         text,               -- JSON: type, message, stack
+    payload         text             NOT NULL,
+    result          text,
+    progress        text                -- JSON: run, at, done, total, note
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0);
+
+-- What is final. Written once; the last run of a job that went well is in its row, and `ending` says so.
+CREATE TABLE mainspring_finished (LIKE mainspring_jobs INCLUDING DEFAULTS);
+ALTER TABLE mainspring_finished ADD COLUMN ending text COLLATE "C";
+
+ALTER TABLE mainspring_jobs ADD PRIMARY KEY (id);
+CREATE INDEX mainspring_jobs_ready ON mainspring_jobs (queue, task, rank, run_at, id)
+    WHERE state = 'pending' AND crashes < 2;
+CREATE INDEX mainspring_jobs_suspects ON mainspring_jobs (rank, run_at, id) WHERE state = 'pending' AND crashes >= 2;
+CREATE INDEX mainspring_jobs_running ON mainspring_jobs (worker) WHERE state = 'running';
+CREATE INDEX mainspring_jobs_expiring ON mainspring_jobs (expires_at)
+    WHERE state = 'pending' AND expires_at IS NOT NULL;
+CREATE UNIQUE INDEX mainspring_jobs_unique ON mainspring_jobs (unique_key) WHERE unique_key IS NOT NULL;
+CREATE UNIQUE INDEX mainspring_jobs_idempotent ON mainspring_jobs (idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE INDEX mainspring_jobs_schedule ON mainspring_jobs (schedule) WHERE schedule IS NOT NULL;
+CREATE INDEX mainspring_jobs_error ON mainspring_jobs (error) WHERE error IS NOT NULL;
+CREATE INDEX mainspring_jobs_tags ON mainspring_jobs USING gin (tags) WHERE tags IS NOT NULL;
+
+ALTER TABLE mainspring_finished ADD PRIMARY KEY (id);
+CREATE INDEX mainspring_finished_order ON mainspring_finished (state, task, finished_at);
+CREATE UNIQUE INDEX mainspring_finished_done ON mainspring_finished (idempotency_key)
+    WHERE idempotency_key IS NOT NULL AND state = 'completed';
+CREATE INDEX mainspring_finished_idempotent ON mainspring_finished (idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE INDEX mainspring_finished_unique ON mainspring_finished (unique_key) WHERE unique_key IS NOT NULL;
+CREATE INDEX mainspring_finished_schedule ON mainspring_finished (schedule) WHERE schedule IS NOT NULL;
+CREATE INDEX mainspring_finished_error ON mainspring_finished (task, error, finished_at) WHERE error IS NOT NULL;
+CREATE INDEX mainspring_finished_tags ON mainspring_finished USING gin (tags) WHERE tags IS NOT NULL;
+
+-- Every run but the last of a job that went well.
+CREATE TABLE mainspring_executions (
+    job_id      text COLLATE "C" NOT NULL,
+    number      integer          NOT NULL,
+    attempt     integer          NOT NULL,
+    ending      text             NOT NULL,
+    worker      text             NOT NULL,
+    lease       text             NOT NULL,
+    started_at  bigint           NOT NULL,
+    finished_at bigint           NOT NULL,
+    result_size integer          NOT NULL,
+    failure     text,
+    account     text,                   -- JSON: items, usage, metadata
+    PRIMARY KEY (job_id, number)
+);
+
+CREATE TABLE mainspring_logs (
+    job_id text COLLATE "C" NOT NULL,
+    run    integer          NOT NULL,
+    n      integer          NOT NULL,
+    at     bigint           NOT NULL,
+    level  integer          NOT NULL,
+    text   text             NOT NULL,
+    PRIMARY KEY (job_id, run, n)
+);
+
+CREATE TABLE mainspring_workers (
+    id     text COLLATE "C" PRIMARY KEY,
+    until  bigint NOT NULL,
+    info   text   NOT NULL,             -- JSON: host, pid, queues, tasks, concurrency, …
+    orders text                         -- JSON: concurrency, drained
+) WITH (fillfactor = 50);
+
+CREATE TABLE mainspring_queues (
+    name   text COLLATE "C" PRIMARY KEY,
+    paused boolean NOT NULL
+);
+
+CREATE TABLE mainspring_circuits (
+    task       text COLLATE "C" PRIMARY KEY,
+    failures   integer NOT NULL,
+    open_until bigint,
+    probe      text
+);
+
+-- Runs counted by span; what has been counted since the last beat waits apart, so that no two finishes meet in a row.
+CREATE TABLE mainspring_tallies (
+    span  text   COLLATE "C" NOT NULL,  -- minute, hour, day or ever
+    at    bigint NOT NULL,
+    queue text   COLLATE "C" NOT NULL,
+    task  text   COLLATE "C" NOT NULL,
+    sums  text   NOT NULL,              -- JSON: endings, took, spread, errors, last
+    PRIMARY KEY (span, at, queue, task)
+);
+CREATE TABLE mainspring_counting (
+    at    bigint NOT NULL,              -- the minute
+    queue text   NOT NULL,
+    task  text   NOT NULL,
+    sums  text   NOT NULL
+);
+
+CREATE TABLE mainspring_schedules (
+    name     text COLLATE "C" PRIMARY KEY,
+    revision bigint  NOT NULL,
+    due_at   bigint,
+    computed boolean NOT NULL,
+    waits_on text COLLATE "C",
+    body     text    NOT NULL           -- JSON: all of it
+);
+CREATE INDEX mainspring_schedules_due ON mainspring_schedules (due_at, name) WHERE due_at IS NOT NULL;
+CREATE INDEX mainspring_schedules_waiting ON mainspring_schedules (waits_on) WHERE waits_on IS NOT NULL;
+
+-- What became of the ticks of each schedule, the newest of them.
+CREATE TABLE mainspring_ticks (
+    schedule text COLLATE "C" NOT NULL,
+    n        bigint NOT NULL,
+    body     text   NOT NULL,           -- JSON: at, seen_at, what, reason, job_id, count, last_at
+    PRIMARY KEY (schedule, n)
+);
+
+CREATE TABLE mainspring_leaders (
+    name   text COLLATE "C" PRIMARY KEY,
+    holder text   NOT NULL,             -- empty: nobody
+    term   bigint NOT NULL,
+    until  bigint NOT NULL
+);
+
+-- down 1
+DROP TABLE mainspring_leaders;
+DROP TABLE mainspring_ticks;
+DROP TABLE mainspring_schedules;
+DROP TABLE mainspring_counting;
+DROP TABLE mainspring_tallies;
+DROP TABLE mainspring_circuits;
+DROP TABLE mainspring_queues;
+DROP TABLE mainspring_workers;
+DROP TABLE mainspring_logs;
+DROP TABLE mainspring_executions;
+DROP TABLE mainspring_finished;
+DROP TABLE mainspring_jobs;

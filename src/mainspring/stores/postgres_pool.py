@@ -1,0 +1,182 @@
+"""Connections to PostgreSQL: a few, shared, each call bounded; the server's trouble as ours."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import asyncpg
+
+from ..config import Durability
+from ..errors import ShuttingDown, StoreError, StoreUnavailable
+from .postgres_place import Place
+
+T = TypeVar("T")
+
+SIZE = 10
+CONNECT_SECONDS, CALL_SECONDS = 10, 60
+# A deadlock, a lock not given in time, a serialization failure: nothing was written, so the verb is played again.
+AGAIN, TRIES = ("40001", "40P01", "55P03"), 5
+# The classes of what passes: connections, resources, an operator's intervention, a lock, a server that only reads.
+_PASSING = ("08", "53", "57", "40", "55P03", "25006", "XX000")
+SETTINGS = {
+    "application_name": "mainspring",
+    "statement_timeout": "30000",
+    "lock_timeout": "10000",
+    "idle_in_transaction_session_timeout": "60000",
+    # A generic plan guesses the size of an array and may scan the table for each batch.
+    "plan_cache_mode": "force_custom_plan",
+    # Nor is there a statement that should read a whole table where an index leads to the rows: what the planner knows
+    # of a table that is filled and emptied all day is never true.
+    "enable_seqscan": "off",
+    "jit": "off",
+    "timezone": "UTC",
+}
+
+
+class Session:
+    """One connection at work for one verb; statements name tables as postgres.sql does."""
+
+    def __init__(self, connection: Any, place: Place) -> None:
+        self.connection, self.place = connection, place  # Any: asyncpg's own types are not for every release
+
+    async def rows(self, sql: str, *values: Any) -> list[Any]:
+        found: list[Any] = await self.connection.fetch(self.place.sql(sql), *values)
+        return found
+
+    async def row(self, sql: str, *values: Any) -> Any:
+        return await self.connection.fetchrow(self.place.sql(sql), *values)
+
+    async def value(self, sql: str, *values: Any) -> Any:
+        return await self.connection.fetchval(self.place.sql(sql), *values)
+
+    async def run(self, sql: str, *values: Any) -> None:
+        await self.connection.execute(self.place.sql(sql), *values)
+
+    async def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """The statement for each row, sent together."""
+        await self.connection.executemany(self.place.sql(sql), rows)
+
+
+Verb = Callable[[Session], Awaitable[T]]
+
+
+class Pool:
+    """Up to SIZE connections of one event loop. What a verb leaves half done is undone with its connection."""
+
+    def __init__(self, place: Place, durability: Durability = "full") -> None:
+        self.place, self.loop, self.pid = place, asyncio.get_running_loop(), os.getpid()
+        # In full, the server's own setting counts: it may be stricter than ours would be.
+        self._settings = SETTINGS if durability == "full" else {**SETTINGS, "synchronous_commit": "off"}
+        self._idle: list[Any] = []
+        self._room = asyncio.Semaphore(SIZE)
+        self._closed = False
+
+    async def connect(self) -> Any:
+        """A connection of the caller's own."""
+        try:
+            return await asyncpg.connect(
+                self.place.dsn, timeout=CONNECT_SECONDS, command_timeout=CALL_SECONDS, server_settings=self._settings
+            )
+        except Exception as error:
+            raise translated(error, f"cannot connect to {self.place.shown}") from error
+
+    async def call(self, verb: Verb[T]) -> T:
+        """The answer of a verb that is one statement."""
+        return await self._call(verb)
+
+    async def step(self, verb: Verb[T]) -> T:
+        """The answer of a verb of several statements, once all of them are committed."""
+
+        async def committed(db: Session) -> T:
+            await db.connection.execute("BEGIN")
+            answer = await verb(db)
+            await db.connection.execute("COMMIT")
+            return answer
+
+        return await self._call(committed)
+
+    async def _call(self, verb: Verb[T]) -> T:
+        for tries in range(1, TRIES + 1):
+            try:
+                return await self._once(verb)
+            except asyncpg.PostgresError as error:
+                if _code(error) not in AGAIN or tries == TRIES:
+                    raise translated(error, "PostgreSQL") from error
+            except (OSError, TimeoutError, asyncpg.InterfaceError) as error:
+                raise translated(error, "PostgreSQL") from error
+            await asyncio.sleep(random.uniform(0, 0.01 * 2**tries))
+        raise AssertionError  # the last try returns or raises
+
+    async def _once(self, verb: Verb[T]) -> T:
+        async with self._room:
+            if self._closed:
+                raise ShuttingDown(f"the store {self.place.shown} is closed")
+            connection = self._rested() or await self.connect()
+            try:
+                answer = await verb(Session(connection, self.place))
+            except Exception:
+                await self._undo(connection)
+                raise
+            except BaseException:
+                connection.terminate()  # cancelled: what the server makes of the statement under way is unknown
+                raise
+            self._rest(connection)
+            return answer
+
+    def _rested(self) -> Any:
+        while self._idle:
+            if not (connection := self._idle.pop()).is_closed():
+                return connection
+        return None
+
+    def _rest(self, connection: Any) -> None:
+        if self._closed:
+            connection.terminate()
+        elif not connection.is_closed():
+            self._idle.append(connection)
+
+    async def _undo(self, connection: Any) -> None:
+        try:
+            if connection.is_in_transaction():
+                await connection.execute("ROLLBACK")
+        except Exception:
+            connection.terminate()
+        else:
+            self._rest(connection)
+
+    async def close(self) -> None:
+        self._closed = True
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            try:
+                await connection.close(timeout=2)
+            except Exception:
+                connection.terminate()
+
+    def forget(self) -> None:
+        """Its event loop is gone, or this is a child of its process: the sockets go with their objects."""
+        self._closed, self._idle = True, []
+
+
+def _code(error: Exception) -> str:
+    return getattr(error, "sqlstate", None) or ""
+
+
+def translated(error: Exception, what: str) -> Exception:
+    """The server's and the driver's errors as ours; everything else as it is."""
+    if isinstance(error, asyncpg.PostgresError):
+        code = _code(error)
+        text = f"{what}: {error} ({type(error).__name__}, {code})"
+        return StoreUnavailable(f"{text}; try again") if code.startswith(_PASSING) else StoreError(text)
+    if isinstance(error, TimeoutError):
+        return StoreUnavailable(f"{what}: no answer in time; try again")
+    if isinstance(error, OSError):
+        return StoreUnavailable(f"{what}: {error}; try again")
+    if isinstance(error, asyncpg.InterfaceError):
+        lost = "closed" in str(error) or "in progress" in str(error)
+        return StoreUnavailable(f"{what}: {error}; try again") if lost else StoreError(f"{what}: {error}")
+    return error

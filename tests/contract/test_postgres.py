@@ -1,0 +1,457 @@
+"""The PostgreSQL store keeps the contract, shares its database, and comes back after trouble."""
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from mainspring import Mainspring
+from mainspring.errors import BadInput, SchemaMismatch, StoreError, StoreUnavailable
+from mainspring.job import Action, Breaker, Enqueued, State
+from mainspring.outcome import Done, Policy
+from mainspring.store import Store
+from mainspring.stores import open_store
+from mainspring.stores.postgres_claim import TAKE_PLAIN
+from mainspring.stores.postgres_finish import COMPLETE
+from mainspring.stores.postgres_place import Place
+from mainspring.stores.postgres_pool import AGAIN, SETTINGS, Pool, Session
+from mainspring.testing.contract import StoreContract
+from mainspring.testing.contract.build import (
+    NOW,
+    Contract,
+    a_schedule,
+    act,
+    beat,
+    bring,
+    claim,
+    claimed,
+    everything,
+    fire,
+    later,
+    launch,
+    new_job,
+    put,
+    row,
+    settle,
+    start,
+)
+from servers import Postgres
+
+CLAIMER = Path(__file__).with_name("claimer.py")
+
+
+class Served(Contract):
+    @pytest.fixture(autouse=True)
+    def _server(self, postgres: Postgres) -> None:
+        self.server, self.url = postgres, postgres.fresh()
+
+    def make_store(self) -> Store:
+        return open_store(self.url)
+
+    def open_connections(self, state: str = "%") -> int:
+        sql = f"""SELECT count(*) FROM pg_stat_activity
+            WHERE application_name = 'mainspring' AND coalesce(state, '') LIKE '{state}'"""
+        gc.collect()  # what an event loop left behind that was closed under it
+        for _ in range(500):  # a server process is gone a moment after its connection
+            if (count := self.server.run(sql)[0][0]) == 0:
+                break
+        return int(count)
+
+    @asynccontextmanager
+    async def connected(self, **settings: str) -> AsyncIterator[Any]:
+        connection = await asyncpg.connect(self.server.dsn, server_settings=settings)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+
+class TestPostgres(Served, StoreContract):
+    pass
+
+
+class TestSharing(Served):
+    async def test_what_was_accepted_is_there_when_the_store_is_opened_again(self) -> None:
+        async with self.opened() as store:
+            await start(store, unique_key="key", metadata={"a": 1}, tags=('a "b" \\', "{é}"))
+            await store.pause_queue("mail", True)
+            jobs, queues, workers = await everything(store), await store.queues(now=NOW), await store.workers(now=NOW)
+        async with self.opened() as again:
+            assert await everything(again) == jobs
+            assert await again.queues(now=NOW) == queues
+            assert await again.workers(now=NOW) == workers
+
+    async def test_two_handles_never_share_a_job(self) -> None:
+        async with self.opened() as left, self.opened() as right:
+            ids = await put(left, *(new_job(task=f"task{n % 3}", priority=n % 2) for n in range(200)))
+            names = [f"worker-{n}" for n in range(10)]
+            pairs = zip([left, right] * 5, names, strict=True)
+            tasks = ["task0", "task1", "task2"]
+
+            async def all_due(store: Store, name: str) -> list[str]:
+                taken = await claimed(store, name, limit=7, tasks=tasks)
+                while (answer := await claim(store, name, limit=7, tasks=tasks)).jobs or answer.next_at:
+                    taken += [job.id for job in answer.jobs]
+                return taken
+
+            taken = await asyncio.gather(*(all_due(store, name) for store, name in pairs))
+            assert sorted(job_id for batch in taken for job_id in batch) == ids
+
+    async def test_a_claim_passes_by_what_somebody_else_has_locked(self) -> None:
+        async with self.opened() as store, self.connected() as other, asyncio.timeout(5):
+            locked, *rest = await put(store, *(new_job() for _ in range(3)))
+            await beat(store)
+            async with other.transaction():
+                await other.execute("SELECT 1 FROM fresh.mainspring_jobs WHERE id = $1 FOR UPDATE", locked)
+                taken = await claim(store, limit=3)
+            assert ([job.id for job in taken.jobs], taken.next_at) == (rest, NOW)
+
+    async def test_fifty_callers_on_two_handles_with_one_key_make_one_row(self) -> None:
+        async with self.opened() as left, self.opened() as right:
+            jobs = [new_job(unique_key="key") for _ in range(50)]
+            pairs = zip([left, right] * 25, jobs, strict=True)
+            answers = await asyncio.gather(*(store.enqueue([job], now=NOW) for store, job in pairs))
+            (only,) = await everything(left)
+            assert {answer.id for (answer,) in answers} == {only.id}
+
+    async def test_a_key_that_is_asked_for_while_its_dead_job_is_retried_is_held_by_one(self) -> None:
+        async with self.opened() as left, self.opened() as right:
+            dead = [await bring(left, State.DEAD, unique_key=f"key{n}") for n in range(20)]
+            retries = [act(left, Action.RETRY, job.id) for job in dead]
+            others = [right.enqueue([new_job(unique_key=job.unique_key)], now=NOW) for job in dead]
+            await asyncio.gather(*(call for pair in zip(retries, others, strict=True) for call in pair))
+            held = [job.unique_key for job in await everything(left) if not job.state.final]
+            assert sorted(map(str, held)) == sorted(str(job.unique_key) for job in dead)
+
+    async def test_failures_that_are_told_at_once_are_all_counted(self) -> None:
+        async with self.opened() as left, self.opened() as right:
+            await put(left, *(new_job() for _ in range(20)))
+            await beat(left)
+            runs = (await claim(left, limit=20)).jobs
+            policy = Policy(max_retries=0, breaker=Breaker(99, 10.0))
+            pairs = zip([left, right] * 10, runs, strict=True)
+            await asyncio.gather(*(settle(store, run, OSError(), policy=policy) for store, run in pairs))
+            assert [circuit.failures for circuit in await left.circuits()] == [20]
+
+    async def test_of_many_who_fire_a_schedule_at_once_one_does(self) -> None:
+        async with self.opened() as left, self.opened() as right:
+            fired = await asyncio.gather(*(fire(store, a_schedule()) for store in [left, right] * 10))
+            assert sum(one.stands for one in fired) == 1
+
+    async def test_of_many_who_begin_to_lead_at_once_one_does(self) -> None:
+        async with self.opened() as left, self.opened() as right:
+            asked = [store.lead("x", f"h{n}", until=later(9), now=NOW) for n, store in enumerate([left, right] * 10)]
+            answers = await asyncio.gather(*asked)
+            assert len({(answer.holder, answer.term) for answer in answers}) == 1
+
+    async def test_a_run_that_ends_while_its_schedule_cancels_it_harms_neither(self) -> None:
+        async with self.opened() as left, self.opened() as right, asyncio.timeout(20):
+            schedule, ids = await launch(left, said={"overlap": "allow"}, jobs=20)
+            await beat(left)
+            jobs = (await claim(left, limit=20)).jobs
+            ends = [settle(left, job, Done()) for job in jobs]
+            cancels = [act(right, Action.CANCEL, *reversed(ids)) for _ in range(5)]
+            await asyncio.gather(*ends, *cancels)
+            assert {job.state for job in await everything(left)} <= {State.COMPLETED}
+            assert (await row(left)).completed == schedule.completed + 20
+
+    async def test_an_idle_handle_sees_what_another_one_enqueued(self) -> None:
+        async with self.opened() as left, self.opened() as right:
+            await beat(left)
+            assert (await claim(left)).jobs == (await claim(left)).jobs == []
+            (job_id,) = await put(right, new_job())
+            assert [job.id for job in (await claim(left)).jobs] == [job_id]
+
+    async def test_waiting_ends_when_another_handle_enqueues(self) -> None:
+        async with self.opened() as left, self.opened() as right, asyncio.timeout(5):
+            await left.wait(None, 50)  # ends when it begins to listen
+            waiting = asyncio.create_task(left.wait(None, 50))
+            while not waiting.done():
+                await put(right, new_job())
+                await asyncio.wait([waiting], timeout=0.02)
+
+    async def test_waiting_for_an_end_is_over_when_another_handle_finishes(self) -> None:
+        async with self.opened() as left, self.opened() as right, asyncio.timeout(5):
+            await left.wait_final(["x"], 50)  # ends when it begins to listen
+            waiting = asyncio.create_task(left.wait_final(["x"], 50))
+            while not waiting.done():
+                await settle(right, await start(right), Done())
+                await asyncio.wait([waiting], timeout=0.02)
+
+    async def test_two_apps_in_one_database_do_not_meet(self) -> None:
+        for place in (f"{self.url}&prefix=other_", self.server.own("elsewhere")):
+            other = open_store(place)
+            await other.open()
+            async with self.opened() as store:
+                (job_id,) = await put(store, new_job(unique_key="key"))
+                assert await put(other, new_job(unique_key="key")) != [job_id]
+                await beat(other)
+                assert [job.id for job in (await claim(other)).jobs] != [job_id]
+            await other.close()
+
+    async def test_a_job_that_comes_back_while_it_ends_can_end_again(self) -> None:
+        # What a repeated enqueue can do that overtakes the end of its own job.
+        async with self.opened() as store, self.connected() as other:
+            job = new_job(idempotency_key="key")
+            await put(store, job)
+            await beat(store)
+            (run,) = (await claim(store)).jobs
+            await settle(store, run, Done('"first"'))
+            await other.execute("""INSERT INTO fresh.mainspring_jobs
+                SELECT (jsonb_populate_record(NULL::fresh.mainspring_jobs, to_jsonb(done)
+                    || '{"state": "pending", "finished_at": null, "lease": null, "result": null}')).*
+                FROM fresh.mainspring_finished AS done""")
+            (again,) = (await claim(store)).jobs
+            await settle(store, again, Done('"second"'), now=later(2))
+            (only,) = await everything(store)
+            assert (only.state, only.result) == (State.COMPLETED, '"second"')
+
+    def test_processes_that_claim_together_run_each_job_once(self, tmp_path: Path) -> None:
+        async def fill() -> list[str]:
+            async with self.opened() as store:
+                return await put(store, *(new_job() for _ in range(1000)))
+
+        ids = asyncio.run(fill())
+        command = [sys.executable, str(CLAIMER), self.url]
+        claimers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) for _ in range(3)]
+        taken = [line for claimer in claimers for line in claimer.communicate(timeout=60)[0].split()]
+        assert [claimer.returncode for claimer in claimers] == [0, 0, 0]
+        assert sorted(taken) == ids
+
+
+class TestWithin(Served):
+    async def test_a_job_enqueued_within_a_transaction_is_there_after_its_commit(self) -> None:
+        async with self.opened() as store, self.connected() as mine:
+            job = new_job(unique_key="key")
+            async with mine.transaction():
+                assert await store.enqueue([job], now=NOW, within=mine) == [Enqueued(job.id)]
+                assert await everything(store) == []
+            assert [found.id for found in await everything(store)] == [job.id]
+
+    async def test_a_job_enqueued_within_a_transaction_goes_with_its_rollback(self) -> None:
+        async with self.opened() as store, self.connected() as mine:
+            transaction = mine.transaction()
+            await transaction.start()
+            await store.enqueue([new_job(), new_job(unique_key="key")], now=NOW, within=mine)
+            await transaction.rollback()
+            assert await everything(store) == []
+
+    async def test_a_batch_refused_within_a_transaction_leaves_the_rest_of_it_alone(self) -> None:
+        async with self.opened() as store, self.connected() as mine:
+            job = new_job(unique_key="key")
+            refused = [new_job(), new_job(unique_key="key", on_conflict="raise")]
+            async with mine.transaction():
+                await store.enqueue([job], now=NOW, within=mine)
+                assert (await store.enqueue(refused, now=NOW, within=mine))[1] == Enqueued(job.id, "refused", "key")
+            assert [found.id for found in await everything(store)] == [job.id]
+
+    async def test_a_commit_wakes_whoever_waits(self) -> None:
+        async with self.opened() as store, self.connected() as mine, asyncio.timeout(5):
+            await store.wait(None, 50)  # ends when it begins to listen
+            waiting = asyncio.create_task(store.wait(None, 50))
+            while not waiting.done():
+                async with mine.transaction():
+                    await store.enqueue([new_job()], now=NOW, within=mine)
+                await asyncio.wait([waiting], timeout=0.02)
+
+    async def test_what_is_no_open_transaction_is_refused(self) -> None:
+        async with self.opened() as store, self.connected() as mine:
+            with pytest.raises(BadInput, match="needs an open transaction"):
+                await store.enqueue([new_job()], now=NOW, within=mine)
+            with pytest.raises(BadInput, match="asyncpg connection here, got object"):
+                await store.enqueue([new_job()], now=NOW, within=object())
+
+
+class TestSchema(Served):
+    @pytest.fixture(autouse=True)
+    def _own(self, _server: None) -> None:
+        self.url = self.server.own("own")
+
+    async def test_the_schema_steps_down_and_up_again(self) -> None:
+        async with self.opened() as store:
+            _, newest = await store.schema()
+            assert await store.migrate(0) == list(range(newest - 1, -1, -1))
+            assert await store.schema() == (0, newest)
+            assert await store.migrate() == list(range(1, newest + 1))
+            assert await everything(store) == []
+
+    async def test_many_who_open_an_empty_database_at_once_all_find_a_store(self) -> None:
+        stores = [open_store(self.url) for _ in range(6)]
+        await asyncio.gather(*(store.open() for store in stores))
+        (job_id,) = await put(stores[0], new_job())
+        assert [[job.id for job in await everything(store)] for store in stores] == [[job_id]] * 6
+        await asyncio.gather(*(store.close() for store in stores))
+
+    async def test_a_schema_of_a_later_release_is_refused(self) -> None:
+        async with self.opened(), self.connected() as other:
+            await other.execute("UPDATE own.mainspring_schema SET version = 99")
+        with pytest.raises(SchemaMismatch, match="has schema 99"):
+            await self.make_store().open()
+        assert self.open_connections() == 0
+
+    async def test_there_is_no_way_to_a_schema_nobody_knows(self) -> None:
+        async with self.opened() as store:
+            with pytest.raises(BadInput, match="there is no schema version 99"):
+                await store.migrate(99)
+
+
+class TestTrouble(Served):
+    async def test_connections_that_are_cut_off_cost_a_call_at_most(self) -> None:
+        async with self.opened() as store, self.connected() as other:
+            (job_id,) = await put(store, new_job())
+            await other.execute("""SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity
+                WHERE application_name = 'mainspring'""")
+            try:
+                await beat(store)
+            except StoreUnavailable:
+                await beat(store)
+            assert [job.id for job in (await claim(store)).jobs] == [job_id]
+
+    async def test_after_a_restart_of_the_server_the_same_handle_goes_on(self) -> None:
+        async with self.opened() as store, asyncio.timeout(50):
+            job = await start(store)
+            await asyncio.to_thread(self.server.end)
+            with pytest.raises(StoreUnavailable):
+                await settle(store, job, Done())
+            await asyncio.to_thread(self.server.start)
+            assert await settle(store, job, Done()) == {job.id}
+
+    async def test_whoever_waits_hears_again_after_its_connection_was_cut_off(self) -> None:
+        async with self.opened() as left, self.opened() as right, self.connected() as other, asyncio.timeout(20):
+            for _ in range(2):
+                waiting = asyncio.create_task(left.wait(None, 50))
+                while not waiting.done():
+                    await put(right, new_job())
+                    await asyncio.wait([waiting], timeout=0.02)
+                await other.execute("""SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity
+                    WHERE query LIKE 'LISTEN%' AND pid <> pg_backend_pid()""")
+
+    async def test_a_caller_who_is_cancelled_leaves_no_transaction_open(self) -> None:
+        async with self.opened() as store, self.connected() as other, asyncio.timeout(20):
+            job = await start(store)
+            lock = other.transaction()
+            await lock.start()
+            await other.execute("SELECT 1 FROM fresh.mainspring_jobs FOR UPDATE")
+            settling = asyncio.create_task(settle(store, job, Done()))
+            await asyncio.wait([settling], timeout=0.1)
+            settling.cancel()
+            await asyncio.wait([settling])
+            await lock.rollback()
+            assert self.open_connections("%in transaction%") == 0
+            assert await everything(store)
+
+    @pytest.mark.parametrize("code", AGAIN)
+    async def test_a_step_that_the_server_ends_for_the_sake_of_another_is_played_again(self, code: str) -> None:
+        pool, played = Pool(Place(self.url, "")), 0
+
+        async def step(db: Session) -> int:
+            nonlocal played
+            played += 1
+            if played < 3:
+                await db.run(f"DO $$ BEGIN RAISE SQLSTATE '{code}'; END $$")
+            return played
+
+        assert await pool.step(step) == 3
+        await pool.close()
+
+    async def test_a_lock_that_is_not_given_in_time_is_a_passing_trouble(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("mainspring.stores.postgres_pool.TRIES", 2)
+        monkeypatch.setitem(SETTINGS, "lock_timeout", "20")
+        async with self.opened() as store, self.connected() as other:
+            job = await start(store)
+            async with other.transaction():
+                await other.execute("LOCK TABLE fresh.mainspring_jobs IN ACCESS EXCLUSIVE MODE")
+                with pytest.raises(StoreUnavailable, match="55P03"):
+                    await settle(store, job, Done())
+            assert await settle(store, job, Done()) == {job.id}
+
+    async def test_a_server_that_is_not_there_is_a_passing_trouble(self) -> None:
+        with pytest.raises(StoreUnavailable, match="cannot connect to postgresql://ada@127"):
+            await open_store("postgresql://ada@127.0.0.1:1/jobs").open()
+
+    async def test_a_database_that_is_not_there_is_no_passing_trouble(self) -> None:
+        with pytest.raises(StoreError, match='"nowhere" does not exist') as refused:
+            await open_store(self.server.dsn.replace("/postgres?", "/nowhere?")).open()
+        assert not isinstance(refused.value, StoreUnavailable)
+
+    async def test_a_handle_of_another_event_loop_says_so(self) -> None:
+        async with self.opened() as store:
+            with pytest.raises(StoreError, match="beside"):
+                await asyncio.to_thread(asyncio.run, everything(store))
+
+
+class TestApp(Served):
+    def test_one_app_serves_several_event_loops_and_closes_what_it_has_opened_in_each(self) -> None:
+        app = Mainspring(self.url)
+
+        @app.task
+        async def double(n: int) -> int:
+            return 2 * n
+
+        async def alone() -> None:
+            await double.enqueue(1)
+
+        async def main() -> list[int]:
+            async with app:
+                handles = [await double.enqueue(n) for n in range(3)]
+                await app.drain()
+                return [await handle.result(timeout=9) for handle in handles]
+
+        double.sync.enqueue(0)
+        asyncio.run(alone())
+        asyncio.run(alone())
+        assert asyncio.run(main()) == [0, 2, 4]
+        assert self.open_connections() == 0
+
+    async def test_a_worker_runs_jobs_that_another_app_enqueues(self) -> None:
+        def make() -> tuple[Mainspring, Any]:
+            app = Mainspring(self.url)
+
+            @app.task(name="echo")
+            def echo(text: str) -> str:
+                return text
+
+            return app, echo
+
+        (client, ask), (server, _) = make(), make()
+        async with client, server, server.worker(), asyncio.timeout(20):
+            handles = [await ask.enqueue(f"{n} ü") for n in range(20)]
+            assert [await handle.result(timeout=9) for handle in handles] == [f"{n} ü" for n in range(20)]
+
+
+class TestPlans(Served):
+    """On tables that nobody has analysed, freshly filled."""
+
+    async def explained(self, connection: Any, sql: str, *values: Any) -> str:
+        rows = await connection.fetch(f"EXPLAIN {Place(self.url, '').sql(sql)}", *values)
+        return "\n".join(line for (line,) in rows)
+
+    async def test_a_claim_and_a_finish_go_by_the_indexes_however_full_the_tables_are(self) -> None:
+        async with self.opened() as store, self.connected(**SETTINGS) as other:
+            await put(store, *(new_job(run_at=later(n % 100)) for n in range(20_000)))
+            us = 1_000_000
+            take = await self.explained(other, TAKE_PLAIN, "ada", us, ["task"], None, "lease", 500)
+            ids = [job.id for job in await everything(store)]
+            done = await self.explained(other, COMPLETE, ids[:500], ["x"] * 500, [us] * 500, [None] * 500)
+        assert "Seq Scan on mainspring_jobs" not in take
+        assert take.count("mainspring_jobs_ready") >= 4
+        assert "Tid Scan on mainspring_jobs" in take
+        assert "Seq Scan on mainspring_jobs" not in done
+        assert "mainspring_jobs_pkey" in done
+
+
+async def test_a_finished_job_is_not_enqueued_again(postgres: Postgres) -> None:
+    store = open_store(postgres.fresh())
+    await store.open()
+    done = await bring(store, State.COMPLETED)
+    await put(store, new_job(id=done.id), new_job())
+    assert [job.state for job in await everything(store)] == [State.COMPLETED, State.PENDING]
+    await store.close()
