@@ -230,8 +230,12 @@ def _order(row: Any) -> tuple[int, int, JobId]:
 
 # beats
 
-_BEAT = """INSERT INTO mainspring_workers (id, until, info) VALUES ($1, $2, $3)
-    ON CONFLICT (id) DO UPDATE SET until = excluded.until, info = excluded.info RETURNING orders"""
+_LATE_BEAT = "(known.info::json ->> 'beats')::int > (excluded.info::json ->> 'beats')::int"
+_BEAT = f"""INSERT INTO mainspring_workers AS known (id, until, info) VALUES ($1, $2, $3)
+    ON CONFLICT (id) DO UPDATE SET
+        until = CASE WHEN {_LATE_BEAT} THEN known.until ELSE excluded.until END,
+        info = CASE WHEN {_LATE_BEAT} THEN known.info ELSE excluded.info END
+    RETURNING orders"""
 _HOLDS = "SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE state = 'running' AND worker = $1"
 
 

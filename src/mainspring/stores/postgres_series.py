@@ -7,9 +7,9 @@ from datetime import datetime
 
 import msgspec
 
+from ..aftermath import ended, revived, roused
 from ..clock import instant, micros
 from ..job import JobId, State
-from ..plan import ended, revived, roused
 from ..schedule import TICKS_KEPT, Due, Leadership, Schedule, Tick
 from .postgres_pool import Session
 from .rules import led
