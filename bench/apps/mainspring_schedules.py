@@ -13,8 +13,8 @@ import uvloop
 from meter import Meter, answer, percentile
 
 from mainspring import Context, Mainspring
+from mainspring.amendment import born
 from mainspring.events import TickFired
-from mainspring.plan import born
 from mainspring.schedule import Firing, Schedule, Spec
 from mainspring.stores import open_store
 from mainspring.trigger import Every
