@@ -195,7 +195,7 @@ def test_an_interval_that_is_itself_again_has_no_tick_in_the_past() -> None:
 
 
 def test_a_tick_that_is_due_already_stays_when_the_interval_changes() -> None:
-    row = running({"adapt": 9e5}, stretch=4, digest="other")
+    row = running({"adapt": 9e5}, stretch=4, anchor_at=at(2), digest="other")
     new = ended(row, "x", State.COMPLETED, at(2.5), "a")
     assert (new.stretch, new.next_run_at) == (1, at(2))
 
