@@ -15,7 +15,7 @@ from .postgres_jobs import OVER, Pair, follow, lock_keys, series_of, write
 from .postgres_pool import Session
 from .postgres_tally import tally
 from .rows import COLUMNS, failure_text, job_of, progress_of, text_of
-from .rules import execution, moved, newer, settle
+from .rules import execution, moved, newer, plain, settle
 
 _KEPT = """id, queue, task, rank, run_at, created_at, expires_at, started_at, attempt, crashes, runs, lease, worker,
     cancel_reason, unique_key, idempotency_key, schedule, tags, options, payload, progress"""
@@ -51,13 +51,13 @@ async def finish(db: Session, outcomes: Sequence[Outcome]) -> set[JobId]:
 
 async def _finish(db: Session, outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Those that were accepted."""
-    done = [outcome for outcome in outcomes if _plain(outcome)]
+    done = [outcome for outcome in outcomes if plain(outcome)]
     ids = await _complete(db, done) if done else set()
     if len(done) < len(outcomes):
-        ids |= await _settle(db, [outcome for outcome in outcomes if not _plain(outcome)])
+        ids |= await _settle(db, [outcome for outcome in outcomes if not plain(outcome)])
     accepted = [outcome for outcome in outcomes if outcome.id in ids]
     for outcome in accepted:
-        if outcome.schedule is not None and _plain(outcome):
+        if outcome.schedule is not None and plain(outcome):
             await series.end(db, outcome.schedule, outcome.id, _COMPLETED, outcome.finished_at, outcome.result)
         if outcome.then:
             await enqueue(db, outcome.then, outcome.finished_at)
@@ -65,17 +65,11 @@ async def _finish(db: Session, outcomes: Sequence[Outcome]) -> list[Outcome]:
     return accepted
 
 
-def _plain(outcome: Outcome) -> bool:
-    """The end of a job with nothing to say but its result."""
-    well = outcome.state is _COMPLETED and outcome.failure is None
-    return well and outcome.account is None and not outcome.silent
-
-
 def _entangled(outcomes: Sequence[Outcome]) -> bool:
     """Whether they must be settled one after the other: what one of them enqueues may meet a key that the job of
     another holds until it ends; and plain ends, which are written first, must not be told to a schedule before others.
     """
-    if len({_plain(outcome) for outcome in outcomes if outcome.schedule is not None}) > 1:
+    if len({plain(outcome) for outcome in outcomes if outcome.schedule is not None}) > 1:
         return True
     return len(outcomes) > 1 and any(keyed(outcome.then) for outcome in outcomes)
 

@@ -77,6 +77,12 @@ def settle(job: Job, outcome: Outcome) -> Job:
     )  # fmt: skip
 
 
+def plain(outcome: Outcome) -> bool:
+    """The end of a job with nothing to say but its result, as nearly all are."""
+    well = outcome.state is State.COMPLETED and outcome.failure is None
+    return well and outcome.account is None and not outcome.silent
+
+
 def execution(job: Job, outcome: Outcome) -> Execution:
     """The history row of the run that this accepted outcome ends."""
     account = outcome.account or Account()

@@ -11,7 +11,7 @@ from ..failpoint import failpoint
 from ..job import Circuit, JobId, Report, State
 from ..outcome import Outcome
 from .rows import Row, failure_text, progress_of, series_of, text_of
-from .rules import moved, newer
+from .rules import moved, newer, plain
 from .sqlite_batch import CHUNKS, chunks, flat, places
 from .sqlite_enqueue import count, enqueue
 from .sqlite_series import end
@@ -133,16 +133,10 @@ def _stands(db: sqlite3.Connection, outcome: Outcome) -> bool:
     return db.execute(_STANDS, told).fetchone() is not None
 
 
-def _plain(outcome: Outcome) -> bool:
-    """The end of a job with nothing to say but its result."""
-    well = outcome.state is _COMPLETED and outcome.failure is None
-    return well and outcome.account is None and not outcome.silent
-
-
 def ended_row(outcome: Outcome) -> Row:
     """Four columns for the plain end of a job, all of them where there is more to say."""
     at = micros(outcome.finished_at)
-    if _plain(outcome):
+    if plain(outcome):
         return (outcome.id, outcome.lease, at, outcome.result)
     return (
         outcome.id, outcome.lease, outcome.state.value, outcome.ending.value, at, outcome.result,
@@ -160,7 +154,7 @@ def _follow(db: sqlite3.Connection, accepted: list[Outcome], states: Counter[Sta
     count(db, states)
     known = {circuit.task: circuit for circuit in circuits(db)}
     for outcome in accepted if known else [one for one in accepted if one.then or one.breaker or one.schedule]:
-        if outcome.schedule is not None and _plain(outcome):
+        if outcome.schedule is not None and plain(outcome):
             end(db, outcome.schedule, outcome.id, _COMPLETED, outcome.finished_at, outcome.result)
         if outcome.then:
             enqueue(db, outcome.then, outcome.finished_at, micros(outcome.finished_at))
