@@ -20,9 +20,9 @@ from mainspring.outcome import Done, Policy
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres_claim import TAKE_PLAIN
-from mainspring.stores.postgres_finish import COMPLETE
+from mainspring.stores.postgres_finish import COMPLETE_ALL
 from mainspring.stores.postgres_place import Place
-from mainspring.stores.postgres_pool import AGAIN, SETTINGS, Pool, Session
+from mainspring.stores.postgres_pool import SEPARATOR, AGAIN, SETTINGS, Pool, Session
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import (
     NOW,
@@ -205,10 +205,9 @@ class TestSharing(Served):
             await beat(store)
             (run,) = (await claim(store)).jobs
             await settle(store, run, Done('"first"'))
-            await other.execute("""INSERT INTO fresh.mainspring_jobs
-                SELECT (jsonb_populate_record(NULL::fresh.mainspring_jobs, to_jsonb(done)
-                    || '{"state": "pending", "finished_at": null, "lease": null, "result": null}')).*
-                FROM fresh.mainspring_finished AS done""")
+            kept = "id, queue, task, rank, run_at, created_at, idempotency_key, options, payload"
+            await other.execute(f"""INSERT INTO fresh.mainspring_jobs ({kept}, state)
+                SELECT {kept}, 'pending' FROM fresh.mainspring_finished""")
             (again,) = (await claim(store)).jobs
             await settle(store, again, Done('"second"'), now=later(2))
             (only,) = await everything(store)
@@ -440,7 +439,8 @@ class TestPlans(Served):
             us = 1_000_000
             take = await self.explained(other, TAKE_PLAIN, "ada", us, ["task"], None, "lease", 500)
             ids = [job.id for job in await everything(store)]
-            done = await self.explained(other, COMPLETE, ids[:500], ["x"] * 500, [us] * 500, [None] * 500)
+            texts = [SEPARATOR.join(one) for one in (ids[:500], ["x"] * 500, [str(us)] * 500)]
+            done = await self.explained(other, COMPLETE_ALL, *texts, None, [], [], [], [], "ada", [], 0)
         assert "Seq Scan on mainspring_jobs" not in take
         assert take.count("mainspring_jobs_ready") >= 4
         assert "Tid Scan on mainspring_jobs" in take

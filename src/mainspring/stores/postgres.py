@@ -63,7 +63,7 @@ from .bell import Bell
 from .postgres_place import Place
 from .postgres_pool import Pool, Session, Verb, translated
 from .postgres_wire import Wire, Word, notice
-from .rows import COLUMNS, claimed_of, job_of
+from .rows import claimed_of, job_of
 
 T = TypeVar("T")
 
@@ -89,6 +89,8 @@ class PostgresStore:
         self._wire: Wire | None = None
         self._opening: asyncio.Lock | None = None
         self._idle = False
+        self._stride = postgres_claim.Stride()
+        self._leases = postgres_claim.Leases()
 
     # life
 
@@ -171,12 +173,20 @@ class PostgresStore:
         self._idle = False
         if within is not None:
             return await self._enqueue_within(within, jobs, now)
-        if postgres_enqueue.keyed(jobs):
-            answers = await self._step(lambda db: postgres_enqueue.enqueue(db, jobs, now))
-        else:
-            answers = await self._call(lambda db: postgres_enqueue.insert(db, jobs, now))
+        if not jobs:
+            self._open()
+            return []
+        answers = await self._enqueue(jobs, now)
         self._tell("new")
         return answers
+
+    async def _enqueue(self, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+        if postgres_enqueue.keyed(jobs):
+            return await self._step(lambda db: postgres_enqueue.enqueue(db, jobs, now))
+        if len(jobs) >= postgres_enqueue.MANY:
+            with suppress(postgres_enqueue.Known):
+                return await self._step(lambda db: postgres_enqueue.copy(db, jobs, now))
+        return await self._call(lambda db: postgres_enqueue.insert(db, jobs, now))
 
     async def _enqueue_within(self, connection: Any, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
         self._open()
@@ -203,13 +213,11 @@ class PostgresStore:
         now: datetime,
     ) -> Claim:
         asked = postgres_claim.Asked(queues, worker, tasks, limit, now)
-        rows: list[Any] = []
-        next_at: int | None = asked.now
         expired: list[JobId] = []
         # Where nothing was due last time a look comes first, so that an idle worker asks once.
-        if not self._idle:
-            rows = await self._call(lambda db: postgres_claim.take_plain(db, asked))
-        if len(rows) < limit:
+        rows = [] if self._idle else await self._take(asked)
+        next_at = rows[0]["next_at"] if rows else -1
+        if next_at == -1:
             view = await self._call(lambda db: postgres_claim.look(db, asked))
             next_at = view.next_at if view.alive else None
             if not rows and view.acts(asked.now):
@@ -218,10 +226,24 @@ class PostgresStore:
         failpoint("claim.after_commit")
         if expired:
             self._tell("final")
-        rows.sort(key=lambda row: (row["rank"], row["run_at"], row["id"]))
         jobs = [claimed_of(row, asked.lease, worker, now) for row in rows]
+        self._leases.begun(worker, asked.lease, len(jobs))
         # What others had locked may be due still.
         return Claim(jobs, None if next_at is None else max(now, instant(next_at)), expired)
+
+    async def _take(self, asked: postgres_claim.Asked) -> list[Any]:
+        stride, began = self._stride, self._clock.monotonic()
+        if known := stride.of(asked, began):
+            rows = await self._call(lambda db: postgres_claim.take_known(db, asked, known))
+            stride.took(rows, asked.limit)
+            return rows
+        rows = await self._call(lambda db: postgres_claim.take_plain(db, asked))
+        if len(rows) == asked.limit and self._clock.real and stride.due(began):
+            began = self._clock.monotonic()
+            view = await self._call(lambda db: postgres_claim.look(db, asked))
+            now = self._clock.monotonic()
+            stride.learn(view, asked, now, now - began)
+        return rows
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
         beat = await self._step(lambda db: postgres_claim.beat(db, worker, micros(until), micros(now)))
@@ -230,15 +252,19 @@ class PostgresStore:
         return beat
 
     async def expired(self, *, now: datetime, limit: int) -> list[Job]:
-        sql = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE state = 'running' AND worker <> ALL
-            (ARRAY(SELECT id FROM mainspring_workers WHERE until > $1)) ORDER BY id LIMIT $2"""
-        return [job_of(row) for row in await self._call(lambda db: db.rows(sql, micros(now), limit))]
+        return [job_of(row) for row in await self._call(lambda db: postgres_claim.expired(db, micros(now), limit))]
 
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
         if not outcomes:
             self._open()
             return set()
-        stands = await self._step(lambda db: postgres_finish.finish(db, outcomes))
+        freed = self._leases.ended(outcomes)
+        if postgres_finish.simple(outcomes) and await self._call(
+            lambda db: postgres_finish.finish_simple(db, outcomes, *freed)
+        ):
+            stands = {outcome.id for outcome in outcomes}
+        else:
+            stands = await self._step(lambda db: postgres_finish.finish(db, outcomes))
         if any(outcome.then or outcome.breaker or outcome.schedule for outcome in outcomes):
             self._idle = False
             self._tell("new")

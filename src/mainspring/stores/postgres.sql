@@ -3,7 +3,8 @@
 -- JSON is kept as text: jsonb cannot hold every string. `mainspring_` stands for the schema and prefix in use.
 
 -- up 1
--- What is not final. Rows come, are changed twice and go: the fewer indexes, the better; most hold few rows only.
+-- What is not final. Rows come, are claimed and go. A claim changes no column that an index knows (state, lease, worker,
+-- started_at, attempt, runs: mind that when adding one) and finds room in the row's own page, so it writes no index.
 CREATE TABLE mainspring_jobs (
     id              text COLLATE "C" NOT NULL,
     queue           text COLLATE "C" NOT NULL,
@@ -31,20 +32,20 @@ CREATE TABLE mainspring_jobs (
     payload         text             NOT NULL,
     result          text,
     progress        text                -- JSON: run, at, done, total, note
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+) WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
     autovacuum_analyze_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0);
 
 -- What is final. Written once; the last run of a job that went well is in its row, and `ending` says so.
 CREATE TABLE mainspring_finished (LIKE mainspring_jobs INCLUDING DEFAULTS);
 ALTER TABLE mainspring_finished ADD COLUMN ending text COLLATE "C";
 
+-- Neither pending nor running.
+ALTER TABLE mainspring_jobs
+    ADD COLUMN parked boolean NOT NULL GENERATED ALWAYS AS (state NOT IN ('pending', 'running')) STORED;
 ALTER TABLE mainspring_jobs ADD PRIMARY KEY (id);
-CREATE INDEX mainspring_jobs_ready ON mainspring_jobs (queue, task, rank, run_at, id)
-    WHERE state = 'pending' AND crashes < 2;
-CREATE INDEX mainspring_jobs_suspects ON mainspring_jobs (rank, run_at, id) WHERE state = 'pending' AND crashes >= 2;
-CREATE INDEX mainspring_jobs_running ON mainspring_jobs (worker) WHERE state = 'running';
-CREATE INDEX mainspring_jobs_expiring ON mainspring_jobs (expires_at)
-    WHERE state = 'pending' AND expires_at IS NOT NULL;
+CREATE INDEX mainspring_jobs_ready ON mainspring_jobs (queue, task, rank, run_at, id) WHERE crashes < 2 AND NOT parked;
+CREATE INDEX mainspring_jobs_suspects ON mainspring_jobs (rank, run_at, id) WHERE crashes >= 2 AND NOT parked;
+CREATE INDEX mainspring_jobs_expiring ON mainspring_jobs (expires_at) WHERE expires_at IS NOT NULL AND NOT parked;
 CREATE UNIQUE INDEX mainspring_jobs_unique ON mainspring_jobs (unique_key) WHERE unique_key IS NOT NULL;
 CREATE UNIQUE INDEX mainspring_jobs_idempotent ON mainspring_jobs (idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX mainspring_jobs_schedule ON mainspring_jobs (schedule) WHERE schedule IS NOT NULL;
@@ -86,6 +87,16 @@ CREATE TABLE mainspring_logs (
     text   text             NOT NULL,
     PRIMARY KEY (job_id, run, n)
 );
+
+-- What was claimed together. Every running job is in one of these; a row goes when none of its jobs is running any more,
+-- at the latest with its worker's next beat.
+CREATE TABLE mainspring_leases (
+    worker text COLLATE "C"   NOT NULL,
+    lease  text COLLATE "C"   NOT NULL,
+    ids    text[] COLLATE "C" NOT NULL,
+    PRIMARY KEY (worker, lease)
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+ALTER TABLE mainspring_leases ALTER COLUMN ids SET STORAGE EXTERNAL;
 
 CREATE TABLE mainspring_workers (
     id     text COLLATE "C" PRIMARY KEY,
@@ -157,6 +168,7 @@ DROP TABLE mainspring_tallies;
 DROP TABLE mainspring_circuits;
 DROP TABLE mainspring_queues;
 DROP TABLE mainspring_workers;
+DROP TABLE mainspring_leases;
 DROP TABLE mainspring_logs;
 DROP TABLE mainspring_executions;
 DROP TABLE mainspring_finished;

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from ..clock import instant, micros
 from ..job import SUSPECT, Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
+from ..outcome import Outcome
 from . import postgres_series as series
 from .postgres_jobs import BOTH, OVER, follow, write
 from .postgres_pool import Session
@@ -20,70 +22,91 @@ from .rules import LONG_SILENT
 
 # A claim ends at most this many expired jobs, so that a flood of them does not keep it.
 EXPIRE_LIMIT = 5000
+LEASES_KNOWN = 10_000
+# Seconds: how often a busy worker looks whether claims have much to pass over, at most and as a multiple of what the
+# look takes; and how long one may take that has nothing to pass over.
+LOOK_EVERY, LOOK_SHARE, SLOW_LOOK = 2.0, 50.0, 0.005
 
 _encode = msgspec.json.encode
 _orders = msgspec.json.Decoder(Orders).decode
 
-_READY = "state = 'pending' AND crashes < 2"
+# The index has what is running as well: rows that are passed over, as many as run.
+_READY = "crashes < 2 AND NOT parked AND state = 'pending'"
+_SUSPECT = "crashes >= 2 AND NOT parked AND state = 'pending'"
+_EXPIRES = "expires_at IS NOT NULL AND NOT parked AND state = 'pending'"
 # Every (queue, task, rank) that has pending jobs, with its first run_at, by hops along the index: the cost is the
 # number of groups, however many jobs each has.
 _GROUPS = f"""RECURSIVE groups AS (
-        (SELECT queue, task, rank, run_at FROM mainspring_jobs WHERE {_READY}
+        (SELECT queue, task, rank, run_at, '' AS after FROM mainspring_jobs WHERE {_READY}
             ORDER BY queue, task, rank, run_at, id LIMIT 1)
         UNION ALL
-        SELECT hop.* FROM groups CROSS JOIN LATERAL (SELECT queue, task, rank, run_at FROM mainspring_jobs
+        SELECT hop.* FROM groups CROSS JOIN LATERAL (SELECT queue, task, rank, run_at, '' FROM mainspring_jobs
             WHERE {_READY} AND (queue, task, rank) > (groups.queue, groups.task, groups.rank)
             ORDER BY queue, task, rank, run_at, id LIMIT 1) AS hop)"""
+# Or those that are known, each with the last of its jobs that was taken: see Stride.
+_KNOWN = """groups AS (SELECT * FROM unnest($7::text[], $8::text[], $9::integer[], $10::bigint[], $11::text[])
+        AS known (queue, task, rank, run_at, after))"""
 # $1 worker, $2 now, $3 tasks, $4 queues
 _NAMED = """task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
     AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))"""
 _FRESH = "(expires_at IS NULL OR expires_at > $2)"
-_GROUP = f"""{_READY} AND queue = one.queue AND task = one.task AND rank = one.rank AND run_at <= $2 AND {_FRESH}
-    ORDER BY run_at, id"""
+_GROUP = f"""{_READY} AND queue = one.queue AND task = one.task AND rank = one.rank
+    AND (run_at, id) > (one.run_at, one.after) AND run_at <= $2 AND {_FRESH} ORDER BY run_at, id"""
 _START = "state = 'running', lease = $5, worker = $1, started_at = $2, attempt = attempt + 1, runs = runs + 1"
+_NOTE = """INSERT INTO mainspring_leases SELECT $1, $5, array_agg(id) FROM taken HAVING count(*) > 0
+    ON CONFLICT (worker, lease) DO UPDATE SET ids = mainspring_leases.ids || excluded.ids"""
+
+# When to ask again after rows were taken: at once if more may be due; -1: circuits have a say in it, so look.
+_NEXT = f"""CASE WHEN (SELECT count(*) FROM taken) = $6 OR (SELECT count(*) FROM taken) < (SELECT count(*) FROM first) THEN $2
+        WHEN EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until IS NOT NULL) THEN -1
+        ELSE least((SELECT min((SELECT run_at FROM mainspring_jobs WHERE {_READY} AND queue = one.queue
+                AND task = one.task AND rank = one.rank AND run_at > $2 ORDER BY run_at, id LIMIT 1))
+            FROM groups AS one WHERE {_NAMED}),
+            (SELECT expires_at FROM mainspring_jobs WHERE {_EXPIRES} AND id <> ALL (ARRAY(SELECT id FROM taken))
+                ORDER BY expires_at LIMIT 1)) END"""
 
 # How many of each group are among the first $6 of all is found without a lock; then so many that nobody else has
 # locked are taken of each. So claims that meet pass each other by, and none locks more than it takes.
-_TAKE = f"""WITH {_GROUPS},
-    first AS (SELECT one.queue, one.task, one.rank FROM groups AS one CROSS JOIN LATERAL (
-            SELECT run_at, id FROM mainspring_jobs WHERE {_GROUP} LIMIT $6) AS job
+_TAKE = f"""WITH {{groups}},
+    first AS (SELECT one.* FROM groups AS one CROSS JOIN LATERAL (
+            SELECT run_at AS due_at, id FROM mainspring_jobs WHERE {_GROUP} LIMIT $6) AS job
         WHERE {_NAMED} AND task <> ALL (ARRAY(SELECT task FROM mainspring_circuits WHERE open_until IS NOT NULL))
             AND one.run_at <= $2 AND {{guard}}
-        ORDER BY one.rank, job.run_at, job.id LIMIT $6),
-    one AS MATERIALIZED (SELECT queue, task, rank, count(*) AS share FROM first GROUP BY queue, task, rank)
-    UPDATE mainspring_jobs SET {_START} WHERE ctid = ANY (ARRAY(
-        SELECT job.place FROM one CROSS JOIN LATERAL (SELECT ctid AS place FROM mainspring_jobs WHERE {_GROUP}
-            LIMIT one.share FOR NO KEY UPDATE SKIP LOCKED) AS job))
-    RETURNING {CLAIMED}"""
+        ORDER BY one.rank, due_at, id LIMIT $6),
+    one AS MATERIALIZED (SELECT queue, task, rank, run_at, after, count(*) AS share FROM first GROUP BY 1, 2, 3, 4, 5),
+    taken AS (UPDATE mainspring_jobs SET {_START} WHERE ctid = ANY (ARRAY(
+        SELECT place FROM one CROSS JOIN LATERAL (SELECT ctid AS place FROM mainspring_jobs WHERE {_GROUP}
+            LIMIT one.share FOR NO KEY UPDATE SKIP LOCKED) AS job)) RETURNING {CLAIMED}),
+    noted AS ({_NOTE})
+    SELECT taken.*, (SELECT {_NEXT}) AS next_at FROM taken ORDER BY rank, run_at, id"""
 _ALIVE = "EXISTS (SELECT 1 FROM mainspring_workers WHERE id = $1 AND until > $2)"
 # What comes before the order, or has to end first, is rare: where there is any, nothing is taken here.
-TAKE_PLAIN = _TAKE.format(
-    guard=f"""(SELECT {_ALIVE}
-        AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
-            WHERE state = 'pending' AND expires_at IS NOT NULL AND expires_at <= $2)
-        AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE state = 'pending' AND crashes >= 2)
+_PLAIN = f"""(SELECT {_ALIVE}
+        AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE {_EXPIRES} AND expires_at <= $2)
+        AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE {_SUSPECT})
         AND NOT EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until <= $2 AND probe IS NULL))"""
-)
-_TAKE_REST = _TAKE.format(guard="true")
-_TAKE_FIRST = f"""UPDATE mainspring_jobs SET {_START} WHERE id = (
+TAKE_PLAIN = _TAKE.format(groups=_GROUPS, guard=_PLAIN)
+TAKE_KNOWN = _TAKE.format(groups=_KNOWN, guard=_PLAIN)
+_TAKE_REST = _TAKE.format(groups=_GROUPS, guard="true")
+_TAKE_FIRST = f"""WITH taken AS (UPDATE mainspring_jobs SET {_START} WHERE id = (
         SELECT id FROM mainspring_jobs WHERE id = $3 AND state = 'pending' AND crashes = $4 AND {_FRESH}
-        FOR NO KEY UPDATE SKIP LOCKED)
-    RETURNING {CLAIMED}"""
+        FOR NO KEY UPDATE SKIP LOCKED) RETURNING {CLAIMED}),
+    noted AS ({_NOTE})
+    SELECT * FROM taken"""
 
 # All that decides what a claim does, in one look.
 _SEEN = f"""WITH {_GROUPS}
     SELECT 'group' AS kind, queue, task, rank, run_at AS at, NULL AS id, 0 AS crashes FROM groups WHERE {_NAMED}
     UNION ALL
     SELECT 'suspect', queue, task, rank, run_at, id, crashes FROM mainspring_jobs
-        WHERE state = 'pending' AND crashes >= 2 AND {_NAMED} AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
-            WHERE state = 'running' AND worker = $1 AND crashes >= 2)
+        WHERE {_SUSPECT} AND {_NAMED} AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
+            WHERE crashes >= 2 AND NOT parked AND state = 'running' AND worker = $1)
     UNION ALL
     SELECT 'circuit', '', task, 0, open_until, probe, 0 FROM mainspring_circuits WHERE open_until IS NOT NULL
     UNION ALL
     SELECT 'alive', '', '', 0, until, NULL, 0 FROM mainspring_workers WHERE id = $1 AND until > $2
     UNION ALL
-    SELECT 'expiry', '', '', 0, min(expires_at), NULL, 0 FROM mainspring_jobs
-        WHERE state = 'pending' AND expires_at IS NOT NULL"""
+    SELECT 'expiry', '', '', 0, min(expires_at), NULL, 0 FROM mainspring_jobs WHERE {_EXPIRES}"""
 
 
 class Asked:
@@ -128,9 +151,74 @@ class View:
         return self.alive and self.next_at is not None and self.next_at <= now
 
 
+class Stride:
+    """Where claims of a long backlog go on. What lies before it is taken; but while some transaction keeps the server
+    from clearing that away, each claim would pass over all of it. Only then is it used, as jobs may come to lie behind,
+    or in a new group: so there is a fresh look every few seconds.
+    """
+
+    def __init__(self) -> None:
+        self._after: dict[tuple[str, str, int], tuple[int, JobId]] = {}
+        self._asked: object = None
+        self._look_at = 0.0
+
+    def due(self, now: float) -> bool:
+        """Whether it is time for a look."""
+        return now >= self._look_at
+
+    def learn(self, view: View, asked: Asked, now: float, took: float) -> None:
+        """What a look showed, and how long that took."""
+        self._look_at = now + max(LOOK_EVERY, LOOK_SHARE * took)
+        self._asked = asked.which[2:]
+        groups = view.groups if took > SLOW_LOOK else ()
+        self._after = {(queue, task, rank): (run_at, "") for _, queue, task, rank, run_at, *_ in groups}
+
+    def of(self, asked: Asked, now: float) -> list[list[Any]] | None:
+        """The groups and where to go on in each, if a claim should."""
+        if not self._after or self._asked != asked.which[2:] or self.due(now):
+            return None
+        groups, places = zip(*self._after.items(), strict=True)
+        return [list(column) for column in (*zip(*groups, strict=True), *zip(*places, strict=True))]
+
+    def took(self, rows: list[Any], limit: int) -> None:
+        if len(rows) < limit:
+            self._after = {}
+        for row in rows if self._after else ():
+            self._after[row["queue"], row["task"], row["rank"]] = (row["run_at"], row["id"])
+
+
+class Leases:
+    """How many jobs of each lease taken here are still out, so that the last one to end can take its row along.
+    What is missed here, a beat clears away."""
+
+    def __init__(self) -> None:
+        self._worker = ""
+        self._out: dict[Lease, int] = {}
+
+    def begun(self, worker: WorkerId, lease: Lease, jobs: int) -> None:
+        if worker != self._worker or len(self._out) > LEASES_KNOWN:
+            self._worker, self._out = worker, {}
+        if jobs:
+            self._out[lease] = jobs
+
+    def ended(self, outcomes: Sequence[Outcome]) -> tuple[WorkerId, list[Lease]]:
+        """Whose leases have no more jobs out when these are stored, and which."""
+        for lease, ended in Counter(outcome.lease for outcome in outcomes).items():
+            if lease in self._out:
+                self._out[lease] -= ended
+        over = [lease for lease, out in self._out.items() if out <= 0]
+        for lease in over:
+            del self._out[lease]
+        return self._worker, over
+
+
 async def take_plain(db: Session, asked: Asked) -> list[Any]:
     """What is due, where nothing out of the ordinary has to be done first: one statement."""
     return await db.rows(TAKE_PLAIN, *asked.which, asked.lease, asked.limit)
+
+
+async def take_known(db: Session, asked: Asked, known: list[list[Any]]) -> list[Any]:
+    return await db.rows(TAKE_KNOWN, *asked.which, asked.lease, asked.limit, *known)
 
 
 async def look(db: Session, asked: Asked) -> View:
@@ -149,12 +237,13 @@ async def claim(db: Session, asked: Asked) -> tuple[list[Any], int | None, list[
     taken = await _firsts(db, view, asked)
     if len(taken) < asked.limit:
         taken += await db.rows(_TAKE_REST, *asked.which, asked.lease, asked.limit - len(taken))
+    taken.sort(key=lambda row: (row["rank"], row["run_at"], row["id"]))
     if len(taken) >= asked.limit or len(expired) >= EXPIRE_LIMIT:
         return taken, now, expired
     return taken, (await look(db, asked)).next_at, expired
 
 
-_LATE = "state = 'pending' AND expires_at IS NOT NULL AND expires_at <= $1"
+_LATE = f"{_EXPIRES} AND expires_at <= $1"
 _EXPIRE = f"""WITH gone AS (DELETE FROM mainspring_jobs WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM mainspring_jobs WHERE {_LATE} AND schedule IS NULL
         ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING *)
@@ -236,7 +325,11 @@ _BEAT = f"""INSERT INTO mainspring_workers AS known (id, until, info) VALUES ($1
         until = CASE WHEN {_LATE_BEAT} THEN known.until ELSE excluded.until END,
         info = CASE WHEN {_LATE_BEAT} THEN known.info ELSE excluded.info END
     RETURNING orders"""
-_HOLDS = "SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE state = 'running' AND worker = $1"
+# A lease whose jobs have all ended is of no more use.
+_CLEAR = """DELETE FROM mainspring_leases AS held WHERE worker = $1 AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
+    WHERE id = ANY(held.ids) AND lease = held.lease AND state = 'running')"""
+_HOLDS = """SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE state = 'running' AND worker = $1
+    AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases WHERE worker = $1))"""
 
 
 async def beat(db: Session, worker: WorkerInfo, until: int, now: int) -> Beat:
@@ -246,9 +339,21 @@ async def beat(db: Session, worker: WorkerInfo, until: int, now: int) -> Beat:
         orders = await db.value(_BEAT, worker.id, until, _encode(worker).decode())
     else:
         orders = await db.value("DELETE FROM mainspring_workers WHERE id = $1 RETURNING orders", worker.id)
+    await db.run(_CLEAR, worker.id)
     held: list[tuple[JobId, Lease, str | None]] = [(*row,) for row in await db.rows(_HOLDS, worker.id)]
     cancels = {id: reason for id, _, reason in held if reason is not None}
     return Beat({id: lease for id, lease, _ in held}, cancels, orders_of(orders))
+
+
+_SILENT = "worker <> ALL (ARRAY(SELECT id FROM mainspring_workers WHERE until > $1))"
+_EXPIRED = f"""WITH gone AS (DELETE FROM mainspring_leases AS held WHERE {_SILENT} AND NOT EXISTS (
+        SELECT 1 FROM mainspring_jobs WHERE id = ANY(held.ids) AND lease = held.lease AND state = 'running'))
+    SELECT {COLUMNS} FROM mainspring_jobs WHERE state = 'running' AND {_SILENT}
+        AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases WHERE {_SILENT})) ORDER BY id LIMIT $2"""
+
+
+async def expired(db: Session, now: int, limit: int) -> list[Any]:
+    return await db.rows(_EXPIRED, now, limit)
 
 
 def orders_of(text: str | None) -> Orders:

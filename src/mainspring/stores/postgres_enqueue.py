@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
+import asyncpg
 from msgspec.structs import replace
 
 from ..clock import micros
@@ -15,37 +17,67 @@ from .postgres_pool import Session
 from .rows import options_of
 from .rules import admit, meet
 
+_NEW = "id, queue, task, rank, run_at, created_at, expires_at, schedule, tags, options, payload, state"
+_INTO = f"INSERT INTO mainspring_jobs ({_NEW})"
 # What has ended is no longer where the insert would meet it. The array is found once, and almost always empty.
-_INSERT = """INSERT INTO mainspring_jobs
-        (id, queue, task, rank, state, run_at, created_at, expires_at, schedule, tags, options, payload)
-    SELECT id, queue, task, rank, 'pending', run_at, $6, expires_at, schedule, tags::text[], options, payload
-    FROM unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::bigint[], $7::bigint[], $8::text[], $9::text[],
-        $10::text[], $11::text[]) AS job (id, queue, task, rank, run_at, expires_at, schedule, tags, options, payload)
+_INSERT = f"""{_INTO}
+    SELECT id, queue, task, rank, run_at, $11, expires_at, schedule, tags::text[], options, payload, 'pending'
+    FROM unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::bigint[], $6::bigint[], $7::text[], $8::text[],
+        $9::text[], $10::text[]) AS job (id, queue, task, rank, run_at, expires_at, schedule, tags, options, payload)
     WHERE id <> ALL (ARRAY(SELECT id FROM mainspring_finished WHERE id = ANY($1)))
     ON CONFLICT (id) DO NOTHING"""
+_INSERT_ONE = f"""{_INTO} SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12
+    WHERE NOT EXISTS (SELECT 1 FROM mainspring_finished WHERE id = $1) ON CONFLICT (id) DO NOTHING"""
+# From so many on a COPY is faster.
+MANY = 100
 
 
 def keyed(jobs: Sequence[NewJob]) -> bool:
     return any(job.unique_key is not None or job.idempotency_key is not None for job in jobs)
 
 
+def _row(job: NewJob, now: int) -> tuple[Any, ...]:
+    return (
+        job.id, job.queue, job.task, -job.priority, now if job.run_at is None else micros(job.run_at), now,
+        None if job.expires_at is None else micros(job.expires_at), job.schedule, list(job.tags) or None,
+        options_of(job), job.payload, "pending",
+    )  # fmt: skip
+
+
 async def insert(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
     """Jobs without keys: one statement."""
     us = micros(now)
-    await db.run(
-        _INSERT,
-        [job.id for job in jobs],
-        [job.queue for job in jobs],
-        [job.task for job in jobs],
-        [-job.priority for job in jobs],
-        [us if job.run_at is None else micros(job.run_at) for job in jobs],
-        us,
-        [None if job.expires_at is None else micros(job.expires_at) for job in jobs],
-        [job.schedule for job in jobs],
-        [_array(job.tags) if job.tags else None for job in jobs],
-        [options_of(job) for job in jobs],
-        [job.payload for job in jobs],
-    )
+    if len(jobs) == 1:
+        await db.run(_INSERT_ONE, *_row(jobs[0], us))
+    else:
+        (ids, queues, tasks, ranks, due, _, expire, schedules, tags, options, payloads, _) = zip(
+            *(_row(job, us) for job in jobs), strict=True
+        )
+        texts = [_array(some) if some else None for some in tags]
+        await db.run(_INSERT, ids, queues, tasks, ranks, due, expire, schedules, texts, options, payloads, us)
+    return [Enqueued(job.id) for job in jobs]
+
+
+_ENDED = "SELECT id FROM mainspring_finished WHERE id >= $1 AND id <= $2"
+
+
+class Known(Exception):
+    """One of the jobs was there before."""
+
+
+async def copy(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+    """Many jobs without keys, inside a transaction; Known: none of them, and they go another way."""
+    us = micros(now)
+    try:
+        await db.copy("mainspring_jobs", _NEW.split(", "), [_row(job, us) for job in jobs])
+    except asyncpg.UniqueViolationError as error:
+        raise Known from error
+    # Afterwards: what has ended by now is there, what has not would have been in the way. Ids grow with time, so
+    # there is hardly one between the first and the last of these.
+    ids = {job.id for job in jobs}
+    ended = await db.rows(_ENDED, min(ids), max(ids))
+    if any(id in ids for (id,) in ended):
+        raise Known
     return [Enqueued(job.id) for job in jobs]
 
 

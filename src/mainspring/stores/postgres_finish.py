@@ -5,33 +5,72 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+import asyncpg
+
 from ..clock import instant, micros
 from ..failpoint import failpoint
 from ..job import Circuit, Execution, Job, JobId, Report, State
 from ..outcome import Outcome
+from ..tally import counted
 from . import postgres_series as series
 from .postgres_enqueue import enqueue, keyed
 from .postgres_jobs import OVER, Pair, follow, lock_keys, series_of, write
-from .postgres_pool import Session
-from .postgres_tally import tally
+from .postgres_pool import SEPARATOR, Session
+from .postgres_tally import columns, tally
 from .rows import COLUMNS, failure_text, job_of, progress_of, text_of
 from .rules import execution, moved, newer, plain, settle
 
 _KEPT = """id, queue, task, rank, run_at, created_at, expires_at, started_at, attempt, crashes, runs, lease, worker,
     cancel_reason, unique_key, idempotency_key, schedule, tags, options, payload, progress"""
-# The end of nearly all jobs, in one statement: the row leaves the table of what is unfinished, and its history row is
-# also that of its last run. The fence: this very run, still running. The list of ids lets any plan go by their index;
-# a plain comparison of the state would tempt one to go through all that is running.
-COMPLETE = f"""WITH gone AS (
+# The end of nearly all jobs: the row leaves the table of what is unfinished, and its history row is also that of its
+# last run. The fence: this very run, still running. The list of ids lets any plan go by their index. Ids, leases and
+# times come as one text each, which is ten times faster to send than an array.
+_GONE = f"""gone AS (
         DELETE FROM mainspring_jobs AS job
-        USING unnest($1::text[], $2::text[], $3::bigint[], $4::text[]) AS ended (the_id, the_lease, ended_at, outcome)
-        WHERE job.id = the_id AND job.id = ANY($1) AND job.lease = the_lease AND job.state || '' = 'running'
-        RETURNING job.*, ended_at, outcome)
-    INSERT INTO mainspring_finished ({_KEPT}, state, ending, finished_at, result)
-    SELECT {_KEPT}, 'completed', 'completed', ended_at, outcome FROM gone
-    {OVER} RETURNING id"""
+        USING unnest(string_to_array($1, '{SEPARATOR}'), string_to_array($2, '{SEPARATOR}'),
+            string_to_array($3, '{SEPARATOR}')::bigint[], $4::text[]) AS ended (the_id, the_lease, ended_at, outcome)
+        WHERE job.id = the_id AND job.id = ANY(string_to_array($1, '{SEPARATOR}')) AND job.lease = the_lease
+            AND job.state = 'running' RETURNING job.*, ended_at, outcome)"""
+_KEEP = f"""INSERT INTO mainspring_finished ({_KEPT}, state, ending, finished_at, result)
+    SELECT {_KEPT}, 'completed', 'completed', ended_at, outcome FROM gone"""
+_COMPLETE = f"WITH {_GONE} {_KEEP} {OVER} RETURNING id"
+# Where nothing else follows it is one statement. If one of them does not stand, or a circuit has to hear of it, that
+# divides by zero: nothing is written, and they are settled step by step.
+COMPLETE_ALL = f"""WITH {_GONE}, kept AS ({_KEEP}),
+    counted AS (INSERT INTO mainspring_counting (at, queue, task, sums)
+        SELECT * FROM unnest($5::bigint[], $6::text[], $7::text[], $8::text[])),
+    freed AS (DELETE FROM mainspring_leases WHERE worker = $9 AND lease = ANY($10))
+    SELECT 1 / (count(*) = $11 AND NOT EXISTS (SELECT 1 FROM mainspring_circuits))::integer FROM gone"""
 
 _COMPLETED = State.COMPLETED
+
+
+def simple(outcomes: Sequence[Outcome]) -> bool:
+    """Whether these are plain ends that nothing follows."""
+    if any(outcome.then or outcome.schedule is not None or not plain(outcome) for outcome in outcomes):
+        return False
+    return len({outcome.id for outcome in outcomes}) == len(outcomes)
+
+
+async def finish_simple(db: Session, outcomes: Sequence[Outcome], worker: str | None, leases: list[str]) -> bool:
+    """Whether all of them stood, in one statement, which also clears away leases that have no more jobs; if not,
+    nothing has happened."""
+    failpoint("finish.mid_batch")
+    try:
+        await db.rows(COMPLETE_ALL, *_ended(outcomes), *columns(counted(outcomes)), worker, leases, len(outcomes))
+    except (asyncpg.DivisionByZeroError, asyncpg.UniqueViolationError):
+        return False
+    return True
+
+
+def _ended(outcomes: Sequence[Outcome]) -> tuple[str, str, str, list[str | None] | None]:
+    results = [outcome.result for outcome in outcomes]
+    return (
+        SEPARATOR.join([outcome.id for outcome in outcomes]),
+        SEPARATOR.join([outcome.lease for outcome in outcomes]),
+        SEPARATOR.join([str(micros(outcome.finished_at)) for outcome in outcomes]),
+        results if any(result is not None for result in results) else None,
+    )
 
 
 async def finish(db: Session, outcomes: Sequence[Outcome]) -> set[JobId]:
@@ -75,13 +114,7 @@ def _entangled(outcomes: Sequence[Outcome]) -> bool:
 
 
 async def _complete(db: Session, outcomes: Sequence[Outcome]) -> set[JobId]:
-    rows = await db.rows(
-        COMPLETE,
-        [outcome.id for outcome in outcomes],
-        [outcome.lease for outcome in outcomes],
-        [micros(outcome.finished_at) for outcome in outcomes],
-        [outcome.result for outcome in outcomes],
-    )
+    rows = await db.rows(_COMPLETE, *_ended(outcomes))
     failpoint("finish.mid_batch")
     return {id for (id,) in rows}
 

@@ -41,6 +41,10 @@ class Place:
             known = self._known[text] = _OURS.sub(self._named, text)
         return known
 
+    def names(self, table: str) -> tuple[str, str]:
+        """The schema and the name of a table."""
+        return self.schema, self.prefix + table.removeprefix("mainspring_")
+
     def _named(self, found: re.Match[str]) -> str:
         name = f'"{self.prefix}{found[2]}"'
         return f"{found[1]}{name}" if found[1] else f'"{self.schema}".{name}'

@@ -17,6 +17,8 @@ from .postgres_place import Place
 T = TypeVar("T")
 
 SIZE = 10
+# Stands between texts that are sent as one: in no id, lease or number.
+SEPARATOR = "\x1f"
 CONNECT_SECONDS, CALL_SECONDS = 10, 60
 # A deadlock, a lock not given in time, a serialization failure: nothing was written, so the verb is played again.
 AGAIN, TRIES = ("40001", "40P01", "55P03"), 5
@@ -59,6 +61,10 @@ class Session:
     async def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """The statement for each row, sent together."""
         await self.connection.executemany(self.place.sql(sql), rows)
+
+    async def copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        schema, name = self.place.names(table)
+        await self.connection.copy_records_to_table(name, schema_name=schema, columns=columns, records=rows)
 
 
 Verb = Callable[[Session], Awaitable[T]]

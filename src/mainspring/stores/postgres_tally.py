@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -23,10 +23,18 @@ _COUNT = """INSERT INTO mainspring_counting (at, queue, task, sums)
 
 
 async def tally(db: Session, accepted: Iterable[Outcome]) -> None:
-    found = counted(accepted)
-    if found:
-        ats, queues, tasks = zip(*((micros(at), queue, task) for at, queue, task in found), strict=True)
-        await db.run(_COUNT, ats, queues, tasks, [_encode(sums).decode() for sums in found.values()])
+    if found := counted(accepted):
+        await db.run(_COUNT, *columns(found))
+
+
+def columns(found: Mapping[tuple[datetime, str, str], Sums]) -> tuple[list[int], list[str], list[str], list[str]]:
+    """Sums by minute, queue and task, as a finish adds them."""
+    return (
+        [micros(at) for at, _, _ in found],
+        [queue for _, queue, _ in found],
+        [task for _, _, task in found],
+        [_encode(sums).decode() for sums in found.values()],
+    )
 
 
 _LATEST = "DELETE FROM mainspring_counting RETURNING at, queue, task, sums"
