@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
-from functools import partial
+from datetime import datetime, timedelta
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
@@ -57,6 +57,8 @@ class Runner:
             for name, task in tasks.items()
             if task.options.soft_timeout is not None and task.executor != "process"
         }
+        # Jobs that were claimed together mostly have the same.
+        self._deadline = lru_cache(maxsize=16)(_deadline)
         around: list[Middleware] = [*middleware, Timeout(clock, soft), recovery]
         self._calls: dict[str, Next] = {}
         self._policies: dict[str, Policy] = {}
@@ -69,8 +71,7 @@ class Runner:
         if timeout is UNSET:
             timeout = self._tasks[job.task].timeout(self._default_timeout)
         # The deadline is only told, the timeout middleware keeps it: they start within microseconds.
-        deadline = None if timeout is None or job.started_at is None else job.started_at + timedelta(seconds=timeout)
-        return Context(job, timeout, deadline, self.desk)
+        return Context(job, timeout, self._deadline(job.started_at, timeout), self.desk)
 
     async def run(self, ctx: Context) -> Ended:
         """How the run ended; lets nothing through but its own cancellation."""
@@ -165,6 +166,10 @@ class Runner:
             case _:
                 # Layers see the value; what could not be kept of it was said in the process.
                 return data(ended.result or "null") if ended.note is None else Done(ended.result, ended.note)
+
+
+def _deadline(began: datetime | None, timeout: float | None) -> datetime | None:
+    return None if timeout is None or began is None else began + timedelta(seconds=timeout)
 
 
 def _worth_a_retry(raised: Raised, options: Options) -> bool:

@@ -67,6 +67,7 @@ class Slots:
         self._ended = ended
         self._leaked = leaked
         self._runs: dict[RunKey, Run] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._fewer = Alarm(clock)
         self._leaks: set[RunKey] = set()
         self._deserted: set[asyncio.Task[Ended]] = set()
@@ -100,7 +101,9 @@ class Slots:
         self._runs[run.key] = run
         self.per_task[job.task] += 1
         self.per_queue[job.queue] += 1
-        run.task = asyncio.create_task(self._runner.run(run.ctx))
+        # Not asyncio.create_task(), which asks for the loop each time: a system call on some releases of Python.
+        self._loop = self._loop or asyncio.get_running_loop()
+        run.task = self._loop.create_task(self._runner.run(run.ctx))
         run.task.add_done_callback(partial(self._done, run))
 
     def _done(self, run: Run, task: asyncio.Task[Ended]) -> None:

@@ -244,8 +244,8 @@ class Worker:
             finally:
                 self._claiming = False
             # Came after we had let go of everything: others may have these jobs. If not, they are orphans.
-            for job in claim.jobs if silences == self._silences else ():
-                self._begin(job)
+            if silences == self._silences:
+                self._begin(claim.jobs)
             if claim.expired:
                 self._bus.emit(JobsExpired(at=now, ids=tuple(claim.expired)))
                 for id in claim.expired:
@@ -260,10 +260,12 @@ class Worker:
             return 0
         return self._slots.free
 
-    def _begin(self, job: Job) -> None:
-        self._slots.begin(job)
-        if self._bus.wants(JobStarted):
-            self._bus.emit(JobStarted(at=self._clock.now(), job=job))
+    def _begin(self, jobs: Sequence[Job]) -> None:
+        wanted = self._bus.wants(JobStarted)
+        for job in jobs:
+            self._slots.begin(job)
+            if wanted:
+                self._bus.emit(JobStarted(at=self._clock.now(), job=job))
 
     def _on_end(self, run: Run, ended: Ended) -> None:
         now, job = self._clock.now(), run.job

@@ -45,11 +45,13 @@ class Timeout:
         self._clock = clock
         self._soft = soft
         self._watches: dict[_Watch, None] = {}  # in order, so that a simulation repeats itself
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._earliest = math.inf
         self._timer: Timer | None = None
 
     async def __call__(self, ctx: Context, call_next: Next) -> Any:
-        task, soft = asyncio.current_task(), self._soft.get(ctx.job.task)
+        self._loop = self._loop or asyncio.get_running_loop()
+        task, soft = asyncio.current_task(self._loop), self._soft.get(ctx.job.task)
         if (ctx.timeout is None and soft is None) or task is None:
             return await call_next(ctx)
         watch = _Watch(self._clock.monotonic(), soft, task, ctx)

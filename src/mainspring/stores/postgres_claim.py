@@ -25,7 +25,7 @@ EXPIRE_LIMIT = 5000
 LEASES_KNOWN = 10_000
 # Seconds: how often a busy worker looks whether claims have much to pass over, at most and as a multiple of what the
 # look takes; and how long one may take that has nothing to pass over.
-LOOK_EVERY, LOOK_SHARE, SLOW_LOOK = 2.0, 50.0, 0.005
+LOOK_EVERY, LOOK_SHARE, SLOW_LOOK = 2.0, 50.0, 0.01
 
 _encode = msgspec.json.encode
 _orders = msgspec.json.Decoder(Orders).decode
