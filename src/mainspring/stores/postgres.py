@@ -59,10 +59,10 @@ from . import (
     postgres_series,
     postgres_tally,
 )
-from .bell import Bell
+from .postgres_ear import Ear
 from .postgres_place import Place
 from .postgres_pool import Pool, Session, Verb, translated
-from .postgres_wire import Wire, Word, notice
+from .postgres_wire import Kin, Wire, Word, notice
 from .rows import COLUMNS, claimed_of, job_of
 
 T = TypeVar("T")
@@ -71,22 +71,27 @@ _encode = msgspec.json.encode
 _info = msgspec.json.Decoder(WorkerInfo).decode
 
 
-async def _shut(pool: Pool, wire: Wire | None) -> None:
+async def _shut(pool: Pool, wire: Wire | None, ear: Ear | None) -> None:
     if wire is not None:
         await wire.close()
+    if ear is not None:
+        await ear.close()
     await pool.close()
 
 
 class PostgresStore:
     """Each verb is one statement or one short transaction. A handle serves the event loop in which it was opened."""
 
-    def __init__(self, place: Place, *, clock: Clock | None = None, durability: Durability = "full") -> None:
+    def __init__(
+        self, place: Place, *, clock: Clock | None = None, durability: Durability = "full", kin: Kin | None = None
+    ) -> None:
         self.place = place
         self._clock = clock or SystemClock()
         self._durability: Durability = durability
-        self._new, self._final = Bell(self._clock), Bell(self._clock)
+        self._kin = kin or Kin(place, self._clock)
         self._pool: Pool | None = None
         self._wire: Wire | None = None
+        self._ear: Ear | None = None
         self._opening: asyncio.Lock | None = None
         self._idle = False
 
@@ -94,8 +99,12 @@ class PostgresStore:
 
     async def open(self) -> None:
         if self._pool is not None and (self._pool.pid != os.getpid() or self._pool.loop.is_closed()):
+            if self._pool.pid != os.getpid():
+                self._kin = Kin(self.place, self._clock)
+            elif self._ear is not None:
+                self._ear.forget()
             self._pool.forget()
-            self._pool = self._wire = self._opening = None
+            self._pool = self._wire = self._ear = self._opening = None
         self._opening = self._opening or asyncio.Lock()
         async with self._opening:
             if self._pool is not None:
@@ -109,23 +118,27 @@ class PostgresStore:
                 await pool.close()
                 raise
             self._pool, self._idle = pool, False
-            self._wire = Wire(pool, self._heard) if self._clock.real else None
+            self._wire = Wire(pool, self._kin) if self._clock.real else None
+            self._ear = Ear(pool, self._kin) if self._clock.real and self.place.listens else None
 
     async def close(self) -> None:
         """From any event loop: connections are given back in the one they belong to, if it still runs."""
-        pool, wire, self._pool, self._wire = self._pool, self._wire, None, None
+        pool, wire, ear = self._pool, self._wire, self._ear
+        self._pool = self._wire = self._ear = None
         if pool is None:
             return
         if pool.loop is asyncio.get_running_loop():
             with self._clock.outside():
-                await _shut(pool, wire)
+                await _shut(pool, wire, ear)
         elif pool.pid == os.getpid() and pool.loop.is_running():
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_shut(pool, wire), pool.loop))
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_shut(pool, wire, ear), pool.loop))
         else:
             pool.forget()
+            if ear is not None:
+                ear.forget()
 
     def beside(self) -> Store:
-        return PostgresStore(self.place, clock=self._clock, durability=self._durability)
+        return PostgresStore(self.place, clock=self._clock, durability=self._durability, kin=self._kin)
 
     async def schema(self) -> tuple[int, int]:
         return await self._call(postgres_schema.version), postgres_schema.NEWEST
@@ -144,24 +157,23 @@ class PostgresStore:
         return await self._call(postgres_condition.condition)
 
     async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
-        await self._wait(self._new, timeout)
+        await self._wait("new", timeout)
 
     async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
-        await self._wait(self._final, timeout)
+        await self._wait("final", timeout)
 
-    async def _wait(self, bell: Bell, timeout: float) -> None:
+    async def _wait(self, word: Word, timeout: float) -> None:
         self._open()
-        if self._wire is not None:
-            self._wire.listen()
-        await bell.wait(timeout)
+        if self._ear is not None:
+            self._ear.listen()
+        await self._kin.bell(word).wait(timeout)
 
-    def _heard(self, word: Word) -> None:
-        (self._new if word == "new" else self._final).ring()
+    def hears(self) -> bool:
+        return self._kin.hears
 
     def _tell(self, *words: Word) -> None:
         """Here at once, elsewhere soon."""
-        for word in words:
-            self._heard(word)
+        self._kin.ring(*words)
         if self._wire is not None:
             self._wire.tell(*words)
 
@@ -188,7 +200,7 @@ class PostgresStore:
         try:
             answers = await postgres_enqueue.enqueue(db, jobs, now)
             # Goes out with the caller's commit, or not at all.
-            await notice(self.place, "within new")(db)
+            await notice(self.place.channel, "within new")(db)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
             raise translated(error, "PostgreSQL") from error
         return answers
