@@ -366,6 +366,8 @@ class Beat(Struct, frozen=True):
     cancels: dict[JobId, str]
     """Those of them somebody asked to cancel, with the reason."""
     orders: Orders = Orders()
+    lost: bool = True
+    """False: no silent worker holds runs, and a sweep would find nothing."""
 
 
 class Refusal(Struct, frozen=True):

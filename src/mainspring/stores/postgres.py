@@ -6,11 +6,12 @@ import asyncio
 import os
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import asyncpg
 import msgspec
+from msgspec.structs import replace
 
 from ..clock import Clock, SystemClock, instant, micros
 from ..config import Durability
@@ -60,12 +61,16 @@ from . import (
     postgres_tally,
 )
 from .postgres_ear import Ear
+from .postgres_news import News, news
 from .postgres_place import Place
 from .postgres_pool import Pool, Session, Verb, translated
 from .postgres_wire import Kin, Wire, Word, notice
 from .rows import COLUMNS, claimed_of, job_of
 
 T = TypeVar("T")
+
+# Longer than anybody goes without looking.
+LATER = timedelta(minutes=5)
 
 _encode = msgspec.json.encode
 _info = msgspec.json.Decoder(WorkerInfo).decode
@@ -77,6 +82,17 @@ async def _shut(pool: Pool, wire: Wire | None, ear: Ear | None) -> None:
     if ear is not None:
         await ear.close()
     await pool.close()
+
+
+def _soon(at: datetime | None, now: datetime) -> bool:
+    """Whether others have to be told. What is due later they see when they next look, all of them before that."""
+    return at is None or at - now < LATER
+
+
+def _stirs(outcome: Outcome) -> bool:
+    """Whether it makes something claimable, be it the job itself, or a schedule due."""
+    again = outcome.state is State.PENDING and _soon(outcome.run_at, outcome.finished_at)
+    return again or bool(outcome.then or outcome.breaker or outcome.schedule)
 
 
 class PostgresStore:
@@ -187,7 +203,8 @@ class PostgresStore:
             answers = await self._step(lambda db: postgres_enqueue.enqueue(db, jobs, now))
         else:
             answers = await self._call(lambda db: postgres_enqueue.insert(db, jobs, now))
-        self._tell("new")
+        if any(_soon(job.run_at, now) for job in jobs):
+            self._tell("new")
         return answers
 
     async def _enqueue_within(self, connection: Any, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
@@ -200,7 +217,8 @@ class PostgresStore:
         try:
             answers = await postgres_enqueue.enqueue(db, jobs, now)
             # Goes out with the caller's commit, or not at all.
-            await notice(self.place.channel, "within new")(db)
+            if any(_soon(job.run_at, now) for job in jobs):
+                await notice(self.place.channel, "within new")(db)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
             raise translated(error, "PostgreSQL") from error
         return answers
@@ -236,7 +254,17 @@ class PostgresStore:
         return Claim(jobs, None if next_at is None else max(now, instant(next_at)), expired)
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
-        beat = await self._step(lambda db: postgres_claim.beat(db, worker, micros(until), micros(now)))
+        hears = self._kin.hears
+
+        async def step(db: Session) -> tuple[Beat, News | None]:
+            beat = await postgres_claim.beat(db, worker, micros(until), micros(now))
+            return beat, await news(db, worker, now) if hears else None
+
+        beat, found = await self._step(step)
+        if found is not None:
+            self._kin.crowd, beat = found.crowd, replace(beat, lost=found.lost)
+            if found.due:
+                self._kin.ring("new")
         with suppress(StoreError):  # the next beat sums up what this one could not
             await self._step(postgres_tally.fold)
         return beat
@@ -251,7 +279,7 @@ class PostgresStore:
             self._open()
             return set()
         stands = await self._step(lambda db: postgres_finish.finish(db, outcomes))
-        if any(outcome.then or outcome.breaker or outcome.schedule for outcome in outcomes):
+        if any(_stirs(outcome) for outcome in outcomes):
             self._idle = False
             self._tell("new")
         self._tell("final")

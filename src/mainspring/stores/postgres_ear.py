@@ -6,11 +6,10 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
-from ..errors import ShuttingDown, StoreError
 from .postgres_pool import Pool
-from .postgres_wire import Kin, Word, notice
+from .postgres_wire import Kin, notice
 
 # Seconds between two proofs that a word is heard, and how long one may take.
 PROBE, ECHO = 60.0, 5.0
@@ -120,4 +119,4 @@ class Ear:
             self._kin.ring("final")
         if "new" in words:
             wait = min(EACH * (self._kin.crowd - 1), MOST)
-            asyncio.get_running_loop().call_later(random.uniform(0, wait), self._kin.ring, cast(Word, "new"))
+            asyncio.get_running_loop().call_later(random.uniform(0, wait), self._kin.ring, "new")
