@@ -292,7 +292,7 @@ class Worker:
         runs = {run.key for run in self._slots}
         about = replace(
             self._info, running=len(runs), finished=self._wear.jobs, leaked=self._slots.leaks, memory=resident(),
-            concurrency=self._slots.size, drained=self._orders.drained,
+            concurrency=self._slots.size, drained=self._orders.drained, deaf=self.deaf,
         )  # fmt: skip
         return about, runs
 
@@ -340,6 +340,11 @@ class Worker:
         if job.schedule is not None:
             self._scheduler.suspect(job.id, outcome.finished_at)
         return self._mourned(job, outcome)
+
+    @property
+    def deaf(self) -> bool:
+        """It listens for news of the store in vain, and looks at its poll interval."""
+        return self._main is not None and not self._main.done() and self._store.hears() is False
 
     def stuck(self) -> list[str]:
         """What is wrong with a worker that has started and was not stopped; empty: nothing."""

@@ -69,6 +69,8 @@ from .rows import COLUMNS, claimed_of, job_of
 
 T = TypeVar("T")
 
+# Seconds in which a listener finds out whether it hears.
+PROBED = 8.0
 # Longer than anybody goes without looking.
 LATER = timedelta(minutes=5)
 
@@ -170,7 +172,15 @@ class PostgresStore:
         return at
 
     async def diagnose(self) -> list[Finding]:
-        return await self._call(postgres_condition.condition)
+        found = await self._call(postgres_condition.condition)
+        pooled = bool(self._open().route.pooled)
+        hears = self._ear is not None and await self._ear.settled(PROBED)
+        trouble = self._ear.trouble if self._ear is not None else ""
+        ways = [
+            postgres_condition.pooler(pooled),
+            postgres_condition.listener(self._ear is not None, hears, trouble, pooled),
+        ]
+        return [*found, *ways]
 
     async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
         await self._wait("new", timeout)
@@ -184,8 +194,10 @@ class PostgresStore:
             self._ear.listen()
         await self._kin.bell(word).wait(timeout)
 
-    def hears(self) -> bool:
-        return self._kin.hears
+    def hears(self) -> bool | None:
+        if self._kin.hears:
+            return True
+        return False if self._ear is not None and self._ear.trouble else None
 
     def _tell(self, *words: Word) -> None:
         """Here at once, elsewhere soon."""

@@ -147,8 +147,8 @@ class SqliteStore:
     async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
         await self._wait(timeout)
 
-    def hears(self) -> bool:
-        return False  # not of other processes
+    def hears(self) -> bool | None:
+        return None
 
     async def _wait(self, timeout: float) -> None:
         """Until this process rings, or another one has committed."""
