@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from servers import Postgres
+from servers import PgBouncer, Postgres
 
 pytest_plugins = ["mainspring.testing.plugin"]
 
@@ -16,3 +16,12 @@ def postgres() -> Iterator[Postgres]:
         yield server
     finally:
         server.close()
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres: Postgres) -> Iterator[PgBouncer]:
+    pooler = PgBouncer(postgres)
+    try:
+        yield pooler
+    finally:
+        pooler.close()

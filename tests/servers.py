@@ -12,12 +12,14 @@ import subprocess
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 
 HOW = "apt-get install postgresql (scripts/test does so where it may), or put initdb and postgres into PATH"
+HOW_POOLED = "apt-get install pgbouncer (scripts/test does so where it may), or put pgbouncer into PATH"
 # What is written is thrown away: nothing has to reach the disk.
 SETTINGS = ("fsync=off", "full_page_writes=off", "listen_addresses=127.0.0.1", "unix_socket_directories=",
             "max_connections=100", "shared_buffers=64MB", "autovacuum_naptime=5s")  # fmt: skip
@@ -41,6 +43,11 @@ def owner() -> str | None:
     return "postgres" if "postgres" in names else "nobody"
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
 class Postgres:
     """A PostgreSQL server in a temporary folder."""
 
@@ -49,8 +56,7 @@ class Postgres:
         self._user = owner()
         if self._user is not None:
             shutil.chown(self._folder, self._user)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self._make()
         # In a thread, so that a test may ask from inside its own loop; the server lives no longer than this thread.
         self._loop = asyncio.new_event_loop()
@@ -140,3 +146,58 @@ class Postgres:
         """The URL of a store that is not there yet."""
         self.run(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
         return f"{self.dsn}&schema={schema}"
+
+
+class PgBouncer:
+    """A pooler in front of a server, with fewer connections to it than its clients have to the pooler."""
+
+    def __init__(self, server: Postgres, mode: str = "transaction", size: int = 2, **settings: str) -> None:
+        self.program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin")
+        if self.program is None:
+            raise RuntimeError(f"the tests need PgBouncer, and there is no pgbouncer on this machine: {HOW_POOLED}")
+        self._server, self._user, self.port = server, owner(), free_port()
+        self._folder = Path(tempfile.mkdtemp(prefix="mainspring-pgbouncer-"))
+        if self._user is not None:
+            shutil.chown(self._folder, self._user)
+        (self._folder / "users").write_text('"tests" ""\n')
+        said = {
+            "listen_addr": "127.0.0.1", "listen_port": str(self.port), "unix_socket_dir": "", "auth_type": "trust",
+            "auth_file": f"{self._folder}/users", "pool_mode": mode, "default_pool_size": str(size),
+            "max_client_conn": "200", "admin_users": "tests", **settings,
+        }  # fmt: skip
+        lines = ["[databases]", f"* = host=127.0.0.1 port={server.port}", "[pgbouncer]"]
+        lines += [f"{name} = {value}" for name, value in said.items()]
+        (self._folder / "pgbouncer.ini").write_text("\n".join(lines))
+        self.start()
+
+    def start(self) -> None:
+        command = [str(self.program), f"{self._folder}/pgbouncer.ini"]
+        if setpriv := shutil.which("setpriv"):  # if we are killed, so is it
+            command = [setpriv, "--pdeathsig", "KILL", *command]
+        with (self._folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, user=self._user, cwd=self._folder, stdout=log, stderr=log)
+        end = time.monotonic() + FIRST_WORD
+        while self.process.poll() is None and time.monotonic() < end:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 5):
+                return
+            time.sleep(0.02)
+        self.end()
+        raise RuntimeError(f"PgBouncer did not start: {(self._folder / 'log').read_text()}")
+
+    def end(self) -> None:
+        """At once, by its own pid."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(20)
+
+    def close(self) -> None:
+        self.end()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def through(self, url: str) -> str:
+        """The same store, through the pooler."""
+        return url.replace(f":{self._server.port}/", f":{self.port}/")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 
 from .clock import Alarm, Clock
 from .insistence import Insistence
+from .patience import patience
 from .slots import Slots
 from .store import Store
 
@@ -43,6 +44,6 @@ class Appetite(Alarm):
     ) -> None:
         """Rings whenever the store says that something changed, and tells whoever else wants to know."""
         while True:
-            await insist("waiting", lambda: store.wait(queues, poll))
+            await insist("waiting", lambda: store.wait(queues, patience(store, poll)))
             self.ring()
             heard()

@@ -83,7 +83,11 @@ def _workers(facts: Facts) -> Finding:
     alive, waits = len(facts.workers), facts.stats.scheduled + facts.stats.retrying
     if alive:
         slots = sum(worker.info.concurrency for worker in facts.workers)
-        return Finding("workers", "ok", f"{alive} alive with {_count(slots, 'slot')}")
+        text, deaf = f"{alive} alive with {_count(slots, 'slot')}", [w.info.id for w in facts.workers if w.info.deaf]
+        if not deaf:
+            return Finding("workers", "ok", text)
+        way = "their notifications are lost on the way: the listener's line here, run where they run, says why"
+        return Finding("workers", "warn", f"{text}; deaf, so that they look at intervals: {_few(deaf)}", way)
     start = "mainspring worker MODULE:ATTR"
     if facts.due:
         return Finding("workers", "bad", f"none is alive, and {_are(_due(facts))} due", start)

@@ -12,6 +12,7 @@ from .worker import Worker
 
 # Real seconds that the store may take to answer.
 PATIENCE = 5.0
+DEAF = "notifications do not reach it, so it looks for jobs at its poll interval; mainspring doctor says why"
 
 
 class Health(Struct, frozen=True):
@@ -21,12 +22,16 @@ class Health(Struct, frozen=True):
     ready: bool
     reasons: list[str]
     """Empty if all is well."""
+    notes: list[str] = []
+    """What works, and could work better."""
 
 
 async def check(opened: Callable[[], Awaitable[Store]], workers: Iterable[Worker]) -> Health:
+    workers = list(workers)
     stuck = [reason for worker in workers for reason in worker.stuck()]
     trouble = await _trouble(opened)
-    return Health(not stuck, not stuck and not trouble, stuck + trouble)
+    deaf = [f"worker {worker.id} is deaf: {DEAF}" for worker in workers if worker.deaf]
+    return Health(not stuck, not stuck and not trouble, stuck + trouble, deaf)
 
 
 async def _trouble(opened: Callable[[], Awaitable[Store]]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Never, TypeVar
+from typing import TypeVar
 
 from .clock import Clock
 from .errors import StoreUnavailable
@@ -35,11 +35,6 @@ class Insistence:
                 told = trouble(error, failures, doing=doing, at=self._clock.now(), seed=f"{self._name}{doing}")
                 self._bus.emit(told)
                 await self._clock.sleep(told.again)
-
-    async def ever(self, doing: str, act: Callable[[], Awaitable[float]]) -> Never:
-        """Again and again; each time `act` says after how many seconds."""
-        while True:
-            await self._clock.sleep(await self(doing, act))
 
 
 def trouble(

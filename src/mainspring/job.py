@@ -331,6 +331,8 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     """Bytes resident."""
     drained: bool = False
     """It takes no more jobs until it is told to resume."""
+    deaf: bool = False
+    """It listens for news in vain, and looks for jobs at its poll interval."""
     lease: float = 0.0
     """Seconds from a beat to the end of its lease; 0: not said."""
     beats: int = 0
@@ -366,6 +368,8 @@ class Beat(Struct, frozen=True):
     cancels: dict[JobId, str]
     """Those of them somebody asked to cancel, with the reason."""
     orders: Orders = Orders()
+    lost: bool = True
+    """False: no silent worker holds runs, and a sweep would find nothing."""
 
 
 class Refusal(Struct, frozen=True):

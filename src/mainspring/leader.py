@@ -19,6 +19,7 @@ from .config import LEAST_TTL
 from .errors import BadInput, BadSetting, NotLeader, ShuttingDown, StoreUnavailable
 from .events import Bus, LeaderChanged
 from .insistence import trouble
+from .patience import patience
 from .schedule import Leadership
 from .store import Store
 from .sync import Sync
@@ -249,7 +250,7 @@ class Leader:
     async def _wait(self, store: Store, until: datetime, left: float) -> None:
         """Until somebody may have let go, the term is over or it is time to look again."""
         over = (until - self._clock.now()).total_seconds()
-        await store.wait(None, max(0.0, min(self._poll, over, left)))
+        await store.wait(None, max(0.0, min(patience(store, self._poll), over, left)))
 
     async def _ask(self, store: Store) -> Held | Leadership:
         """Takes the leadership if it is free; else, whose it is."""

@@ -13,13 +13,13 @@ from .clock import EPOCH, Clock
 from .config import Settings
 from .events import Bus, JobsPruned
 from .insistence import Insistence
-from .job import Action, Execution, Filter, Job, LogLine, State
+from .job import FINAL, Action, Execution, Filter, Job, LogLine, State
 from .retention import Retention, kept
 from .store import Store
 
 _logger = logging.getLogger("mainspring")
-# How often retention is looked after.
-EVERY = 60.0
+# Seconds between two looks after retention: a tenth of the shortest age that is kept, within these.
+SOONEST, LATEST = 60.0, 600.0
 # Jobs a step, and the pause after it that leaves the store to others.
 STEP, PAUSE = 200, 0.05
 LINES = 10_000
@@ -56,8 +56,13 @@ class Pruner:
     async def run(self, store: Store, insist: Insistence, phase: float) -> None:
         """Looks after retention as long as the worker lives; `phase` (0 to 1) keeps workers from doing so together."""
         while True:
-            await self._clock.sleep(EVERY * (0.5 + phase))
+            await self._clock.sleep(self._every() * (0.5 + phase))
             await insist("pruning", lambda: self.prune(store))
+
+    def _every(self) -> float:
+        rules = [kept(state, own, self._settings) for own in ({}, *self._own.values()) for state in FINAL]
+        shortest = min((rule.age.total_seconds() for rule in rules if rule.age is not None), default=LATEST)
+        return min(max(SOONEST, shortest / 10), LATEST)
 
     async def prune(self, store: Store) -> int:
         """Everything that retention does not keep; returns how many jobs went."""

@@ -24,6 +24,7 @@ from .job import Filter, JobId, NewJob, State
 from .leader import Leader
 from .load import Board
 from .outcome import clean
+from .patience import patience
 from .plan import plan
 from .schedule import BACKFILL, BY_HAND, Firing, Schedule, Tick, key_of
 from .spec import Declared
@@ -143,7 +144,8 @@ class Scheduler:
     # what is due
 
     async def run(self, store: Store, insist: Insistence, poll: float, vigil: Vigil) -> None:
-        """Sleeps until the next schedule is due, or `poll` at most: clocks jump, and others change schedules."""
+        """Sleeps until the next schedule is due, or `poll` at most if nothing is heard: clocks jump, and others change
+        schedules."""
 
         await insist("declaring schedules", lambda: self.declare(store))
         if self._leader is None:
@@ -159,8 +161,9 @@ class Scheduler:
             return await self.turn(store)
 
         while True:
-            wait = await insist("firing", turn)
-            await self._alarm.wait(poll if wait is None else min(wait, poll))
+            wait, rest = await insist("firing", turn), patience(store, poll)
+            vigil.turn("fire", rest)
+            await self._alarm.wait(rest if wait is None else min(wait, rest))
 
     @asynccontextmanager
     async def at_hand(self) -> AsyncIterator[None]:

@@ -86,6 +86,13 @@ class Store(Protocol):
         """Until one of these jobs may have ended, or its run have reported something. May be early or late."""
         ...
 
+    def hears(self) -> bool | None:
+        """Whether word of what others do reaches `wait` by itself, so that looking often is of no use.
+
+        None: nobody listens, so that not to hear is no trouble.
+        """
+        ...
+
     # the path of a job
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:

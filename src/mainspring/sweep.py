@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from .clock import Clock
+from .clock import Alarm, Clock
 from .events import Bus
 from .job import Ending, Job, JobId, Lease, State
 from .outcome import Outcome
@@ -27,6 +27,10 @@ class Sweeper:
         self._crashed = crashed
         self._strays: set[RunKey] = set()
         self._orphans: set[RunKey] = set()
+        self._well_at: float | None = None
+        self._alarm = Alarm(clock)
+        self.wait = self._alarm.wait
+        """For so many seconds, or until a beat says that there is something to settle."""
 
     def hear(self, strays: set[RunKey]) -> None:
         """Runs that are ours in the store and unknown here: the answer to a claim got lost.
@@ -35,6 +39,17 @@ class Sweeper:
         """
         self._orphans = strays & self._strays
         self._strays = strays
+
+    def heed(self, lost: bool) -> None:
+        """Whether there may be runs of silent workers."""
+        if lost and self._well_at is not None:
+            self._alarm.ring()
+        self._well_at = None if lost else self._clock.monotonic()
+
+    def idle(self, fresh: float) -> bool:
+        """Whether a beat has said within so many seconds that there is nothing to settle."""
+        well = self._well_at is not None and self._clock.monotonic() - self._well_at < fresh
+        return well and not self._orphans
 
     async def sweep(self, store: Store) -> bool:
         """Settles what there is, up to a limit; whether it was reached, so that there may be more."""

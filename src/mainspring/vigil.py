@@ -16,8 +16,9 @@ class Vigil:
         self._bounds = bounds
         self._turned: dict[str, float] = {}
 
-    def turn(self, loop: str) -> None:
-        self._turned[loop] = self._clock.monotonic()
+    def turn(self, loop: str, rest: float = 0.0) -> None:
+        """It has turned, and may rest for so many seconds beyond its bound before it turns again."""
+        self._turned[loop] = self._clock.monotonic() + rest
 
     def late(self) -> list[str]:
         """A sentence for each loop that has stood still for longer than it may."""

@@ -10,6 +10,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from typing import Never
 from zlib import crc32
 
 from msgspec.structs import replace
@@ -24,6 +25,7 @@ from .insistence import Insistence
 from .job import Beat, Job, Orders, State, WorkerInfo
 from .limits import Limits, given
 from .outcome import Crashed, Ended, Outcome, Policy, decide
+from .patience import patience
 from .prune import Pruner
 from .pulse import Pulse
 from .runner import Runner
@@ -210,7 +212,7 @@ class Worker:
                 begin(self._pulse.watch()),  # alive -> store.beat, hears cancels
                 begin(self._settlement.run(store, insist)),  # outcomes -> store.finish, in batches
                 begin(self._courier.run(store, insist)),  # log lines, progress -> store.report
-                begin(insist.ever("sweeping", self._tick)),  # expired -> store.finish
+                begin(self._sweep_loop()),  # expired -> store.finish
                 begin(self._scheduler.run(store, insist, poll, self._vigil)),  # schedules due -> store.fire
                 begin(self._appetite.listen(store, insist, self._info.queues, poll, self._scheduler.heard)),
             ]
@@ -235,7 +237,7 @@ class Worker:
 
     async def _claim(self) -> float | None:
         """Fills free slots; returns the seconds until asking again can help, None: when a slot is free."""
-        wait = self._settings.poll_interval
+        wait = patience(self._store, self._settings.poll_interval)
         for queues, tasks, room in self._limits.requests(self._slots, self._free):
             now, silences = self._clock.now(), self._silences
             self._claiming = True
@@ -292,7 +294,7 @@ class Worker:
         runs = {run.key for run in self._slots}
         about = replace(
             self._info, running=len(runs), finished=self._wear.jobs, leaked=self._slots.leaks, memory=resident(),
-            concurrency=self._slots.size, drained=self._orders.drained,
+            concurrency=self._slots.size, drained=self._orders.drained, deaf=self.deaf,
         )  # fmt: skip
         return about, runs
 
@@ -305,6 +307,7 @@ class Worker:
             self._obey(beat.orders)
         known = self._settlement.keys() | {run.key for run in self._slots}
         self._sweeper.hear(set() if self._claiming else set(beat.holds.items()) - known)
+        self._sweeper.heed(beat.lost)
 
     def _obey(self, orders: Orders) -> None:
         _logger.info("worker %s has new orders: %s", self.id, orders)
@@ -319,10 +322,15 @@ class Worker:
 
     # tick: expired -> store.finish
 
+    async def _sweep_loop(self) -> Never:
+        while True:
+            await self._sweeper.wait(await self._insist("sweeping", self._tick))
+
     async def _tick(self) -> float:
         """Settles what nobody else will; returns when to look again."""
         self._vigil.turn("tick")  # a store that fails does not make the loop stand still
-        more = await self._sweeper.sweep(self._store)
+        well = self._sweeper.idle(1.5 * self._settings.sweep)
+        more = not well and await self._sweeper.sweep(self._store)
         # Workers that started together need not sweep together.
         return 0.0 if more else self._settings.sweep * (0.75 + 0.25 * self._phase)
 
@@ -334,6 +342,11 @@ class Worker:
         if job.schedule is not None:
             self._scheduler.suspect(job.id, outcome.finished_at)
         return self._mourned(job, outcome)
+
+    @property
+    def deaf(self) -> bool:
+        """It listens for news of the store in vain, and looks at its poll interval."""
+        return self._main is not None and not self._main.done() and self._store.hears() is False
 
     def stuck(self) -> list[str]:
         """What is wrong with a worker that has started and was not stopped; empty: nothing."""

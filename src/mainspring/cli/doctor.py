@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 RUNNING, LOST, DUE, SCHEDULES = 1000, 1000, 200, 1000
-# Workers prune every minute; only what stays for longer than this was forgotten by them.
+# Workers prune every few minutes; only what stays for longer than this was forgotten by them.
 SLACK = timedelta(hours=1)
 LOOKS: dict[Verdict, tuple[str, str]] = {"ok": ("✓", "green"), "warn": ("!", "bold yellow"), "bad": ("✗", "bold red")}
 

@@ -47,6 +47,7 @@ def worker_page(worker: LiveWorker, jobs: Sequence[Job], now: datetime) -> list[
         "beat by": exact(worker.until, now),
         "slots": f"{slots(worker)} taken",
         "leaked": f"{info.leaked} of them by runs that ignore their interruption" if info.leaked else "",
+        "deaf": "hears of no new jobs, and looks for them at intervals" if info.deaf else "",
         "ended": f"{info.finished:,} runs",
         "memory": size(info.memory),
         "queues": queues(worker),

@@ -18,6 +18,7 @@ def open_store(url: str, *, clock: Clock | None = None, durability: Durability =
     """The store of that URL, not yet opened."""
     shown = re.sub(r"(//[^/:@]*):[^/@]*@", r"\1:***@", url)  # a password must not reach a log
     shown = re.sub(r"([?&]password=)[^&]*", r"\1***", shown)
+    shown = re.sub(r"([?&]listen=)(?!off(?:&|$))[^&]*", r"\1***", shown)
     scheme, found, rest = url.partition("://")
     match scheme if found else "":
         case "memory":

@@ -107,6 +107,9 @@ class MemoryStore:
         self._check()
         await self._final.wait(timeout)
 
+    def hears(self) -> bool | None:
+        return None
+
     # the path of a job
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:

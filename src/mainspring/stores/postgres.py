@@ -6,11 +6,12 @@ import asyncio
 import os
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import asyncpg
 import msgspec
+from msgspec.structs import replace
 
 from ..clock import Clock, SystemClock, instant, micros
 from ..config import Durability
@@ -59,34 +60,56 @@ from . import (
     postgres_series,
     postgres_tally,
 )
-from .bell import Bell
+from .postgres_ear import Ear
+from .postgres_news import News, news
 from .postgres_place import Place
 from .postgres_pool import Pool, Session, Verb, translated
-from .postgres_wire import Wire, Word, notice
+from .postgres_wire import Kin, Wire, Word, notice
 from .rows import claimed_of, job_of
 
 T = TypeVar("T")
+
+# Seconds in which a listener finds out whether it hears.
+PROBED = 8.0
+# Longer than anybody goes without looking.
+LATER = timedelta(minutes=5)
 
 _encode = msgspec.json.encode
 _info = msgspec.json.Decoder(WorkerInfo).decode
 
 
-async def _shut(pool: Pool, wire: Wire | None) -> None:
+async def _shut(pool: Pool, wire: Wire | None, ear: Ear | None) -> None:
     if wire is not None:
         await wire.close()
+    if ear is not None:
+        await ear.close()
     await pool.close()
+
+
+def _soon(at: datetime | None, now: datetime) -> bool:
+    """Whether others have to be told. What is due later they see when they next look, all of them before that."""
+    return at is None or at - now < LATER
+
+
+def _stirs(outcome: Outcome) -> bool:
+    """Whether it makes something claimable, be it the job itself, or a schedule due."""
+    again = outcome.state is State.PENDING and _soon(outcome.run_at, outcome.finished_at)
+    return again or bool(outcome.then or outcome.breaker or outcome.schedule)
 
 
 class PostgresStore:
     """Each verb is one statement or one short transaction. A handle serves the event loop in which it was opened."""
 
-    def __init__(self, place: Place, *, clock: Clock | None = None, durability: Durability = "full") -> None:
+    def __init__(
+        self, place: Place, *, clock: Clock | None = None, durability: Durability = "full", kin: Kin | None = None
+    ) -> None:
         self.place = place
         self._clock = clock or SystemClock()
         self._durability: Durability = durability
-        self._new, self._final = Bell(self._clock), Bell(self._clock)
+        self._kin = kin or Kin(place, self._clock)
         self._pool: Pool | None = None
         self._wire: Wire | None = None
+        self._ear: Ear | None = None
         self._opening: asyncio.Lock | None = None
         self._idle = False
         self._stride = postgres_claim.Stride()
@@ -96,8 +119,12 @@ class PostgresStore:
 
     async def open(self) -> None:
         if self._pool is not None and (self._pool.pid != os.getpid() or self._pool.loop.is_closed()):
+            if self._pool.pid != os.getpid():
+                self._kin = Kin(self.place, self._clock)
+            elif self._ear is not None:
+                self._ear.forget()
             self._pool.forget()
-            self._pool = self._wire = self._opening = None
+            self._pool = self._wire = self._ear = self._opening = None
         self._opening = self._opening or asyncio.Lock()
         async with self._opening:
             if self._pool is not None:
@@ -111,23 +138,27 @@ class PostgresStore:
                 await pool.close()
                 raise
             self._pool, self._idle = pool, False
-            self._wire = Wire(pool, self._heard) if self._clock.real else None
+            self._wire = Wire(pool, self._kin) if self._clock.real else None
+            self._ear = Ear(pool, self._kin) if self._clock.real and self.place.listens else None
 
     async def close(self) -> None:
         """From any event loop: connections are given back in the one they belong to, if it still runs."""
-        pool, wire, self._pool, self._wire = self._pool, self._wire, None, None
+        pool, wire, ear = self._pool, self._wire, self._ear
+        self._pool = self._wire = self._ear = None
         if pool is None:
             return
         if pool.loop is asyncio.get_running_loop():
             with self._clock.outside():
-                await _shut(pool, wire)
+                await _shut(pool, wire, ear)
         elif pool.pid == os.getpid() and pool.loop.is_running():
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_shut(pool, wire), pool.loop))
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_shut(pool, wire, ear), pool.loop))
         else:
             pool.forget()
+            if ear is not None:
+                ear.forget()
 
     def beside(self) -> Store:
-        return PostgresStore(self.place, clock=self._clock, durability=self._durability)
+        return PostgresStore(self.place, clock=self._clock, durability=self._durability, kin=self._kin)
 
     async def schema(self) -> tuple[int, int]:
         return await self._call(postgres_schema.version), postgres_schema.NEWEST
@@ -143,27 +174,37 @@ class PostgresStore:
         return at
 
     async def diagnose(self) -> list[Finding]:
-        return await self._call(postgres_condition.condition)
+        found = await self._call(postgres_condition.condition)
+        pooled = bool(self._open().route.pooled)
+        hears = self._ear is not None and await self._ear.settled(PROBED)
+        trouble = self._ear.trouble if self._ear is not None else ""
+        ways = [
+            postgres_condition.pooler(pooled),
+            postgres_condition.listener(self._ear is not None, hears, trouble, pooled),
+        ]
+        return [*found, *ways]
 
     async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
-        await self._wait(self._new, timeout)
+        await self._wait("new", timeout)
+        self._idle = False  # a look before the claim would only make a job wait
 
     async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
-        await self._wait(self._final, timeout)
+        await self._wait("final", timeout)
 
-    async def _wait(self, bell: Bell, timeout: float) -> None:
+    async def _wait(self, word: Word, timeout: float) -> None:
         self._open()
-        if self._wire is not None:
-            self._wire.listen()
-        await bell.wait(timeout)
+        if self._ear is not None:
+            self._ear.listen()
+        await self._kin.bell(word).wait(timeout)
 
-    def _heard(self, word: Word) -> None:
-        (self._new if word == "new" else self._final).ring()
+    def hears(self) -> bool | None:
+        if self._kin.hears:
+            return True
+        return False if self._ear is not None and self._ear.trouble else None
 
     def _tell(self, *words: Word) -> None:
         """Here at once, elsewhere soon."""
-        for word in words:
-            self._heard(word)
+        self._kin.ring(*words)
         if self._wire is not None:
             self._wire.tell(*words)
 
@@ -177,7 +218,8 @@ class PostgresStore:
             self._open()
             return []
         answers = await self._enqueue(jobs, now)
-        self._tell("new")
+        if any(_soon(job.run_at, now) for job in jobs):
+            self._tell("new")
         return answers
 
     async def _enqueue(self, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
@@ -198,7 +240,8 @@ class PostgresStore:
         try:
             answers = await postgres_enqueue.enqueue(db, jobs, now)
             # Goes out with the caller's commit, or not at all.
-            await notice(self.place, "within new")(db)
+            if any(_soon(job.run_at, now) for job in jobs):
+                await notice(self.place.channel, "within new")(db)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
             raise translated(error, "PostgreSQL") from error
         return answers
@@ -220,6 +263,9 @@ class PostgresStore:
         if next_at == -1:
             view = await self._call(lambda db: postgres_claim.look(db, asked))
             next_at = view.next_at if view.alive else None
+            if self._idle and view.acts(asked.now):
+                self._idle = False
+                return await self.claim(queues, worker=worker, tasks=tasks, limit=limit, now=now)
             if not rows and view.acts(asked.now):
                 rows, next_at, expired = await self._step(lambda db: postgres_claim.claim(db, asked))
         self._idle = not rows
@@ -246,7 +292,17 @@ class PostgresStore:
         return rows
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
-        beat = await self._step(lambda db: postgres_claim.beat(db, worker, micros(until), micros(now)))
+        hears = self._kin.hears
+
+        async def step(db: Session) -> tuple[Beat, News | None]:
+            beat = await postgres_claim.beat(db, worker, micros(until), micros(now))
+            return beat, await news(db, worker, now) if hears else None
+
+        beat, found = await self._step(step)
+        if found is not None:
+            self._kin.crowd, beat = found.crowd, replace(beat, lost=found.lost)
+            if found.due:
+                self._kin.ring("new")
         with suppress(StoreError):  # the next beat sums up what this one could not
             await self._step(postgres_tally.fold)
         return beat
@@ -265,7 +321,7 @@ class PostgresStore:
             stands = {outcome.id for outcome in outcomes}
         else:
             stands = await self._step(lambda db: postgres_finish.finish(db, outcomes))
-        if any(outcome.then or outcome.breaker or outcome.schedule for outcome in outcomes):
+        if any(_stirs(outcome) for outcome in outcomes):
             self._idle = False
             self._tell("new")
         self._tell("final")

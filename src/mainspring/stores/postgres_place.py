@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import zlib
+from typing import cast, get_args
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from ..errors import BadSetting
+from .postgres_route import Pooler
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 # An index lies where its table does: its own name takes no schema.
@@ -25,6 +27,15 @@ class Place:
                 raise BadSetting(
                     f"{option}={name!r} in store URL {shown!r}: use lower-case letters, digits and _, 41 at most"
                 )
+        pooler, listen = asked.pop("pooler", "auto"), asked.pop("listen", None)
+        if pooler not in get_args(Pooler):
+            raise BadSetting(f"pooler={pooler!r} in store URL {shown!r}: use one of {', '.join(get_args(Pooler))}")
+        if listen not in (None, "off") and not listen.startswith(("postgresql://", "postgres://")):
+            raise BadSetting(f"listen= in store URL {shown!r} takes postgresql://user@host/database, or off")
+        self.pooler = cast(Pooler, pooler)
+        self.listens = listen != "off"
+        self.listen = listen if self.listens else None
+        """The DSN to listen at; None: that of all else."""
         if len(parts.path) < 2:
             raise BadSetting(f"store URL {shown!r} names no database: use postgresql://user@host/database")
         self.dsn = urlunsplit(parts._replace(query=urlencode(asked)))

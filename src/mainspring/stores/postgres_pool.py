@@ -13,13 +13,15 @@ import asyncpg
 from ..config import Durability
 from ..errors import ShuttingDown, StoreError, StoreUnavailable
 from .postgres_place import Place
+from .postgres_route import Route
 
 T = TypeVar("T")
 
 SIZE = 10
 # Stands between texts that are sent as one: in no id, lease or number.
 SEPARATOR = "\x1f"
-CONNECT_SECONDS, CALL_SECONDS = 10, 60
+# Seconds between tries to reach a server that is away: the first and the longest.
+SOONEST, LATEST = 0.1, 2.0
 # A deadlock, a lock not given in time, a serialization failure: nothing was written, so the verb is played again.
 AGAIN, TRIES = ("40001", "40P01", "55P03"), 5
 # The classes of what passes: connections, resources, an operator's intervention, a lock, a server that only reads.
@@ -76,39 +78,31 @@ class Pool:
     def __init__(self, place: Place, durability: Durability = "full") -> None:
         self.place, self.loop, self.pid = place, asyncio.get_running_loop(), os.getpid()
         # In full, the server's own setting counts: it may be stricter than ours would be.
-        self._settings = SETTINGS if durability == "full" else {**SETTINGS, "synchronous_commit": "off"}
+        settings = SETTINGS if durability == "full" else {**SETTINGS, "synchronous_commit": "off"}
+        self.route = Route(place.dsn, settings, place.pooler)
+        self._ear = self.route if place.listen is None else Route(place.listen, settings)
         self._idle: list[Any] = []
         self._room = asyncio.Semaphore(SIZE)
         self._closed = False
+        self._failures = 0
+        self._trying: asyncio.Task[None] | None = None
 
-    async def connect(self) -> Any:
-        """A connection of the caller's own."""
-        try:
-            return await asyncpg.connect(
-                self.place.dsn, timeout=CONNECT_SECONDS, command_timeout=CALL_SECONDS, server_settings=self._settings
-            )
-        except Exception as error:
-            raise translated(error, f"cannot connect to {self.place.shown}") from error
+    async def listener(self) -> Any:
+        """A connection of the caller's own, to listen at."""
+        return await self._made(self._ear)
 
     async def call(self, verb: Verb[T]) -> T:
         """The answer of a verb that is one statement."""
-        return await self._call(verb)
+        return await self._call(verb, whole=False)
 
     async def step(self, verb: Verb[T]) -> T:
         """The answer of a verb of several statements, once all of them are committed."""
+        return await self._call(verb, whole=True)
 
-        async def committed(db: Session) -> T:
-            await db.connection.execute("BEGIN")
-            answer = await verb(db)
-            await db.connection.execute("COMMIT")
-            return answer
-
-        return await self._call(committed)
-
-    async def _call(self, verb: Verb[T]) -> T:
+    async def _call(self, verb: Verb[T], whole: bool) -> T:
         for tries in range(1, TRIES + 1):
             try:
-                return await self._once(verb)
+                return await self._once(verb, whole)
             except asyncpg.PostgresError as error:
                 if _code(error) not in AGAIN or tries == TRIES:
                     raise translated(error, "PostgreSQL") from error
@@ -117,21 +111,63 @@ class Pool:
             await asyncio.sleep(random.uniform(0, 0.01 * 2**tries))
         raise AssertionError  # the last try returns or raises
 
-    async def _once(self, verb: Verb[T]) -> T:
+    async def _once(self, verb: Verb[T], whole: bool) -> T:
         async with self._room:
             if self._closed:
                 raise ShuttingDown(f"the store {self.place.shown} is closed")
-            connection = self._rested() or await self.connect()
+            connection = await self._connection()
             try:
-                answer = await verb(Session(connection, self.place))
-            except Exception:
-                await self._undo(connection)
+                answer = await self._played(Session(connection, self.place), verb, whole)
+            except Exception as error:
+                await self._undo(connection, error)
                 raise
             except BaseException:
                 connection.terminate()  # cancelled: what the server makes of the statement under way is unknown
                 raise
             self._rest(connection)
             return answer
+
+    async def _played(self, db: Session, verb: Verb[T], whole: bool) -> T:
+        # Behind a pooler our settings last for a transaction: there each verb is one.
+        if not (whole or self.route.pooled):
+            return await verb(db)
+        await db.connection.execute(self.route.begin)
+        answer = await verb(db)
+        await db.connection.execute("COMMIT")
+        return answer
+
+    # connections
+
+    async def _connection(self) -> Any:
+        """One that rests, or a new one. While the server is away one tries for all who ask, ever less often."""
+        while (connection := self._rested()) is None and self._failures:
+            if self._trying is None:
+                self._trying = self.loop.create_task(self._try_again())
+                self._trying.add_done_callback(lambda task: task.cancelled() or task.exception())
+            await asyncio.shield(self._trying)
+        return connection or await self._made(self.route)
+
+    async def _try_again(self) -> None:
+        try:
+            await asyncio.sleep(min(SOONEST * 2 ** min(self._failures, 10), LATEST) * random.uniform(0.5, 1))
+            self._rest(await self._made(self.route))
+        except StoreUnavailable:
+            self._failures += 1
+            raise
+        finally:
+            self._trying = None
+
+    async def _made(self, route: Route) -> Any:
+        try:
+            connection = await route.connect()
+        except Exception as error:
+            known = translated(error, f"cannot connect to {self.place.shown}")
+            if route is self.route:
+                self._failures = max(1, self._failures) if isinstance(known, StoreUnavailable) else 0
+            raise known from error
+        if route is self.route:
+            self._failures = 0
+        return connection
 
     def _rested(self) -> Any:
         while self._idle:
@@ -145,8 +181,10 @@ class Pool:
         elif not connection.is_closed():
             self._idle.append(connection)
 
-    async def _undo(self, connection: Any) -> None:
+    async def _undo(self, connection: Any, error: Exception) -> None:
         try:
+            if isinstance(error, OSError):  # TimeoutError too: one that is silent would be so again
+                raise error
             if connection.is_in_transaction():
                 await connection.execute("ROLLBACK")
         except Exception:
@@ -156,6 +194,8 @@ class Pool:
 
     async def close(self) -> None:
         self._closed = True
+        if self._trying is not None:
+            self._trying.cancel()
         idle, self._idle = self._idle, []
         for connection in idle:
             try:
@@ -177,6 +217,8 @@ def translated(error: Exception, what: str) -> Exception:
     if isinstance(error, asyncpg.PostgresError):
         code = _code(error)
         text = f"{what}: {error} ({type(error).__name__}, {code})"
+        if code == "53300":
+            text += "; it has no connection left: raise max_connections, run fewer processes or use a pooler"
         return StoreUnavailable(f"{text}; try again") if code.startswith(_PASSING) else StoreError(text)
     if isinstance(error, TimeoutError):
         return StoreUnavailable(f"{what}: no answer in time; try again")

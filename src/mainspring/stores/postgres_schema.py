@@ -23,6 +23,28 @@ STEPS = _steps()
 NEWEST = max(number for _, number in STEPS)
 
 
+_MADE = re.compile(
+    r"(?P<made>CREATE (?:UNIQUE )?INDEX mainspring_(?P<name>\w+) ON (?:ONLY )?mainspring_(?P<table>\w+)[^;]*)"
+    r"|DROP INDEX (?:IF EXISTS )?mainspring_(?P<gone>\w+)|DROP TABLE (?:IF EXISTS )?mainspring_(?P<without>\w+)"
+)
+
+
+def indexes() -> dict[str, str]:
+    """The indexes of the newest schema by name, less the prefix, with the statements that make them."""
+    made: dict[str, tuple[str, str]] = {}
+    for number in range(1, NEWEST + 1):
+        for found in _MADE.finditer(STEPS["up", number]):
+            if found["made"]:
+                made[found["name"]] = found["table"], found["made"]
+            else:
+                made = {
+                    name: (table, sql)
+                    for name, (table, sql) in made.items()
+                    if name != found["gone"] and table != found["without"]
+                }
+    return {name: sql for name, (_, sql) in made.items()}
+
+
 # Not to_regclass(): after a wait for the lock it would answer from a cache that has not heard of the table yet.
 _THERE = """SELECT true FROM pg_class JOIN pg_namespace AS space ON space.oid = relnamespace
     WHERE nspname = $1 AND relname = $2"""

@@ -77,17 +77,18 @@ async def revive(db: Session, name: str, job_id: JobId) -> None:
 # reading
 
 _SEEN = "due_at IS NOT NULL AND (NOT computed OR name = ANY($1))"
-_DUE = f"SELECT body FROM mainspring_schedules WHERE {_SEEN} AND due_at <= $2 ORDER BY due_at, name LIMIT $3"
-_NEXT = f"SELECT due_at FROM mainspring_schedules WHERE {_SEEN} AND due_at > $2 ORDER BY due_at LIMIT 1"
+# The last row, without a body, says when the next one will be due.
+_DUE = f"""(SELECT body, due_at FROM mainspring_schedules WHERE {_SEEN} AND due_at <= $2
+        ORDER BY due_at, name LIMIT $3)
+    UNION ALL (SELECT NULL, due_at FROM mainspring_schedules WHERE {_SEEN} AND due_at > $2 ORDER BY due_at LIMIT 1)"""
 
 
 async def due(db: Session, now: datetime, limit: int, computed: Collection[str]) -> Due:
-    names = list(computed)
-    found = [_schedule(body) for (body,) in await db.rows(_DUE, names, micros(now), limit)]
+    rows = await db.rows(_DUE, list(computed), micros(now), limit)
+    found = [_schedule(body) for body, _ in rows if body is not None]
     if len(found) == limit:
         return Due(found, now)
-    at = await db.value(_NEXT, names, micros(now))
-    return Due(found, None if at is None else instant(at))
+    return Due(found, next((instant(at) for body, at in rows if body is None), None))
 
 
 _SOME = """SELECT body FROM mainspring_schedules WHERE name > $1 AND ($2::text[] IS NULL OR name = ANY($2))

@@ -147,6 +147,9 @@ class SqliteStore:
     async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
         await self._wait(timeout)
 
+    def hears(self) -> bool | None:
+        return None
+
     async def _wait(self, timeout: float) -> None:
         """Until this process rings, or another one has committed."""
         self._check()

@@ -1,0 +1,96 @@
+"""The way to a PostgreSQL server: straight, or through a pooler that lends another connection to each transaction."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Literal
+
+import asyncpg
+
+Pooler = Literal["auto", "none", "transaction"]
+
+CONNECT_SECONDS, CALL_SECONDS = 10, 35
+# A pooler keeps these for its client; the rest is said anew in each transaction.
+_KEPT = ("application_name", "timezone")
+# No plan outlives its statement there.
+_MOOT = ("plan_cache_mode",)
+# A peer that is gone without a word is found out: what was sent and not acknowledged after so long, in ms, ends the
+# connection, and one that rests is asked after IDLE seconds, then every INTERVAL, COUNT times.
+SILENCE, IDLE, INTERVAL, COUNT = 15_000, 30, 5, 3
+
+
+class Route:
+    """Finds out by its first connection whether there is a pooler, unless it was told."""
+
+    def __init__(self, dsn: str, settings: Mapping[str, str], pooler: Pooler = "auto") -> None:
+        self.dsn = dsn
+        self.pooled: bool | None = None if pooler == "auto" else pooler == "transaction"
+        """None: nobody has connected yet."""
+        self._told = pooler != "auto"
+        self._settings = settings
+
+    @property
+    def begin(self) -> str:
+        """Begins a transaction with our settings, in one message."""
+        if not self.pooled:
+            return "BEGIN"
+        local = {name: value for name, value in self._settings.items() if name not in (*_KEPT, *_MOOT)}
+        return "; ".join(["BEGIN", *(f"SET LOCAL {name} = '{value}'" for name, value in local.items())])
+
+    async def connect(self) -> Any:
+        """A connection of the caller's own; raises what the driver does."""
+        if not self.pooled:
+            if connection := await self._straight():
+                return connection
+            self.pooled = True
+        kept = {name: self._settings[name] for name in _KEPT}
+        # Statements have no names then: the server's connection of the next one is another.
+        return await self._connect(kept, statement_cache_size=0)
+
+    async def _straight(self) -> Any:
+        """None: there is a pooler, which refuses our settings or hides the server's process."""
+        try:
+            connection = await self._connect(self._settings)
+        except asyncpg.ProtocolViolationError as error:
+            if not self._told and "startup parameter" in str(error):
+                return None
+            raise
+        if self.pooled is None:
+            self.pooled = not await _seen(connection)
+            if self.pooled:
+                connection.terminate()
+                return None
+        return connection
+
+    async def _connect(self, settings: Mapping[str, str], **options: Any) -> Any:
+        connection = await asyncpg.connect(
+            self.dsn, timeout=CONNECT_SECONDS, command_timeout=CALL_SECONDS, server_settings=dict(settings), **options
+        )
+        _watch(connection)
+        return connection
+
+
+async def _seen(connection: Any) -> bool:
+    """Whether the process at the other end is the one that answered us. Asked without a prepared statement, of which a
+    pooler would make a mess."""
+    answer: str = await connection.execute(f"SELECT WHERE pg_backend_pid() = {connection.get_server_pid()}")
+    return answer == "SELECT 1"
+
+
+def _watch(connection: Any) -> None:
+    found = getattr(connection, "_transport", None)
+    peer = None if found is None else found.get_extra_info("socket")
+    if peer is None or peer.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    with suppress(OSError):
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _options():
+            peer.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _options() -> list[tuple[int, int]]:
+    """Those of this system."""
+    wanted = {"TCP_USER_TIMEOUT": SILENCE, "TCP_KEEPIDLE": IDLE, "TCP_KEEPINTVL": INTERVAL, "TCP_KEEPCNT": COUNT}
+    return [(getattr(socket, name), value) for name, value in wanted.items() if hasattr(socket, name)]
