@@ -122,6 +122,10 @@ class Postgres:
     # for tests
 
     @property
+    def log(self) -> Path:
+        return self._folder / "log"
+
+    @property
     def dsn(self) -> str:
         return f"postgresql://tests@127.0.0.1:{self.port}/postgres?sslmode=disable"
 

@@ -179,6 +179,8 @@ MAY_SLEEP = {
     "chaos/candidate.py:main.work": "counts now and then, in a process that will be killed",
     "chaos/victim.py:make.nap": "a job that takes long, in a process that will be killed",
     "chaos/victim.py:make.held": "waits for a file that the test's process makes",
+    "contract/test_postgres_ear.py:beats": "looks at what a worker with its own beat thread has done",
+    "contract/test_postgres_ear.py:silence": "listens until nobody says anything any more",
     "servers.py:PgBouncer.start": "looks whether a pooler has begun to serve",
     "servers.py:Postgres._until_ready": "looks whether a server has begun to serve",
     "test_examples.py:Player._beside_us": "looks whether a process has begun to serve",

@@ -100,6 +100,7 @@ class Worker:
             clock, bus, beat=settings.beat, lease=settings.lease, describe=self._describe, heard=self._heard,
             silent=self._fall_silent, turned=lambda: self._vigil.turn("beat"),
         )  # fmt: skip
+        self._hears: Callable[[], bool | None] = lambda: None
         self._claiming = False
         self._silent, self._silences = False, 0
         self._phase = crc32(self.id.encode()) / 2**32
@@ -185,6 +186,7 @@ class Worker:
 
     async def _live(self, up: asyncio.Future[None]) -> None:
         self._store = await self._insist("opening", self._opened)
+        self._hears = self._store.hears
         try:
             async with self._alive():
                 up.set_result(None)
@@ -346,7 +348,7 @@ class Worker:
     @property
     def deaf(self) -> bool:
         """It listens for news of the store in vain, and looks at its poll interval."""
-        return self._main is not None and not self._main.done() and self._store.hears() is False
+        return self._hears() is False
 
     def stuck(self) -> list[str]:
         """What is wrong with a worker that has started and was not stopped; empty: nothing."""

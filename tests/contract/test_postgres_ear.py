@@ -1,0 +1,262 @@
+"""Word between processes on PostgreSQL: who hears sleeps, who does not looks, and either finds every job."""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, cast
+
+import asyncpg
+import pytest
+
+from mainspring import Mainspring
+from mainspring.outcome import Retry
+from mainspring.store import Store
+from mainspring.stores import open_store
+from mainspring.stores.postgres_place import Place
+from mainspring.testing import Faults, FaultStore, VirtualClock
+from mainspring.testing.contract.build import beat, later, new_job, put, settle, start
+from servers import Postgres
+
+TERMINATE = "SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+
+
+@pytest.fixture
+def url(postgres: Postgres) -> str:
+    return postgres.fresh()
+
+
+def make(url: str | Store, **settings: Any) -> tuple[Mainspring, Any]:
+    app = Mainspring(url, **settings)
+
+    @app.task(name="echo")
+    async def echo(text: str) -> str:
+        return text
+
+    return app, echo
+
+
+@asynccontextmanager
+async def opened(url: str, **options: Any) -> AsyncIterator[Store]:
+    store = open_store(url, **options)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def overheard(postgres: Postgres, url: str) -> AsyncIterator[list[str]]:
+    """What is said to all, as a list that fills."""
+    connection, said = await asyncpg.connect(postgres.dsn), list[str]()
+    await connection.add_listener(Place(url, "").channel, lambda *call: said.append(call[3]))
+    try:
+        yield said
+    finally:
+        await connection.close()
+
+
+async def hears(app: Mainspring) -> None:
+    store = await app.opened()
+    async with asyncio.timeout(20):
+        while not store.hears():
+            await store.wait(None, 0.5)
+
+
+async def silently(url: str, **fields: Any) -> str:
+    """Enqueues without a word: on a clock that a test owns nobody waits for the machine's."""
+    async with opened(url, clock=VirtualClock()) as store:
+        (job_id,) = await put(store, new_job(task="echo", payload='{"text":"x"}', **fields))
+    return job_id
+
+
+# picking up
+
+
+async def test_a_worker_that_hears_is_far_quicker_than_its_interval(url: str) -> None:
+    (client, ask), (server, _) = make(url), make(url, poll_interval=60)
+    async with client, server, server.worker(), asyncio.timeout(20):
+        await hears(server)
+        assert await (await ask.enqueue("x")).result(timeout=9) == "x"
+
+
+async def test_a_delayed_job_of_another_process_starts_at_its_time(url: str) -> None:
+    (client, ask), (server, _) = make(url), make(url, poll_interval=60)
+    async with client, server, server.worker(), asyncio.timeout(20):
+        await hears(server)
+        handle = await ask.using(delay=1).enqueue("x")
+        await handle.result(timeout=9)
+        job = await handle.job()
+        assert job.started_at is not None
+        assert timedelta(0) <= job.started_at - job.run_at < timedelta(seconds=0.5)
+
+
+async def test_a_retry_starts_at_its_time(url: str) -> None:
+    app = Mainspring(url, poll_interval=60)
+
+    @app.task(max_retries=1, backoff=lambda _: 0.3)
+    async def second_time_lucky() -> str:
+        if not seen:
+            seen.append(1)
+            raise OSError
+        return "lucky"
+
+    seen: list[int] = []
+    async with app, app.worker(), asyncio.timeout(20):
+        await hears(app)
+        assert await (await second_time_lucky.enqueue()).result(timeout=9) == "lucky"
+
+
+async def test_a_worker_without_a_listener_finds_jobs_at_its_interval(url: str) -> None:
+    (client, ask), (server, _) = make(url), make(f"{url}&listen=off", poll_interval=0.2)
+    async with client, server, server.worker() as worker, asyncio.timeout(20):
+        for delay in (0, 0.5):
+            assert await (await ask.using(delay=delay).enqueue("x")).result(timeout=9) == "x"
+        assert not worker.deaf  # nobody wants it to hear
+        assert (await server.opened()).hears() is None
+
+
+async def test_a_worker_whose_listener_cannot_connect_finds_jobs_at_its_interval(url: str) -> None:
+    nowhere = f"{url}&listen=postgresql://ada@127.0.0.1:1/jobs"
+    (client, ask), (server, _) = make(url), make(nowhere, poll_interval=0.2)
+    async with client, server, server.worker() as worker, asyncio.timeout(20):
+        assert await (await ask.enqueue("x")).result(timeout=9) == "x"
+        while not worker.deaf:
+            await (await server.opened()).wait(None, 0.1)
+
+
+async def test_jobs_start_while_the_listening_connection_is_cut_off_again_and_again(
+    postgres: Postgres, url: str
+) -> None:
+    (client, ask), (server, _) = make(url), make(url, poll_interval=0.2)
+    async with client, server, server.worker(), asyncio.timeout(30):
+        for _ in range(5):
+            await hears(server)
+            await asyncio.to_thread(postgres.run, TERMINATE)
+            assert await (await ask.enqueue("x")).result(timeout=9) == "x"
+        await hears(server)
+
+
+async def test_who_waits_learns_that_it_hears_no_more(postgres: Postgres, url: str) -> None:
+    app, _ = make(url)
+    async with app, asyncio.timeout(20):
+        await hears(app)
+        store = await app.opened()
+        waiting = asyncio.create_task(store.wait(None, 60))
+        await asyncio.wait([waiting], timeout=0.05)
+        await asyncio.to_thread(postgres.run, TERMINATE)
+        await waiting
+
+
+async def test_a_beat_finds_a_job_whose_word_was_lost(url: str) -> None:
+    app, _ = make(url, poll_interval=60, beat=0.2, lease=5)
+    async with app, app.worker(), asyncio.timeout(20):
+        await hears(app)
+        job_id = await silently(url, run_at=app.clock.now())
+        while (await app.jobs.get(job_id)).state != "completed":
+            await (await app.opened()).wait_final([job_id], 0.1)
+
+
+async def test_a_beat_finds_runs_of_silent_workers_though_nobody_sweeps_else(url: str) -> None:
+    app, echo = make(url, poll_interval=60, beat=0.2, lease=5, sweep=60)
+    async with app, opened(url) as other, asyncio.timeout(20):
+        handle, now = await echo.enqueue("x"), app.clock.now()
+        await beat(other, "gone", until=now + timedelta(seconds=2), now=now)
+        assert (await other.claim(None, worker="gone", tasks=["echo"], limit=1, now=now)).jobs
+        async with app.worker():
+            assert await handle.result(timeout=15) == "x"
+
+
+# what is said
+
+
+async def test_a_burst_is_one_word_or_few(postgres: Postgres, url: str) -> None:
+    async with opened(url) as store, overheard(postgres, url) as said:
+        await asyncio.gather(*(put(store, new_job()) for _ in range(200)))
+        await silence(said)
+        assert 1 <= len(said) <= 40
+        assert {tuple(text.split()[1:]) for text in said} == {("new",)}
+
+
+async def test_what_is_due_much_later_is_not_told(postgres: Postgres, url: str) -> None:
+    async with opened(url) as store, overheard(postgres, url) as said:
+        await put(store, new_job(run_at=later(3600)), new_job(run_at=later(301)))
+        await put(store, new_job(run_at=later(299)))
+        await silence(said)
+        assert len(said) == 1
+
+
+async def test_a_run_that_is_to_be_tried_again_soon_is_told(postgres: Postgres, url: str) -> None:
+    async with opened(url) as store:
+        soon, late = await start(store), await start(store)
+        async with overheard(postgres, url) as said:
+            await settle(store, late, Retry(3600))
+            await settle(store, soon, Retry(3))
+            await silence(said)
+    assert sorted(word for text in said for word in text.split()[1:] if word == "new") == ["new"]
+
+
+async def silence(said: list[str]) -> None:
+    """Until nothing has been said for a while."""
+    known = -1
+    async with asyncio.timeout(10):
+        while known != len(said):
+            known = len(said)
+            await asyncio.sleep(0.2)
+
+
+# rest
+
+
+async def test_a_worker_that_hears_asks_nothing(url: str) -> None:
+    faults, asked = Faults(), Counter[str]()
+    for verb in ("claim", "due", "expired", "groups", "leaders"):
+        faults.when(verb, lambda verb=verb: bool(asked.update([verb])))  # type: ignore[misc]
+    app, echo = make(cast(Store, FaultStore(open_store(url), faults)), poll_interval=0.05, beat=0.2, lease=5, sweep=0.2)
+    async with app, app.worker(), asyncio.timeout(20):
+        await hears(app)
+        await (await echo.enqueue("x")).result(timeout=9)
+        await beats(app, 3)
+        asked.clear()
+        await beats(app, 5)
+        assert sum(asked.values()) <= 1
+
+
+async def beats(app: Mainspring, count: int) -> None:
+    """Until the worker has beaten so many times more."""
+    (worker,) = await app.workers.list()
+    end = worker.info.beats + count
+    while (await app.workers.list())[0].info.beats < end:
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_an_idle_worker_asks_less_than_five_times_a_minute_beside_its_beat(postgres: Postgres, url: str) -> None:
+    """By the server's own log. In a transaction with the worker's row, or the sums that a beat folds, is the beat."""
+    asked = asyncio.run(_idle(postgres, url))
+    beside = [text for text in asked if not _BEAT.search(text)]
+    assert len(beside) < 5, beside
+
+
+_BEAT = re.compile(
+    "^(BEGIN|COMMIT|SELECT clock_timestamp|WITH alive)|mainspring_workers|worker = .1|try_advisory|counting"
+)
+
+
+async def _idle(postgres: Postgres, url: str) -> list[str]:
+    app, echo = make(url)
+    postgres.run("ALTER ROLE tests SET log_statement = 'all'")
+    try:
+        async with app, app.worker():
+            await hears(app)
+            await (await echo.enqueue("x")).result(timeout=9)
+            await beats(app, 2)
+            start = postgres.log.stat().st_size
+            await beats(app, 12)
+            text = postgres.log.read_bytes()[start:].decode()
+    finally:
+        postgres.run("ALTER ROLE tests RESET log_statement")
+    return re.findall(r"LOG:  (?:statement|execute [^:]*): (.*)", text)
