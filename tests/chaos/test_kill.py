@@ -7,6 +7,7 @@ import time
 import pytest
 from audit import until
 from crew import Crew
+from ground import each
 from victim import LEASE, SWEEP
 
 from mainspring.failpoint import POINTS
@@ -17,7 +18,7 @@ RUNNING = [point for point in POINTS if not point.startswith("fire.")]
 MARGIN = 3.0
 
 
-@pytest.mark.parametrize("count", [1, 3, 7])
+@each("count", [1, 3, 7], 3)
 @pytest.mark.parametrize("point", RUNNING)
 def test_jobs_of_a_worker_killed_at_a_failpoint_run_again_in_time(crew: Crew, point: str, count: int) -> None:
     crew.enqueue("nap", 0.005, times=60)
@@ -32,7 +33,7 @@ def test_jobs_of_a_worker_killed_at_a_failpoint_run_again_in_time(crew: Crew, po
     assert max(line.at for line in audit.lines if line.event == "start") - died <= LEASE + SWEEP + MARGIN
 
 
-@pytest.mark.parametrize("point", RUNNING)
+@each("point", RUNNING, "finish.mid_batch")
 def test_a_worker_beside_the_killed_one_takes_over(crew: Crew, point: str) -> None:
     rescuer = crew.up("rescuer", concurrency=2)
     victim = crew.start("victim", failpoints=f"{point}=kill:2", concurrency=3)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from audit import Audit, until
 from crew import Crew
+from ground import each, slow_on_a_server
 
 from mainspring import every
 from mainspring.failpoint import POINTS
@@ -51,6 +52,7 @@ def settled(crew: Crew, ticks: Sequence[datetime], *, attempts: int = 1) -> Audi
 
 
 # Ten ticks a second here, for the sake of the suite's time; by the second with `pytest -m slow`.
+@slow_on_a_server
 @pytest.mark.parametrize("span", [0.1, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_ten_processes_make_one_job_for_each_of_a_hundred_ticks(clockwork: Crew, span: float) -> None:
     workers = [clockwork.start(f"worker{n}", beat=5, lease=20, sweep=5) for n in range(10)]
@@ -67,6 +69,7 @@ def test_ten_processes_make_one_job_for_each_of_a_hundred_ticks(clockwork: Crew,
     assert len([worker for worker in workers if worker.lines("fired")]) > 1
 
 
+@slow_on_a_server
 def test_processes_that_start_together_declare_a_schedule_once(clockwork: Crew) -> None:
     names = {"first": 3600, "second": 7200}
     workers = [clockwork.start(f"worker{n}", beat=5, lease=20, declare=names) for n in range(6)]
@@ -81,10 +84,12 @@ def test_processes_that_start_together_declare_a_schedule_once(clockwork: Crew) 
     assert [(row.name, row.owner, row.fired) for row in rows] == [("first", "code", 1), ("second", "code", 1)]
 
 
-def test_kills_at_random_moments_lose_no_tick_and_double_none(clockwork: Crew) -> None:
+@pytest.mark.parametrize(("ground", "processes", "count"), [("file", 4, 60), ("server", 10, 100)], indirect=["ground"])
+def test_kills_at_random_moments_lose_no_tick_and_double_none(clockwork: Crew, processes: int, count: int) -> None:
     seeded = random.Random(20300101)
-    team = [clockwork.up(f"worker{n}", max_crashes=100) for n in range(4)]
-    ticks = begin(clockwork, 0.1, 60)
+    team = [clockwork.start(f"worker{n}", max_crashes=100) for n in range(processes)]
+    until(lambda: len(clockwork.client.sync.workers.list()) == processes, 40)
+    ticks = begin(clockwork, 0.1, count)
     kills = 0
     while not over(clockwork):
         kill_at = time.monotonic() + 0.2 + seeded.random() * 0.3
@@ -97,7 +102,7 @@ def test_kills_at_random_moments_lose_no_tick_and_double_none(clockwork: Crew) -
     assert len(audit.count("fired")) <= len(ticks)
 
 
-@pytest.mark.parametrize("count", [1, 4])
+@each("count", [1, 4], 4)
 @pytest.mark.parametrize("point", FIRING)
 def test_a_worker_killed_while_it_fires_leaves_a_tick_done_or_not_begun(
     clockwork: Crew, point: str, count: int
@@ -116,7 +121,7 @@ def test_a_worker_killed_while_it_fires_leaves_a_tick_done_or_not_begun(
     settled(clockwork, ticks, attempts=2)
 
 
-@pytest.mark.parametrize("point", FIRING)
+@each("point", FIRING)
 def test_workers_beside_one_killed_while_it_fires_go_on(clockwork: Crew, point: str) -> None:
     others = [clockwork.up(f"other{n}") for n in range(2)]
     victims = [clockwork.up(f"victim{n}", failpoints=f"{point}=kill:3") for n in range(2)]
@@ -129,6 +134,7 @@ def test_workers_beside_one_killed_while_it_fires_go_on(clockwork: Crew, point: 
     settled(clockwork, ticks, attempts=3)
 
 
+@slow_on_a_server
 def test_a_worker_stopped_between_plan_and_fire_doubles_nothing_when_it_wakes(clockwork: Crew) -> None:
     # It serves another queue, and so has nothing else to write when it is stopped.
     sleeper = clockwork.up("sleeper", failpoints="fire.planned=stop:3", queues=["elsewhere"], beat=5, lease=20)

@@ -1,0 +1,52 @@
+"""A client that asks until it is told, and writes down what it was told: python customer.py URL LOG SETTINGS"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from itertools import count
+
+from victim import arguments, make
+
+from mainspring import Mainspring, NewJob
+from mainspring.errors import StoreUnavailable
+
+# Seconds between two jobs, and between two tries of one.
+PAUSE, AGAIN = 0.01, 0.05
+KEYS = 5
+
+
+def wished(app: Mainspring, name: str, n: int) -> NewJob:
+    """Told apart by its id, by a key for ever, or by one that is free again when its job has ended."""
+    effect = app.tasks["effect"]
+    kinds = (effect, effect.using(idempotency_key=f"{name}-{n}"), effect.using(unique_key=f"{name}-{n % KEYS}"))
+    return kinds[n % 3].job()
+
+
+async def insist(app: Mainspring, job: NewJob) -> str:
+    while True:
+        try:
+            return (await app.enqueue_many([job]))[0].id
+        except StoreUnavailable:
+            await asyncio.sleep(AGAIN)
+
+
+async def shop() -> None:
+    url, log, settings = arguments()
+    app, name = make(url), settings["called"]
+    for n in count():
+        job = wished(app, name, n)
+        log.note("acknowledged", await insist(app, job), lease=job.unique_key or job.idempotency_key or "-")
+        await asyncio.sleep(PAUSE)
+
+
+async def main() -> None:
+    shopping = asyncio.create_task(shop())
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, shopping.cancel)
+    await asyncio.wait([shopping])
+    if not shopping.cancelled():
+        shopping.result()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
