@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -314,6 +314,19 @@ class TestTrouble(Served):
             except StoreUnavailable:
                 await beat(store)
             assert [job.id for job in (await claim(store)).jobs] == [job_id]
+
+    @pytest.mark.parametrize("turns", range(5))
+    async def test_a_connection_that_is_just_being_cut_off_costs_a_call_at_most(self, turns: int) -> None:
+        async with self.opened() as store:
+            await beat(store)
+            # From another thread, so that nothing of it is heard here before the loop turns.
+            self.server.run("""SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity
+                WHERE application_name = 'mainspring'""")
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            with suppress(StoreUnavailable):
+                await beat(store)
+            await beat(store)
 
     async def test_after_a_restart_of_the_server_the_same_handle_goes_on(self) -> None:
         async with self.opened() as store, asyncio.timeout(50):

@@ -20,6 +20,9 @@ SIZE = 10
 CONNECT_SECONDS, CALL_SECONDS = 10, 60
 # A deadlock, a lock not given in time, a serialization failure: nothing was written, so the verb is played again.
 AGAIN, TRIES = ("40001", "40P01", "55P03"), 5
+# Not an answer of the server's: whatever comes from this connection later belongs to no call. The driver is confused by
+# a connection that the server has ended, and that is not closed yet.
+LOST = (OSError, asyncpg.InternalClientError)
 # The classes of what passes: connections, resources, an operator's intervention, a lock, a server that only reads.
 _PASSING = ("08", "53", "57", "40", "55P03", "25006", "XX000")
 SETTINGS = {
@@ -106,7 +109,7 @@ class Pool:
             except asyncpg.PostgresError as error:
                 if _code(error) not in AGAIN or tries == TRIES:
                     raise translated(error, "PostgreSQL") from error
-            except (OSError, TimeoutError, asyncpg.InterfaceError) as error:
+            except (*LOST, asyncpg.InterfaceError) as error:
                 raise translated(error, "PostgreSQL") from error
             await asyncio.sleep(random.uniform(0, 0.01 * 2**tries))
         raise AssertionError  # the last try returns or raises
@@ -118,6 +121,9 @@ class Pool:
             connection = self._rested() or await self.connect()
             try:
                 answer = await verb(Session(connection, self.place))
+            except LOST:
+                connection.terminate()
+                raise
             except Exception:
                 await self._undo(connection)
                 raise
@@ -174,6 +180,8 @@ def translated(error: Exception, what: str) -> Exception:
         return StoreUnavailable(f"{text}; try again") if code.startswith(_PASSING) else StoreError(text)
     if isinstance(error, TimeoutError):
         return StoreUnavailable(f"{what}: no answer in time; try again")
+    if isinstance(error, asyncpg.InternalClientError):
+        return StoreUnavailable(f"{what}: the connection was lost ({error}); try again")
     if isinstance(error, OSError):
         return StoreUnavailable(f"{what}: {error}; try again")
     if isinstance(error, asyncpg.InterfaceError):
