@@ -375,6 +375,22 @@ class TestTrouble(Served):
         assert await pool.step(step) == 3
         await pool.close()
 
+    async def test_who_stands_still_in_a_step_does_not_hold_up_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert int(SETTINGS["idle_in_transaction_session_timeout"]) < int(SETTINGS["lock_timeout"])
+        monkeypatch.setitem(SETTINGS, "idle_in_transaction_session_timeout", "300")
+        pool = Pool(Place(self.url, "the server"))
+
+        async def locked(db: Session) -> None:
+            await db.run("SELECT pg_advisory_xact_lock(1, 2)")
+
+        async def standing(db: Session) -> None:
+            await locked(db)
+            await pool.step(locked)
+
+        with pytest.raises(StoreUnavailable):
+            await pool.step(standing)
+        await pool.close()
+
     async def test_a_lock_that_is_not_given_in_time_is_a_passing_trouble(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("mainspring.stores.postgres_pool.TRIES", 2)
         monkeypatch.setitem(SETTINGS, "lock_timeout", "20")

@@ -29,7 +29,8 @@ SETTINGS = {
     "application_name": "mainspring",
     "statement_timeout": "30000",
     "lock_timeout": "10000",
-    "idle_in_transaction_session_timeout": "60000",
+    # Less than that, so that who waits for a lock outlives a holder who was stopped or cut off in the middle of a step.
+    "idle_in_transaction_session_timeout": "5000",
     # A generic plan guesses the size of an array and may scan the table for each batch.
     "plan_cache_mode": "force_custom_plan",
     # Nor is there a statement that should read a whole table where an index leads to the rows: what the planner knows
