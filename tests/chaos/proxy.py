@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import socket
 import threading
 from collections.abc import Coroutine
@@ -14,6 +15,8 @@ Mood = Literal["fair", "deaf", "mute", "torn"]
 their answers are not, then the connection is cut; it is cut in the middle of an answer."""
 
 CHUNK = 1 << 16
+# How PostgreSQL tells a client the number of the process that serves it.
+_KEY, _MASKED = re.compile(rb"K\0\0\0\x0c....", re.DOTALL), b"K\0\0\0\x0c\0\0\0\x01"
 
 
 class Link:
@@ -31,6 +34,7 @@ class Link:
     async def answer(self, reader: asyncio.StreamReader) -> None:
         while data := await reader.read(CHUNK):
             await self._passable()
+            data = _KEY.sub(_MASKED, data) if self._proxy.masks else data
             match self._proxy.strikes():
                 case "mute":
                     return
@@ -44,7 +48,7 @@ class Link:
         """A link that was deaf once stays so, as if the other end had vanished."""
         self.deaf = self.deaf or self._proxy.mood == "deaf"
         if self.deaf:
-            await asyncio.Event().wait()
+            await self._proxy.over.wait()
 
     def cut(self) -> None:
         for writer in (self._client, self._server):
@@ -56,8 +60,11 @@ class Proxy:
 
     def __init__(self, port: int, *, seed: int = 20300101, rate: float = 0.02) -> None:
         self.mood: Mood = "fair"
+        self.masks = False
+        """Whether it gives the server's processes other numbers, as poolers do."""
         self.chance, self.struck = random.Random(seed), 0
         self._target, self._rate = port, rate
+        self.over = asyncio.Event()
         self._links: set[Link] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -83,7 +90,7 @@ class Proxy:
         try:
             await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
             if link.deaf:  # nobody is told that the other end is gone
-                await asyncio.Event().wait()
+                await self.over.wait()
         finally:
             for half in halves:
                 half.cancel()
@@ -107,12 +114,11 @@ class Proxy:
     def close(self) -> None:
         async def end() -> None:
             self._server.close()
+            self.over.set()
             for link in self._links:
                 link.cut()
-            tasks = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+                await asyncio.wait(tasks)
 
         self._wait(end())
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -12,12 +12,13 @@ import asyncpg
 
 from ..config import Durability
 from ..errors import ShuttingDown, StoreError, StoreUnavailable
+from .postgres_doubt import Doubt
 from .postgres_place import Place
 
 T = TypeVar("T")
 
 SIZE = 10
-CONNECT_SECONDS, CALL_SECONDS = 10, 60
+CONNECT_SECONDS, CALL_SECONDS = 5, 60
 # A deadlock, a lock not given in time, a serialization failure: nothing was written, so the verb is played again.
 AGAIN, TRIES = ("40001", "40P01", "55P03"), 5
 # Not an answer of the server's: whatever comes from this connection later belongs to no call. The driver is confused by
@@ -77,6 +78,7 @@ class Pool:
         self._settings = SETTINGS if durability == "full" else {**SETTINGS, "synchronous_commit": "off"}
         self._idle: list[Any] = []
         self._room = asyncio.Semaphore(SIZE)
+        self._doubt = Doubt(self.connect)
         self._closed = False
 
     async def connect(self) -> Any:
@@ -120,6 +122,7 @@ class Pool:
             if self._closed:
                 raise ShuttingDown(f"the store {self.place.shown} is closed")
             connection = self._rested() or await self.connect()
+            self._doubt.begin(connection)
             try:
                 answer = await verb(Session(connection, self.place))
             except LOST:
@@ -131,6 +134,8 @@ class Pool:
             except BaseException:
                 connection.terminate()  # cancelled: what the server makes of the statement under way is unknown
                 raise
+            finally:
+                self._doubt.end(connection)
             self._rest(connection)
             return answer
 
@@ -157,6 +162,7 @@ class Pool:
 
     async def close(self) -> None:
         self._closed = True
+        self._doubt.close()
         idle, self._idle = self._idle, []
         for connection in idle:
             try:

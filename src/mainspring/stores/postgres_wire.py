@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ..errors import ShuttingDown, StoreError
 from .postgres_place import Place
-from .postgres_pool import Pool, Verb
+from .postgres_pool import CONNECT_SECONDS, Pool, Verb
 
 Word = Literal["new", "final"]
 
@@ -83,13 +83,14 @@ class Wire:
         """Until the connection is lost."""
         lost = asyncio.Event()
         connection.add_termination_listener(lambda _: lost.set())
-        await connection.add_listener(self._pool.place.channel, self._hear)
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await connection.add_listener(self._pool.place.channel, self._hear)
         self._heard("new")  # of what was said while nobody listened
         self._heard("final")
         while not lost.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(lost.wait(), PROBE)
-            await connection.execute("SELECT 1")
+            await connection.execute("SELECT 1", timeout=CONNECT_SECONDS)
 
     def _hear(self, _connection: Any, _pid: int, _channel: str, text: str) -> None:
         sender, *words = text.split()
