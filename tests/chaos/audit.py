@@ -115,7 +115,7 @@ class Audit:
         self._check_counts()
 
     def check_keys(self) -> None:
-        """A key for ever has the one job it was promised to; of the jobs of another, one ends before the next begins."""
+        """A key for ever has the one job it was promised to; of others, one job ends before the next starts."""
         for line in self.lines:
             if line.event == "acknowledged" and line.lease != "-":
                 job = self.jobs[line.id]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import suppress
 from itertools import count
 
+from audit import Log
 from victim import arguments, make
 
 from mainspring import Mainspring, NewJob
 from mainspring.errors import StoreUnavailable
 
-# Seconds between two jobs, and between two tries of one.
-PAUSE, AGAIN = 0.01, 0.05
+# How many ask at once; seconds between two jobs, and between two tries of one.
+HANDS, PAUSE, AGAIN = 4, 0.02, 0.05
 KEYS = 5
 
 
@@ -31,9 +33,7 @@ async def insist(app: Mainspring, job: NewJob) -> str:
             await asyncio.sleep(AGAIN)
 
 
-async def shop() -> None:
-    url, log, settings = arguments()
-    app, name = make(url), settings["called"]
+async def shop(app: Mainspring, log: Log, name: str) -> None:
     for n in count():
         job = wished(app, name, n)
         log.note("acknowledged", await insist(app, job), lease=job.unique_key or job.idempotency_key or "-")
@@ -41,11 +41,12 @@ async def shop() -> None:
 
 
 async def main() -> None:
-    shopping = asyncio.create_task(shop())
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, shopping.cancel)
-    await asyncio.wait([shopping])
-    if not shopping.cancelled():
-        shopping.result()
+    url, log, settings = arguments()
+    app = make(url)
+    shops = asyncio.gather(*(shop(app, log, f"{settings['called']}-{hand}") for hand in range(HANDS)))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, shops.cancel)
+    with suppress(asyncio.CancelledError):
+        await shops
 
 
 if __name__ == "__main__":

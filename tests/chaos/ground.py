@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -72,9 +72,9 @@ slow_on_a_server = pytest.mark.parametrize(
 )
 
 
-def each(name: str, cases: Sequence[object], short: object = None) -> pytest.MarkDecorator:
-    """All cases on a file, and on a server; there only the short one is not slow."""
-    served = [pytest.param("server", case, marks=() if case == short else pytest.mark.slow) for case in cases]
+def each(name: str, cases: Sequence[object], short: Collection[object] = ()) -> pytest.MarkDecorator:
+    """All cases on a file, and on a server; there only the short ones are not slow."""
+    served = [pytest.param("server", case, marks=() if case in short else pytest.mark.slow) for case in cases]
     return pytest.mark.parametrize(
         ("ground", name), [*(("file", case) for case in cases), *served], indirect=["ground"]
     )

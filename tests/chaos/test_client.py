@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from crew import HERE, Crew
-from ground import each, on_a_file
+from ground import each, on_a_file, slow_on_a_server
 from victim import make
 
 # The client tells each id after enqueue has returned, in one write. Alarms end whoever hangs.
@@ -28,7 +28,7 @@ def run(program: str, url: str, timeout: float = 30.0) -> subprocess.CompletedPr
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
 
 
-@each("count", [1, 2, 25], 25)
+@each("count", [1, 2, 25], [25])
 def test_an_acknowledged_job_outlives_the_kill_of_its_enqueuer(crew: Crew, count: int) -> None:
     ended = run(f"for _ in range({count}): tell(quick.sync.enqueue())\nos.kill(os.getpid(), signal.SIGKILL)", crew.url)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
@@ -94,6 +94,7 @@ sys.exit(os.waitpid(child, 0)[1])
     crew.audit().check(ids, final=False)
 
 
+@slow_on_a_server
 def test_children_forked_in_the_middle_of_writes_work(crew: Crew) -> None:
     program = """
 import threading

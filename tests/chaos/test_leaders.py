@@ -13,7 +13,9 @@ import pytest
 from audit import until
 from candidate import POLL, Counter, Note, read_notes
 from crew import freeze
-from ground import Ground, writable
+from ground import Ground, on_a_server, slow_on_a_server, writable
+
+from servers import Postgres
 
 HERE = Path(__file__).parent
 TTL = 2.0
@@ -123,6 +125,7 @@ def test_a_frozen_leader_is_followed_and_does_not_count_when_it_wakes(race: Race
     race.check()
 
 
+@slow_on_a_server
 @pytest.mark.parametrize("ttl", [60.0])
 def test_a_leader_that_ends_well_is_followed_at_once(race: Race) -> None:
     leader = race.counting()
@@ -130,4 +133,17 @@ def test_a_leader_that_ends_well_is_followed_at_once(race: Race) -> None:
     _, took = race.followed(leader, time.monotonic())
     assert took < SLACK
     assert leader.process.wait(10) == 0
+    race.check()
+
+
+@on_a_server
+@pytest.mark.slow
+def test_terms_go_on_after_the_server_has_crashed(race: Race, postgres: Postgres) -> None:
+    for _ in range(3):
+        led = max(note.term for one in race.candidates for note in one.notes("leads"))
+        postgres.crash()
+        pause = time.monotonic() + TTL
+        until(lambda: time.monotonic() >= pause)  # noqa: B023
+        postgres.start()
+        until(lambda: [note for one in race.candidates for note in one.notes("counted") if note.term > led])  # noqa: B023
     race.check()

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from audit import Audit, until
 from crew import Crew
-from ground import each, slow_on_a_server
+from ground import each, on_a_server, slow_on_a_server
 
 from mainspring import every
 from mainspring.failpoint import POINTS
+from servers import Postgres
 
 FIRING = [point for point in POINTS if point.startswith("fire.")]
 NAME = "beacon"
@@ -49,6 +50,15 @@ def settled(crew: Crew, ticks: Sequence[datetime], *, attempts: int = 1) -> Audi
     audit.check(audit.jobs, attempts=attempts)
     assert {job.state for job in audit.jobs.values()} == {"completed"}
     return audit
+
+
+def whole(crew: Crew, ticks: Sequence[datetime]) -> int:
+    """How many ticks were fired, each of them with all that belongs to it."""
+    row, records = crew.client.sync.schedules.get(NAME), crew.client.sync.schedules.ticks(NAME)
+    jobs = crew.client.sync.jobs.list(limit=100)
+    assert row.fired == row.ticks == len(records) == len(jobs)
+    assert {job.scheduled_at for job in jobs} == {tick.at for tick in records} == set(ticks[: len(jobs)])
+    return len(jobs)
 
 
 # Ten ticks a second here, for the sake of the suite's time; by the second with `pytest -m slow`.
@@ -102,7 +112,7 @@ def test_kills_at_random_moments_lose_no_tick_and_double_none(clockwork: Crew, p
     assert len(audit.count("fired")) <= len(ticks)
 
 
-@each("count", [1, 4], 4)
+@each("count", [1, 4])
 @pytest.mark.parametrize("point", FIRING)
 def test_a_worker_killed_while_it_fires_leaves_a_tick_done_or_not_begun(
     clockwork: Crew, point: str, count: int
@@ -111,12 +121,7 @@ def test_a_worker_killed_while_it_fires_leaves_a_tick_done_or_not_begun(
     victim = clockwork.start("victim", failpoints=f"{point}=kill:{count}")
     victim.died()
     assert (victim.process.returncode, clockwork.reached()) == (-signal.SIGKILL, [point])
-    row = clockwork.client.sync.schedules.get(NAME)
-    records = clockwork.client.sync.schedules.ticks(NAME)
-    jobs = clockwork.client.sync.jobs.list(limit=100)
-    assert row.fired == row.ticks == len(records) == len(jobs)
-    assert {job.scheduled_at for job in jobs} == {tick.at for tick in records} == set(ticks[: len(jobs)])
-    assert (row.fired > 0) == (count > 1 or point == "fire.after_commit")
+    assert (whole(clockwork, ticks) > 0) == (count > 1 or point == "fire.after_commit")
     clockwork.start("rescuer")
     settled(clockwork, ticks, attempts=2)
 
@@ -153,4 +158,34 @@ def test_a_worker_stopped_between_plan_and_fire_doubles_nothing_when_it_wakes(cl
         other.process.send_signal(signal.SIGCONT)
     audit = settled(clockwork, ticks, attempts=2)
     assert clockwork.reached() == ["fire.planned"]
+    assert set(audit.count("fired").values()) == {1}
+
+
+@on_a_server
+@pytest.mark.parametrize("point", [pytest.param("fire.planned", marks=pytest.mark.slow), *FIRING[1:]])
+def test_a_server_that_crashes_while_a_worker_fires_leaves_a_tick_done_or_not_begun(
+    clockwork: Crew, postgres: Postgres, point: str
+) -> None:
+    ticks = begin(clockwork, 0.05, 40)
+    worker = clockwork.start("worker", failpoints=f"{point}=stop:4")
+    until(clockwork.reached)
+    postgres.crash()
+    postgres.start()
+    assert whole(clockwork, ticks) >= 3
+    worker.process.send_signal(signal.SIGCONT)
+    settled(clockwork, ticks, attempts=2)
+
+
+@on_a_server
+@pytest.mark.slow
+def test_a_worker_stopped_in_the_middle_of_a_step_does_not_hold_up_the_others_for_long(clockwork: Crew) -> None:
+    sleeper = clockwork.up("sleeper", failpoints="fire.mid_step=stop:3")
+    ticks = begin(clockwork, 0.1, 60)
+    until(clockwork.reached)
+    assert not clockwork.ground.free()
+    clockwork.up("other")
+    before = clockwork.client.sync.schedules.get(NAME).fired
+    until(lambda: clockwork.client.sync.schedules.get(NAME).fired > before, 10)
+    sleeper.process.send_signal(signal.SIGCONT)
+    audit = settled(clockwork, ticks, attempts=2)
     assert set(audit.count("fired").values()) == {1}
