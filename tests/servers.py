@@ -73,13 +73,14 @@ class Postgres:
         if made.returncode:
             raise RuntimeError(f"initdb failed: {made.stderr}")
 
-    def start(self) -> None:
-        self._wait(self._spawn())
+    def start(self, *settings: str) -> None:
+        """Serves when it returns; `settings` come after those of every start."""
+        self._wait(self._spawn(*SETTINGS, *settings))
         self._until_ready()
 
-    async def _spawn(self) -> None:
+    async def _spawn(self, *settings: str) -> None:
         command = [program("postgres"), "-D", f"{self._folder}/data", "-p", str(self.port)]
-        for setting in SETTINGS:
+        for setting in settings:
             command += ["-c", setting]
         if setpriv := shutil.which("setpriv"):  # if we are killed, so is it
             command = [setpriv, "--pdeathsig", "QUIT", *command]
@@ -110,6 +111,16 @@ class Postgres:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait(20)
+
+    def crash(self) -> None:
+        """An immediate shutdown: nothing is brought to an end, and the next start recovers."""
+        self._wait(self._hang_up())
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGQUIT)
+            self.process.wait(20)
+
+    async def _hang_up(self) -> None:
+        self._connection.terminate()
 
     def close(self) -> None:
         self._wait(self._connection.close(timeout=5))

@@ -177,6 +177,8 @@ def test_only_the_clock_reads_the_time(path: Path) -> None:
 MAY_SLEEP = {
     "chaos/audit.py:until": "looks at files that other processes write",
     "chaos/candidate.py:main.work": "counts now and then, in a process that will be killed",
+    "chaos/customer.py:insist": "tries again, in a process of its own, a server that is not there",
+    "chaos/customer.py:shop": "asks now and then, in a process of its own",
     "chaos/victim.py:make.nap": "a job that takes long, in a process that will be killed",
     "chaos/victim.py:make.held": "waits for a file that the test's process makes",
     "contract/test_postgres_ear.py:beats": "looks at what a worker with its own beat thread has done",

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from mainspring.clock import EPOCH
 from mainspring.job import Cursor, Ending, Execution, Filter, Job, State
-from mainspring.schedule import TICKS_KEPT, Tick
+from mainspring.schedule import TICKS_KEPT
+from mainspring.store import Store
 from mainspring.stores import open_store
+from mainspring.tally import NOT_COUNTED
+
+if TYPE_CHECKING:
+    from ground import Ground  # a worker's process has no servers at hand
 
 T = TypeVar("T")
 
@@ -35,7 +41,7 @@ class Line(NamedTuple):
     attempt: int
     lease: str
     event: str
-    """start, effect, end, lost or fired."""
+    """start, effect, end, settled, lost or fired; acknowledged, with its key for a lease."""
     at: float
 
 
@@ -62,12 +68,29 @@ def read_log(path: Path) -> list[Line]:
 class Audit:
     """The books of one store: `jobs` and `runs` by job id, `ticks` by schedule, `lines` of all its workers."""
 
-    def __init__(self, path: Path, logs: Iterable[Path]) -> None:
+    def __init__(self, ground: Ground, logs: Iterable[Path]) -> None:
         self.lines = [line for log in logs for line in read_log(log)]
-        self.jobs, self.runs, self.ticks = asyncio.run(_read(path))
-        with sqlite3.connect(path) as db:
-            self.integrity = db.execute("PRAGMA integrity_check").fetchone()[0]
-        db.close()
+        asyncio.run(self._read(open_store(ground.url)))
+        self.complaints = ground.complaints()
+
+    async def _read(self, store: Store) -> None:
+        await store.open()
+        try:
+            self.read_at, self.jobs = await store.time(), dict[str, Job]()
+            while page := await store.jobs(Filter(), now=self.read_at, limit=1000, after=self._last()):
+                self.jobs.update((job.id, job) for job in page)
+            runs = await asyncio.gather(*map(store.executions, self.jobs))
+            self.runs: dict[str, list[Execution]] = dict(zip(self.jobs, runs, strict=True))
+            names = [schedule.name for schedule in await store.schedules(limit=1000)]
+            self.ticks = {name: await store.ticks(name, limit=TICKS_KEPT) for name in names}
+            self.counts, self.tallied = await store.counts(now=self.read_at), Counter[str]()
+            for tally in await store.tallies("ever", since=EPOCH):
+                self.tallied.update(tally.sums.endings)
+        finally:
+            await store.close()
+
+    def _last(self) -> Cursor | None:
+        return Cursor(max(self.jobs)) if self.jobs else None
 
     def count(self, event: str) -> Counter[str]:
         return Counter(line.id for line in self.lines if line.event == event)
@@ -77,7 +100,7 @@ class Audit:
 
     def check(self, acknowledged: Iterable[str], *, attempts: int = 3, final: bool = True) -> None:
         """Nothing acknowledged is lost, and each job was settled once, whatever happened meanwhile."""
-        assert self.integrity == "ok"
+        assert self.complaints == []
         promised = set(acknowledged)
         assert not promised - self.jobs.keys(), "I1: acknowledged, and not in the store"
         if final:
@@ -85,8 +108,40 @@ class Audit:
             assert not unfinished, "I2: not final"
         for id, starts in self.count("start").items():
             assert starts <= attempts, f"I3: {id} was started {starts} times, {attempts} allowed"
+        leases = Counter((line.id, line.lease) for line in self.lines if line.event == "start")
+        assert not [run for run, starts in leases.items() if starts > 1], "a lease was shared"
         for id in promised:
             self._check_runs(self.jobs[id], self.runs[id])
+        self._check_counts()
+
+    def check_keys(self) -> None:
+        """A key for ever has the one job it was promised to; of others, one job ends before the next starts."""
+        for line in self.lines:
+            if line.event == "acknowledged" and line.lease != "-":
+                job = self.jobs[line.id]
+                assert line.lease in (job.idempotency_key, job.unique_key), f"I7: {line.lease} is not the key of {job}"
+        kept = Counter(job.idempotency_key for job in self.jobs.values() if job.idempotency_key)
+        assert not [key for key, jobs in kept.items() if jobs > 1], "I7: two jobs with one idempotency key"
+        spans: dict[str, list[tuple[float, float]]] = {}
+        for job in self.jobs.values():
+            if job.unique_key and job.state is State.COMPLETED:
+                spans.setdefault(job.unique_key, []).append(self._span(job))
+        for key, times in spans.items():
+            times.sort()
+            assert all(left[1] <= right[0] for left, right in pairwise(times)), f"I7: {key} had two unfinished jobs"
+
+    def _span(self, job: Job) -> tuple[float, float]:
+        """From its first start to the end of the run that counts."""
+        last = self.runs[job.id][-1].lease
+        lines = [line for line in self.lines if line.id == job.id]
+        begun = min(line.at for line in lines if line.event == "start")
+        return begun, max(line.at for line in lines if line.event == "end" and line.lease == last)
+
+    def _check_counts(self) -> None:
+        shown = Counter(job.shown(self.read_at) for job in self.jobs.values())
+        assert shown == self.counts, "I10: the counts are not those of the jobs"
+        endings = Counter(run.ending for runs in self.runs.values() for run in runs if run.ending not in NOT_COUNTED)
+        assert endings == self.tallied, "I10: the statistics are not those of the runs"
 
     def check_ticks(self, name: str, ideal: Sequence[datetime]) -> None:
         """Every tick of the schedule has one job, or a record that says why it has none."""
@@ -113,21 +168,3 @@ class Audit:
 
 # The endings after which a job of these tests never runs again.
 _SETTLES = frozenset({Ending.COMPLETED, Ending.DISCARDED, Ending.CANCELLED})
-
-
-Books = tuple[dict[str, Job], dict[str, list[Execution]], dict[str, list[Tick]]]
-
-
-async def _read(path: Path) -> Books:
-    store = open_store(f"sqlite:///{path}")
-    await store.open()
-    try:
-        now, jobs = await store.time(), dict[str, Job]()
-        while page := await store.jobs(Filter(), now=now, limit=1000, after=Cursor(max(jobs)) if jobs else None):
-            jobs.update((job.id, job) for job in page)
-        runs = await asyncio.gather(*map(store.executions, jobs))
-        names = [schedule.name for schedule in await store.schedules(limit=1000)]
-        ticks = {name: await store.ticks(name, limit=TICKS_KEPT) for name in names}
-        return jobs, dict(zip(jobs, runs, strict=True)), ticks
-    finally:
-        await store.close()

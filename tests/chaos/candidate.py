@@ -1,4 +1,4 @@
-"""A process that counts while it leads: python candidate.py FILE LOG TTL"""
+"""A process that counts while it leads: python candidate.py URL COUNTS LOG TTL"""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ class Counter:
 
 
 async def main() -> None:
-    path, log, ttl = sys.argv[1:]
+    url, counts, log, ttl = sys.argv[1:]
     notes = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def note(event: str, term: int) -> None:
         os.write(notes, f"{event} {term} {time.monotonic()!r}\n".encode())
 
-    app = Mainspring(f"sqlite:///{path}", poll_interval=POLL)
+    app = Mainspring(url, poll_interval=POLL)
     app.on(LeaderChanged)(lambda event: note("leads" if event.leading else "lost", event.term))
     leader = app.leader("counting", ttl=float(ttl))
-    counter = Counter(f"{path}-counts")
+    counter = Counter(counts)
 
     async def work() -> None:
         while True:

@@ -5,15 +5,22 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("audit", "crew")
+pytest.register_assert_rewrite("audit", "crew", "trouble")
 
 import ticking  # noqa: E402 (after the line that makes its asserts speak)
 from crew import Crew  # noqa: E402
+from ground import Database, File, Ground  # noqa: E402
+
+
+@pytest.fixture(params=["file", "server"])
+def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Ground:
+    """Each test is played on every one of them, unless it says where."""
+    return File(tmp_path) if request.param == "file" else Database(request.getfixturevalue("postgres"))
 
 
 @pytest.fixture
-def crew(tmp_path: Path) -> Iterator[Crew]:
-    crew = Crew(tmp_path)
+def crew(tmp_path: Path, ground: Ground) -> Iterator[Crew]:
+    crew = Crew(tmp_path, ground)
     try:
         yield crew
     finally:
@@ -21,9 +28,9 @@ def crew(tmp_path: Path) -> Iterator[Crew]:
 
 
 @pytest.fixture
-def clockwork(tmp_path: Path) -> Iterator[Crew]:
+def clockwork(tmp_path: Path, ground: Ground) -> Iterator[Crew]:
     """A crew whose workers tell what they fire, on clocks that can be wrong."""
-    crew = Crew(tmp_path, ticking)
+    crew = Crew(tmp_path, ground, ticking)
     try:
         yield crew
     finally:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import victim
 from audit import Audit, Line, read_log, until
+from ground import Ground
 
 from mainspring.job import Filter, Job, NewJob
 
@@ -25,9 +25,11 @@ HERE = Path(__file__).parent
 class Member:
     """One worker process, its log and what it said."""
 
-    def __init__(self, crew: Crew, name: str, environ: dict[str, str], settings: dict[str, Any]) -> None:
+    def __init__(
+        self, crew: Crew, name: str, program: ModuleType, environ: dict[str, str], settings: dict[str, Any]
+    ) -> None:
         self.log, self._said = crew.folder / f"{name}.log", crew.folder / f"{name}.stderr"
-        command = [sys.executable, str(crew.program.__file__), str(crew.path), str(self.log), json.dumps(settings)]
+        command = [sys.executable, str(program.__file__), crew.url, str(self.log), json.dumps(settings)]
         with self._said.open("ab") as said:
             self.process = subprocess.Popen(command, env={**os.environ, **environ}, stderr=said, stdout=said)
 
@@ -67,20 +69,21 @@ def _pending(pid: int, number: signal.Signals) -> bool:
 
 
 class Crew:
-    """A SQLite file, its client and its workers."""
+    """A store, its client and its workers."""
 
-    def __init__(self, folder: Path, program: ModuleType = victim) -> None:
+    def __init__(self, folder: Path, ground: Ground, program: ModuleType = victim) -> None:
         """`program` makes the app, and is the worker when it is run."""
-        self.folder, self.path, self.program = folder, folder / "store" / "jobs.db", program
-        self.path.parent.mkdir()
-        self.client = program.make(self.path)
+        self.folder, self.ground, self.program = folder, ground, program
+        self.url = ground.url
+        """The way of the workers to the store; the client goes straight to it."""
+        self.client = program.make(ground.url)
         self.members: list[Member] = []
         self.acknowledged: list[str] = []
 
-    def start(self, name: str, *, failpoints: str = "", **settings: Any) -> Member:
-        """A worker process under way; the same name again goes on in the same log."""
+    def start(self, name: str, *, failpoints: str = "", program: ModuleType | None = None, **settings: Any) -> Member:
+        """A worker process under way, or that of another program; the same name again goes on in the same log."""
         environ = {"MAINSPRING_FAILPOINTS": failpoints, "MAINSPRING_FAILPOINT_LOG": str(self.folder / "failpoints")}
-        member = Member(self, name, environ, settings)
+        member = Member(self, name, program or self.program, environ, settings)
         self.members.append(member)
         return member
 
@@ -116,41 +119,34 @@ class Crew:
         log = self.folder / "failpoints"
         return log.read_text().split() if log.exists() else []
 
-    def writable(self) -> bool:
-        """Whether nobody holds the file's write lock."""
-        db = sqlite3.connect(self.path, timeout=0, isolation_level=None)
-        try:
-            db.execute("BEGIN IMMEDIATE")
-            db.execute("ROLLBACK")
-        except sqlite3.OperationalError:
-            return False
-        finally:
-            db.close()
-        return True
-
     def freeze(self, member: Member) -> None:
-        """SIGSTOP, at a moment when it does not hold the write lock and with it everybody else."""
-
-        def stopped_outside_a_write() -> bool:
-            member.process.send_signal(signal.SIGSTOP)
-            until(lambda: _state(member.process.pid) == "T")
-            if self.writable():
-                return True
-            member.process.send_signal(signal.SIGCONT)
-            return False
-
-        until(stopped_outside_a_write)
+        """SIGSTOP, at a moment when it holds no lock and with it everybody else."""
+        freeze(member.process, self.ground.free)
 
     def audit(self) -> Audit:
         """The books, after every worker has ended."""
         self.close()
-        return Audit(self.path, {member.log for member in self.members})
+        return Audit(self.ground, {member.log for member in self.members})
 
     def close(self) -> None:
         for member in self.members:
             if not member.dead():
                 member.kill()
         self.client.sync.close()
+
+
+def freeze(process: subprocess.Popen[bytes], free: Callable[[], bool]) -> None:
+    """SIGSTOP, at a moment when nobody holds what others would wait for."""
+
+    def stopped_in_between() -> bool:
+        process.send_signal(signal.SIGSTOP)
+        until(lambda: _state(process.pid) == "T")
+        if free():
+            return True
+        process.send_signal(signal.SIGCONT)
+        return False
+
+    until(stopped_in_between)
 
 
 def _state(pid: int) -> str:

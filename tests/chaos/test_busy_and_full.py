@@ -10,7 +10,10 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 from crew import HERE, Crew
+from ground import on_a_file
 from victim import LEASE
+
+pytestmark = on_a_file
 
 HOLDER = """
 import sqlite3, sys, time
@@ -25,7 +28,7 @@ db.execute("COMMIT")
 def test_everybody_waits_for_a_file_that_another_process_has_locked(crew: Crew) -> None:
     workers = [crew.up(f"worker{n}", concurrency=4) for n in range(2)]
     crew.enqueue("nap", 0.01, times=100)
-    command = [sys.executable, "-c", HOLDER, str(crew.path), str(2 * LEASE)]
+    command = [sys.executable, "-c", HOLDER, str(crew.ground.path), str(2 * LEASE)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder, ThreadPoolExecutor(4) as callers:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
@@ -67,7 +70,7 @@ asyncio.run(main())
 @contextmanager
 def small_disk(crew: Crew) -> Iterator[Callable[[], object]]:
     """A file system of 2 MB, and how to make more of it."""
-    folder = str(crew.path.parent)
+    folder = str(crew.ground.path.parent)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], check=True)
     try:
         yield lambda: subprocess.run(["mount", "-o", "remount,size=64m", folder], check=True)
@@ -87,7 +90,7 @@ def _may_mount() -> bool:
 def test_a_full_disk_is_told_and_all_goes_on_when_there_is_room(crew: Crew, limit: int) -> None:
     with nullcontext(lambda: None) if limit > 0 else small_disk(crew) as make_room:
         worker = crew.up("worker", concurrency=2)
-        command = [sys.executable, "-c", FILLER, str(crew.path), str(HERE), str(limit)]
+        command = [sys.executable, "-c", FILLER, crew.url, str(HERE), str(limit)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as filler:
             told, message = _read_until_full(filler)
             make_room()

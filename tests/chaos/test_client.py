@@ -3,10 +3,9 @@
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
-import pytest
 from crew import HERE, Crew
+from ground import each, on_a_file, slow_on_a_server
 from victim import make
 
 # The client tells each id after enqueue has returned, in one write. Alarms end whoever hangs.
@@ -23,15 +22,15 @@ def tell(handle):
 """
 
 
-def run(program: str, path: Path, timeout: float = 30.0) -> subprocess.CompletedProcess[str]:
+def run(program: str, url: str, timeout: float = 30.0) -> subprocess.CompletedProcess[str]:
     """The program, with the victim's app and tell() at hand, until it ends."""
-    command = [sys.executable, "-c", PREAMBLE + program, str(path), str(HERE)]
+    command = [sys.executable, "-c", PREAMBLE + program, url, str(HERE)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
 
 
-@pytest.mark.parametrize("count", [1, 2, 25])
+@each("count", [1, 2, 25], [25])
 def test_an_acknowledged_job_outlives_the_kill_of_its_enqueuer(crew: Crew, count: int) -> None:
-    ended = run(f"for _ in range({count}): tell(quick.sync.enqueue())\nos.kill(os.getpid(), signal.SIGKILL)", crew.path)
+    ended = run(f"for _ in range({count}): tell(quick.sync.enqueue())\nos.kill(os.getpid(), signal.SIGKILL)", crew.url)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     ids = ended.stdout.split()
     assert len(ids) == count
@@ -42,7 +41,7 @@ def test_an_acknowledged_job_outlives_the_kill_of_its_enqueuer(crew: Crew, count
 
 def test_an_enqueuer_killed_in_the_middle_of_its_stream_loses_nothing_acknowledged(crew: Crew) -> None:
     program = "while True: [tell(handle) for handle in app.sync.enqueue_many([quick.job() for _ in range(20)])]"
-    command = [sys.executable, "-c", PREAMBLE + program, str(crew.path), str(HERE)]
+    command = [sys.executable, "-c", PREAMBLE + program, crew.url, str(HERE)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as enqueuer:
         assert enqueuer.stdout is not None
         ids = [enqueuer.stdout.readline().strip() for _ in range(500)]
@@ -63,7 +62,7 @@ if (child := os.fork()) == 0:
 tell(quick.sync.enqueue())
 sys.exit(os.waitpid(child, 0)[1])
 """
-    ended = run(program, crew.path)
+    ended = run(program, crew.url)
     assert ended.returncode == 0, ended.stderr
     ids = ended.stdout.split()
     assert len(ids) == 3
@@ -88,13 +87,14 @@ app.sync.close()
 os.write(close, b"x")
 sys.exit(os.waitpid(child, 0)[1])
 """
-    ended = run(program, crew.path)
+    ended = run(program, crew.url)
     assert ended.returncode == 0, ended.stderr
     ids = ended.stdout.split()
     assert len(ids) == 3
     crew.audit().check(ids, final=False)
 
 
+@slow_on_a_server
 def test_children_forked_in_the_middle_of_writes_work(crew: Crew) -> None:
     program = """
 import threading
@@ -116,26 +116,28 @@ going = False
 thread.join()
 sys.exit(failed)
 """
-    ended = run(program, crew.path, 70)
+    ended = run(program, crew.url, 70)
     assert ended.returncode == 0, f"{ended.returncode} of 10 children failed: {ended.stderr}"
     crew.audit().check(ended.stdout.split(), final=False)
 
 
+@on_a_file
 def test_a_second_app_on_the_file_costs_the_first_nothing(crew: Crew) -> None:
     # Closing any handle on a file drops the locks this process has on it (POSIX): SQLite's as well.
     crew.enqueue("quick")
-    second = make(crew.path)
+    second = make(crew.url)
     second.sync.stats()
-    other = run("tell(quick.sync.enqueue())\napp.sync.close()", crew.path)
+    other = run("tell(quick.sync.enqueue())\napp.sync.close()", crew.url)
     assert other.returncode == 0, other.stderr
     crew.enqueue("quick")
     second.sync.close()
     crew.enqueue("quick")
-    seen = run("for job in app.sync.jobs.list(): os.write(1, job.id.encode() + b'\\n')", crew.path).stdout.split()
+    seen = run("for job in app.sync.jobs.list(): os.write(1, job.id.encode() + b'\\n')", crew.url).stdout.split()
     assert sorted(seen) == sorted(crew.acknowledged + other.stdout.split())
     crew.audit().check(seen, final=False)
 
 
+@on_a_file
 def test_only_this_user_may_read_the_file(crew: Crew) -> None:
     crew.enqueue("quick")
-    assert {file.stat().st_mode & 0o77 for file in crew.path.parent.iterdir()} == {0}
+    assert {file.stat().st_mode & 0o77 for file in crew.ground.path.parent.iterdir()} == {0}

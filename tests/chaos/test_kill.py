@@ -4,22 +4,24 @@ import random
 import signal
 import time
 
-import pytest
 from audit import until
 from crew import Crew
+from ground import each, slow_on_a_server
 from victim import LEASE, SWEEP
 
 from mainspring.failpoint import POINTS
 
 # Those of firing are in test_ticks.py.
 RUNNING = [point for point in POINTS if not point.startswith("fire.")]
+# Those inside of a store's verbs, or right after.
+STORED = ["claim.after_commit", "finish.mid_batch", "finish.after_commit"]
 # What a loaded machine may add to the bound: starting a process, waiting for a turn on the CPU.
 MARGIN = 3.0
 
 
-@pytest.mark.parametrize("count", [1, 3, 7])
-@pytest.mark.parametrize("point", RUNNING)
-def test_jobs_of_a_worker_killed_at_a_failpoint_run_again_in_time(crew: Crew, point: str, count: int) -> None:
+@each("case", [(point, count) for count in (1, 3, 7) for point in RUNNING], [(point, 3) for point in STORED])
+def test_jobs_of_a_worker_killed_at_a_failpoint_run_again_in_time(crew: Crew, case: tuple[str, int]) -> None:
+    point, count = case
     crew.enqueue("nap", 0.005, times=60)
     victim = crew.start("victim", failpoints=f"{point}=kill:{count}", concurrency=3)
     died = victim.died()
@@ -32,7 +34,7 @@ def test_jobs_of_a_worker_killed_at_a_failpoint_run_again_in_time(crew: Crew, po
     assert max(line.at for line in audit.lines if line.event == "start") - died <= LEASE + SWEEP + MARGIN
 
 
-@pytest.mark.parametrize("point", RUNNING)
+@each("point", RUNNING)
 def test_a_worker_beside_the_killed_one_takes_over(crew: Crew, point: str) -> None:
     rescuer = crew.up("rescuer", concurrency=2)
     victim = crew.start("victim", failpoints=f"{point}=kill:2", concurrency=3)
@@ -52,6 +54,7 @@ def test_a_worker_beside_the_killed_one_takes_over(crew: Crew, point: str) -> No
     assert max(line.at for line in audit.lines if line.event == "start") - died <= LEASE + SWEEP + MARGIN
 
 
+@slow_on_a_server
 def test_what_was_finished_before_the_kill_stays_finished(crew: Crew) -> None:
     crew.enqueue("effect", times=30)
     crew.start("victim", failpoints="finish.after_commit=kill:4", concurrency=2).died()

@@ -1,9 +1,8 @@
-"""Three processes elect a leader on one file; leaders are killed and frozen, and what they count never goes back."""
+"""Three processes elect a leader on one store; leaders are killed and frozen, and what they count never goes back."""
 
 from __future__ import annotations
 
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -13,6 +12,10 @@ from pathlib import Path
 import pytest
 from audit import until
 from candidate import POLL, Counter, Note, read_notes
+from crew import freeze
+from ground import Ground, on_a_server, slow_on_a_server, writable
+
+from servers import Postgres
 
 HERE = Path(__file__).parent
 TTL = 2.0
@@ -21,11 +24,10 @@ SLACK = 2.0
 
 
 class Candidate:
-    def __init__(self, folder: Path, name: str, ttl: float) -> None:
-        self.log, path = folder / f"{name}.log", folder / "leaders.db"
-        self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "candidate.py"), str(path), str(self.log), str(ttl)]
-        )
+    def __init__(self, url: str, counts: Path, name: str, ttl: float) -> None:
+        self.log = counts.with_name(f"{name}.log")
+        command = [sys.executable, str(HERE / "candidate.py"), url, str(counts), str(self.log), str(ttl)]
+        self.process = subprocess.Popen(command)
 
     def notes(self, event: str) -> list[Note]:
         return [note for note in read_notes(self.log) if note.event == event]
@@ -39,9 +41,9 @@ class Candidate:
 class Race:
     """Three candidates, and who of them counts."""
 
-    def __init__(self, folder: Path, ttl: float) -> None:
-        self.folder = folder
-        self.candidates = [Candidate(folder, name, ttl) for name in ("ada", "bob", "cy")]
+    def __init__(self, folder: Path, ground: Ground, ttl: float) -> None:
+        self._ground, self._counts = ground, folder / "counts.db"
+        self.candidates = [Candidate(ground.url, self._counts, name, ttl) for name in ("ada", "bob", "cy")]
 
     def counting(self) -> Candidate:
         """The one that leads; waits until there is one that has counted."""
@@ -61,20 +63,11 @@ class Race:
 
     def freeze(self, leader: Candidate) -> float:
         """SIGSTOP, at a moment when it holds no lock that the others need; when that was."""
-
-        def stopped_outside_a_write() -> bool:
-            leader.process.send_signal(signal.SIGSTOP)
-            until(lambda: Path(f"/proc/{leader.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
-            if all(writable(path) for path in self.folder.glob("leaders.db*") if path.suffix in (".db", ".db-counts")):
-                return True
-            leader.process.send_signal(signal.SIGCONT)
-            return False
-
-        until(stopped_outside_a_write)
+        freeze(leader.process, lambda: writable(self._counts) and self._ground.free())
         return time.monotonic()
 
     def terms(self) -> list[int]:
-        counter = Counter(f"{self.folder / 'leaders.db'}-counts")
+        counter = Counter(str(self._counts))
         try:
             return counter.terms()
         finally:
@@ -93,26 +86,14 @@ class Race:
             one.stop()
 
 
-def writable(path: Path) -> bool:
-    db = sqlite3.connect(path, timeout=0, isolation_level=None)
-    try:
-        db.execute("BEGIN IMMEDIATE")
-        db.execute("ROLLBACK")
-    except sqlite3.OperationalError:
-        return False
-    finally:
-        db.close()
-    return True
-
-
 @pytest.fixture
 def ttl() -> float:
     return TTL
 
 
 @pytest.fixture
-def race(tmp_path: Path, ttl: float) -> Iterator[Race]:
-    race = Race(tmp_path, ttl)
+def race(tmp_path: Path, ground: Ground, ttl: float) -> Iterator[Race]:
+    race = Race(tmp_path, ground, ttl)
     try:
         until(lambda: any(one.notes("counted") for one in race.candidates))
         yield race
@@ -144,6 +125,7 @@ def test_a_frozen_leader_is_followed_and_does_not_count_when_it_wakes(race: Race
     race.check()
 
 
+@slow_on_a_server
 @pytest.mark.parametrize("ttl", [60.0])
 def test_a_leader_that_ends_well_is_followed_at_once(race: Race) -> None:
     leader = race.counting()
@@ -151,4 +133,17 @@ def test_a_leader_that_ends_well_is_followed_at_once(race: Race) -> None:
     _, took = race.followed(leader, time.monotonic())
     assert took < SLACK
     assert leader.process.wait(10) == 0
+    race.check()
+
+
+@on_a_server
+@pytest.mark.slow
+def test_terms_go_on_after_the_server_has_crashed(race: Race, postgres: Postgres) -> None:
+    for _ in range(3):
+        led = max(note.term for one in race.candidates for note in one.notes("leads"))
+        postgres.crash()
+        pause = time.monotonic() + TTL
+        until(lambda: time.monotonic() >= pause)  # noqa: B023
+        postgres.start()
+        until(lambda: [note for one in race.candidates for note in one.notes("counted") if note.term > led])  # noqa: B023
     race.check()

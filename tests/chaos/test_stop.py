@@ -5,6 +5,7 @@ import time
 
 from audit import until
 from crew import Crew
+from ground import slow_on_a_server
 
 
 def test_runs_in_flight_are_recorded_when_a_worker_stops(crew: Crew) -> None:
@@ -32,6 +33,7 @@ def test_runs_that_outlast_the_grace_are_released_and_cost_no_attempt(crew: Crew
     assert [audit.endings(id) for id in ids] == [["released"]] * 5
 
 
+@slow_on_a_server
 def test_a_released_job_is_finished_by_the_next_worker_at_once(crew: Crew) -> None:
     worker, gate = crew.up("worker", grace=0.2), crew.folder / "gate"
     crew.enqueue("held", str(gate))
@@ -46,6 +48,7 @@ def test_a_released_job_is_finished_by_the_next_worker_at_once(crew: Crew) -> No
     assert audit.jobs[crew.acknowledged[0]].attempt == 1
 
 
+@slow_on_a_server
 def test_a_second_signal_stops_at_once(crew: Crew) -> None:
     worker = crew.up("worker", grace=60)
     crew.enqueue("held", str(crew.folder / "gate"), times=3)
@@ -60,6 +63,7 @@ def test_a_second_signal_stops_at_once(crew: Crew) -> None:
     assert {(job.state.value, job.attempt) for job in audit.jobs.values()} == {("pending", 0)}
 
 
+@slow_on_a_server
 def test_a_kill_during_the_drain_loses_nothing(crew: Crew) -> None:
     gate = crew.folder / "gate"
     worker = crew.up("worker", grace=60, concurrency=3)
@@ -75,6 +79,7 @@ def test_a_kill_during_the_drain_loses_nothing(crew: Crew) -> None:
     assert sorted(audit.endings(id) for id in crew.acknowledged) == [["completed"]] * 3 + [["crashed", "completed"]] * 3
 
 
+@slow_on_a_server
 def test_a_worker_told_to_stop_while_it_starts_ends_well(crew: Crew) -> None:
     crew.enqueue("quick", times=50)
     worker = crew.start("worker")

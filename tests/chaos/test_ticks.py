@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from audit import Audit, until
 from crew import Crew
+from ground import each, on_a_server, slow_on_a_server
 
 from mainspring import every
 from mainspring.failpoint import POINTS
+from servers import Postgres
 
 FIRING = [point for point in POINTS if point.startswith("fire.")]
 NAME = "beacon"
@@ -50,7 +52,17 @@ def settled(crew: Crew, ticks: Sequence[datetime], *, attempts: int = 1) -> Audi
     return audit
 
 
+def whole(crew: Crew, ticks: Sequence[datetime]) -> int:
+    """How many ticks were fired, each of them with all that belongs to it."""
+    row, records = crew.client.sync.schedules.get(NAME), crew.client.sync.schedules.ticks(NAME)
+    jobs = crew.client.sync.jobs.list(limit=100)
+    assert row.fired == row.ticks == len(records) == len(jobs)
+    assert {job.scheduled_at for job in jobs} == {tick.at for tick in records} == set(ticks[: len(jobs)])
+    return len(jobs)
+
+
 # Ten ticks a second here, for the sake of the suite's time; by the second with `pytest -m slow`.
+@slow_on_a_server
 @pytest.mark.parametrize("span", [0.1, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_ten_processes_make_one_job_for_each_of_a_hundred_ticks(clockwork: Crew, span: float) -> None:
     workers = [clockwork.start(f"worker{n}", beat=5, lease=20, sweep=5) for n in range(10)]
@@ -67,6 +79,7 @@ def test_ten_processes_make_one_job_for_each_of_a_hundred_ticks(clockwork: Crew,
     assert len([worker for worker in workers if worker.lines("fired")]) > 1
 
 
+@slow_on_a_server
 def test_processes_that_start_together_declare_a_schedule_once(clockwork: Crew) -> None:
     names = {"first": 3600, "second": 7200}
     workers = [clockwork.start(f"worker{n}", beat=5, lease=20, declare=names) for n in range(6)]
@@ -81,10 +94,12 @@ def test_processes_that_start_together_declare_a_schedule_once(clockwork: Crew) 
     assert [(row.name, row.owner, row.fired) for row in rows] == [("first", "code", 1), ("second", "code", 1)]
 
 
-def test_kills_at_random_moments_lose_no_tick_and_double_none(clockwork: Crew) -> None:
+@pytest.mark.parametrize(("ground", "processes", "count"), [("file", 4, 60), ("server", 10, 100)], indirect=["ground"])
+def test_kills_at_random_moments_lose_no_tick_and_double_none(clockwork: Crew, processes: int, count: int) -> None:
     seeded = random.Random(20300101)
-    team = [clockwork.up(f"worker{n}", max_crashes=100) for n in range(4)]
-    ticks = begin(clockwork, 0.1, 60)
+    team = [clockwork.start(f"worker{n}", max_crashes=100) for n in range(processes)]
+    until(lambda: len(clockwork.client.sync.workers.list()) == processes, 40)
+    ticks = begin(clockwork, 0.1, count)
     kills = 0
     while not over(clockwork):
         kill_at = time.monotonic() + 0.2 + seeded.random() * 0.3
@@ -97,7 +112,7 @@ def test_kills_at_random_moments_lose_no_tick_and_double_none(clockwork: Crew) -
     assert len(audit.count("fired")) <= len(ticks)
 
 
-@pytest.mark.parametrize("count", [1, 4])
+@each("count", [1, 4])
 @pytest.mark.parametrize("point", FIRING)
 def test_a_worker_killed_while_it_fires_leaves_a_tick_done_or_not_begun(
     clockwork: Crew, point: str, count: int
@@ -106,17 +121,12 @@ def test_a_worker_killed_while_it_fires_leaves_a_tick_done_or_not_begun(
     victim = clockwork.start("victim", failpoints=f"{point}=kill:{count}")
     victim.died()
     assert (victim.process.returncode, clockwork.reached()) == (-signal.SIGKILL, [point])
-    row = clockwork.client.sync.schedules.get(NAME)
-    records = clockwork.client.sync.schedules.ticks(NAME)
-    jobs = clockwork.client.sync.jobs.list(limit=100)
-    assert row.fired == row.ticks == len(records) == len(jobs)
-    assert {job.scheduled_at for job in jobs} == {tick.at for tick in records} == set(ticks[: len(jobs)])
-    assert (row.fired > 0) == (count > 1 or point == "fire.after_commit")
+    assert (whole(clockwork, ticks) > 0) == (count > 1 or point == "fire.after_commit")
     clockwork.start("rescuer")
     settled(clockwork, ticks, attempts=2)
 
 
-@pytest.mark.parametrize("point", FIRING)
+@each("point", FIRING)
 def test_workers_beside_one_killed_while_it_fires_go_on(clockwork: Crew, point: str) -> None:
     others = [clockwork.up(f"other{n}") for n in range(2)]
     victims = [clockwork.up(f"victim{n}", failpoints=f"{point}=kill:3") for n in range(2)]
@@ -129,6 +139,7 @@ def test_workers_beside_one_killed_while_it_fires_go_on(clockwork: Crew, point: 
     settled(clockwork, ticks, attempts=3)
 
 
+@slow_on_a_server
 def test_a_worker_stopped_between_plan_and_fire_doubles_nothing_when_it_wakes(clockwork: Crew) -> None:
     # It serves another queue, and so has nothing else to write when it is stopped.
     sleeper = clockwork.up("sleeper", failpoints="fire.planned=stop:3", queues=["elsewhere"], beat=5, lease=20)
@@ -147,4 +158,34 @@ def test_a_worker_stopped_between_plan_and_fire_doubles_nothing_when_it_wakes(cl
         other.process.send_signal(signal.SIGCONT)
     audit = settled(clockwork, ticks, attempts=2)
     assert clockwork.reached() == ["fire.planned"]
+    assert set(audit.count("fired").values()) == {1}
+
+
+@on_a_server
+@pytest.mark.parametrize("point", [pytest.param("fire.planned", marks=pytest.mark.slow), *FIRING[1:]])
+def test_a_server_that_crashes_while_a_worker_fires_leaves_a_tick_done_or_not_begun(
+    clockwork: Crew, postgres: Postgres, point: str
+) -> None:
+    ticks = begin(clockwork, 0.05, 40)
+    worker = clockwork.start("worker", failpoints=f"{point}=stop:4")
+    until(clockwork.reached)
+    postgres.crash()
+    postgres.start()
+    assert whole(clockwork, ticks) >= 3
+    worker.process.send_signal(signal.SIGCONT)
+    settled(clockwork, ticks, attempts=2)
+
+
+@on_a_server
+@pytest.mark.slow
+def test_a_worker_stopped_in_the_middle_of_a_step_does_not_hold_up_the_others_for_long(clockwork: Crew) -> None:
+    sleeper = clockwork.up("sleeper", failpoints="fire.mid_step=stop:3")
+    ticks = begin(clockwork, 0.1, 60)
+    until(clockwork.reached)
+    assert not clockwork.ground.free()
+    clockwork.up("other")
+    before = clockwork.client.sync.schedules.get(NAME).fired
+    until(lambda: clockwork.client.sync.schedules.get(NAME).fired > before, 10)
+    sleeper.process.send_signal(signal.SIGCONT)
+    audit = settled(clockwork, ticks, attempts=2)
     assert set(audit.count("fired").values()) == {1}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from audit import until
 from crew import Crew
+from ground import on_a_file, slow_on_a_server
 
 from mainspring import every
 from mainspring.schedule import Tick
@@ -19,6 +20,7 @@ HOUR = 3600
 EARLY, LATE = timedelta(seconds=0.15), timedelta(seconds=10)
 
 
+@slow_on_a_server
 @pytest.mark.parametrize("skews", [[HOUR], [-HOUR], [HOUR, -HOUR, 0, HOUR, -HOUR]], ids=["ahead", "behind", "crowd"])
 def test_workers_whose_clocks_are_an_hour_wrong_fire_each_tick_once_and_in_time(
     clockwork: Crew, skews: Sequence[int]
@@ -87,6 +89,7 @@ EXPECTED = {
 }
 
 
+@on_a_file
 def test_a_machine_that_slept_for_an_hour_does_what_the_catch_up_rules_say(clockwork: Crew) -> None:
     machine, start = Machine(clockwork), datetime.now(UTC)
     trigger = Every(seconds=600, anchor=start - timedelta(minutes=5))
@@ -108,6 +111,7 @@ def test_a_machine_that_slept_for_an_hour_does_what_the_catch_up_rules_say(clock
     assert {job.state for job in audit.jobs.values()} == {"completed"}
 
 
+@on_a_file
 @pytest.mark.parametrize("rule", EXPECTED)
 def test_a_tick_that_is_due_when_the_machine_wakes_is_on_time(clockwork: Crew, rule: str) -> None:
     machine, start = Machine(clockwork), datetime.now(UTC)
@@ -123,6 +127,7 @@ def test_a_tick_that_is_due_when_the_machine_wakes_is_on_time(clockwork: Crew, r
     assert (newest == {on_time}) if rule != "all" else (len(newest) == 3)
 
 
+@on_a_file
 def test_a_clock_that_is_set_back_by_an_hour_doubles_nothing(clockwork: Crew) -> None:
     machine, schedules = Machine(clockwork), clockwork.client.sync.schedules
     start_at = datetime.now(UTC) + timedelta(seconds=0.3)

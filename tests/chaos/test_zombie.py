@@ -4,6 +4,7 @@ import signal
 
 from audit import until
 from crew import Crew
+from ground import slow_on_a_server
 from victim import LEASE
 
 
@@ -58,6 +59,7 @@ def test_late_outcomes_do_not_end_the_run_of_another_worker(crew: Crew) -> None:
     assert {audit.runs[id][-1].lease for id in ids} <= {line.lease for line in other.lines()}
 
 
+@slow_on_a_server
 def test_a_task_that_starves_the_loop_keeps_its_lease(crew: Crew) -> None:
     hogged = crew.up("hogged")
     crew.enqueue("hog", 2 * LEASE)

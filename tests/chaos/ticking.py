@@ -1,4 +1,4 @@
-"""The app whose schedules chaos tests fire, and its worker: python ticking.py FILE LOG SETTINGS"""
+"""The app whose schedules chaos tests fire, and its worker: python ticking.py URL LOG SETTINGS"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import victim
 from audit import Log
 
 from mainspring import Mainspring, SystemClock, every
-from mainspring.events import TickFired
+from mainspring.events import JobEnded, TickFired
 from mainspring.stores.sqlite import SqliteStore
 
 
@@ -35,7 +35,7 @@ class Moved(SqliteStore):
 
 
 def make(
-    path: Path | str,
+    url: str,
     log: Log | None = None,
     *,
     skew: float = 0.0,
@@ -45,19 +45,20 @@ def make(
 ) -> Mainspring:
     """The victim's app on such a clock; `declare` has the names and seconds of intervals that begin with a run."""
     clock = Wall(skew, jump)
-    store = Moved(str(path), clock=clock) if jump else None
-    app = victim.make(path, log, store=store, clock=clock, **settings)
+    store = Moved(url.removeprefix("sqlite:///"), clock=clock) if jump else None
+    app = victim.make(url, log, store=store, clock=clock, **settings)
     for name, seconds in (declare or {}).items():
         app.schedule(name, every(seconds).seconds, app.tasks["quick"], run_on_start=True)
     if log is not None:
         app.on(TickFired)(lambda event: log.note("fired", event.tick.job_id or "-"))
+        app.on(JobEnded)(lambda event: log.write("settled", event.job))
     return app
 
 
 def main() -> None:
-    path, log, settings = victim.arguments()
+    url, log, settings = victim.arguments()
     queues = settings.pop("queues", None)
-    asyncio.run(make(path, log, **settings).worker(queues=queues).run())
+    asyncio.run(make(url, log, **settings).worker(queues=queues).run())
 
 
 if __name__ == "__main__":

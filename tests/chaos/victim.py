@@ -1,4 +1,4 @@
-"""The app that chaos tests enqueue to and kill, and its worker: python victim.py FILE LOG SETTINGS"""
+"""The app that chaos tests enqueue to and kill, and its worker: python victim.py URL LOG SETTINGS"""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ PR_SET_PDEATHSIG = 1
 BEAT, LEASE, SWEEP = 0.2, 1.0, 0.2
 
 
-def make(path: Path | str, log: Log | None = None, *, store: Store | None = None, **settings: Any) -> Mainspring:
-    """The app on this file; its worker writes what it does to the log. `store` is one that opens it in its own way."""
+def make(url: str, log: Log | None = None, *, store: Store | None = None, **settings: Any) -> Mainspring:
+    """The app on this store; its worker writes what it does to the log. `store` is one that opens it in its own way."""
 
     async def record(ctx: Context, call_next: Next) -> Any:
         if log is None:
@@ -38,7 +38,7 @@ def make(path: Path | str, log: Log | None = None, *, store: Store | None = None
         return value
 
     app = Mainspring(
-        store or f"sqlite:///{path}",
+        store or url,
         middleware=[record],
         **{"beat": BEAT, "lease": LEASE, "sweep": SWEEP, "poll_interval": 0.2, **settings},
     )
@@ -79,16 +79,16 @@ def make(path: Path | str, log: Log | None = None, *, store: Store | None = None
 
 
 def arguments() -> tuple[str, Log, dict[str, Any]]:
-    """Of a worker process, which is ready to die from now on: its file, its log and its settings."""
-    path, log, settings = sys.argv[1:]
+    """Of a worker process, which is ready to die from now on: the URL of its store, its log and its settings."""
+    url, log, settings = sys.argv[1:]
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    return path, Log(Path(log)), json.loads(settings)
+    return url, Log(Path(log)), json.loads(settings)
 
 
 def main() -> None:
-    path, log, settings = arguments()
-    asyncio.run(make(path, log, **settings).worker().run())
+    url, log, settings = arguments()
+    asyncio.run(make(url, log, **settings).worker().run())
 
 
 if __name__ == "__main__":

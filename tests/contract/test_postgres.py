@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -314,6 +314,19 @@ class TestTrouble(Served):
                 await beat(store)
             assert [job.id for job in (await claim(store)).jobs] == [job_id]
 
+    @pytest.mark.parametrize("turns", range(5))
+    async def test_a_connection_that_is_just_being_cut_off_costs_a_call_at_most(self, turns: int) -> None:
+        async with self.opened() as store:
+            await beat(store)
+            # From another thread, so that nothing of it is heard here before the loop turns.
+            self.server.run("""SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity
+                WHERE application_name = 'mainspring'""")
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            with suppress(StoreUnavailable):
+                await beat(store)
+            await beat(store)
+
     async def test_after_a_restart_of_the_server_the_same_handle_goes_on(self) -> None:
         async with self.opened() as store, asyncio.timeout(50):
             job = await start(store)
@@ -359,6 +372,22 @@ class TestTrouble(Served):
             return played
 
         assert await pool.step(step) == 3
+        await pool.close()
+
+    async def test_who_stands_still_in_a_step_does_not_hold_up_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert int(SETTINGS["idle_in_transaction_session_timeout"]) < int(SETTINGS["lock_timeout"])
+        monkeypatch.setitem(SETTINGS, "idle_in_transaction_session_timeout", "300")
+        pool = Pool(Place(self.url, "the server"))
+
+        async def locked(db: Session) -> None:
+            await db.run("SELECT pg_advisory_xact_lock(1, 2)")
+
+        async def standing(db: Session) -> None:
+            await locked(db)
+            await pool.step(locked)
+
+        with pytest.raises(StoreUnavailable):
+            await pool.step(standing)
         await pool.close()
 
     async def test_a_lock_that_is_not_given_in_time_is_a_passing_trouble(self, monkeypatch: pytest.MonkeyPatch) -> None:

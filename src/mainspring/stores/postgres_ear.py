@@ -90,8 +90,9 @@ class Ear:
         try:
             lost = asyncio.Event()
             connection.add_termination_listener(lambda _: lost.set())
-            await connection.add_listener(self._pool.place.channel, self._hear)
-            await connection.add_listener(self._own, lambda *_: self._echo.set())
+            async with asyncio.timeout(ECHO):
+                await connection.add_listener(self._pool.place.channel, self._hear)
+                await connection.add_listener(self._own, lambda *_: self._echo.set())
             # Through another connection: a pooler hands on what comes while our own statement is under way.
             await self._prove(lambda: self._pool.call(aside(self._own, "")))
             self._turn(True)

@@ -12,6 +12,7 @@ import asyncpg
 
 from ..config import Durability
 from ..errors import ShuttingDown, StoreError, StoreUnavailable
+from .postgres_doubt import Doubt
 from .postgres_place import Place
 from .postgres_route import Route
 
@@ -24,13 +25,17 @@ SEPARATOR = "\x1f"
 SOONEST, LATEST = 0.1, 2.0
 # A deadlock, a lock not given in time, a serialization failure: nothing was written, so the verb is played again.
 AGAIN, TRIES = ("40001", "40P01", "55P03"), 5
+# Not an answer of the server's: whatever comes from this connection later belongs to no call. The driver is confused by
+# a connection that the server has ended, and that is not closed yet.
+LOST = (OSError, asyncpg.InternalClientError)
 # The classes of what passes: connections, resources, an operator's intervention, a lock, a server that only reads.
 _PASSING = ("08", "53", "57", "40", "55P03", "25006", "XX000")
 SETTINGS = {
     "application_name": "mainspring",
     "statement_timeout": "30000",
     "lock_timeout": "10000",
-    "idle_in_transaction_session_timeout": "60000",
+    # Less than that, so that who waits for a lock outlives a holder who was stopped or cut off in the middle of a step.
+    "idle_in_transaction_session_timeout": "5000",
     # A generic plan guesses the size of an array and may scan the table for each batch.
     "plan_cache_mode": "force_custom_plan",
     # Nor is there a statement that should read a whole table where an index leads to the rows: what the planner knows
@@ -44,29 +49,40 @@ SETTINGS = {
 class Session:
     """One connection at work for one verb; statements name tables as postgres.sql does."""
 
-    def __init__(self, connection: Any, place: Place) -> None:
+    def __init__(self, connection: Any, place: Place, doubt: Doubt | None = None) -> None:
         self.connection, self.place = connection, place  # Any: asyncpg's own types are not for every release
+        self._doubt = doubt
 
     async def rows(self, sql: str, *values: Any) -> list[Any]:
-        found: list[Any] = await self.connection.fetch(self.place.sql(sql), *values)
+        found: list[Any] = await self._answer(self.connection.fetch(self.place.sql(sql), *values))
         return found
 
     async def row(self, sql: str, *values: Any) -> Any:
-        return await self.connection.fetchrow(self.place.sql(sql), *values)
+        return await self._answer(self.connection.fetchrow(self.place.sql(sql), *values))
 
     async def value(self, sql: str, *values: Any) -> Any:
-        return await self.connection.fetchval(self.place.sql(sql), *values)
+        return await self._answer(self.connection.fetchval(self.place.sql(sql), *values))
 
     async def run(self, sql: str, *values: Any) -> None:
-        await self.connection.execute(self.place.sql(sql), *values)
+        await self._answer(self.connection.execute(self.place.sql(sql), *values))
 
     async def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """The statement for each row, sent together."""
-        await self.connection.executemany(self.place.sql(sql), rows)
+        await self._answer(self.connection.executemany(self.place.sql(sql), rows))
 
     async def copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         schema, name = self.place.names(table)
-        await self.connection.copy_records_to_table(name, schema_name=schema, columns=columns, records=rows)
+        copied = self.connection.copy_records_to_table(name, schema_name=schema, columns=columns, records=rows)
+        await self._answer(copied)
+
+    async def _answer(self, answer: Awaitable[T]) -> T:
+        if self._doubt is None:
+            return await answer
+        self._doubt.begin(self.connection)
+        try:
+            return await answer
+        finally:
+            self._doubt.end(self.connection)
 
 
 Verb = Callable[[Session], Awaitable[T]]
@@ -83,6 +99,7 @@ class Pool:
         self._ear = self.route if place.listen is None else Route(place.listen, settings)
         self._idle: list[Any] = []
         self._room = asyncio.Semaphore(SIZE)
+        self._doubt = Doubt(self.route.connect)
         self._closed = False
         self._failures = 0
         self._trying: asyncio.Task[None] | None = None
@@ -106,7 +123,7 @@ class Pool:
             except asyncpg.PostgresError as error:
                 if _code(error) not in AGAIN or tries == TRIES:
                     raise translated(error, "PostgreSQL") from error
-            except (OSError, TimeoutError, asyncpg.InterfaceError) as error:
+            except (*LOST, asyncpg.InterfaceError) as error:
                 raise translated(error, "PostgreSQL") from error
             await asyncio.sleep(random.uniform(0, 0.01 * 2**tries))
         raise AssertionError  # the last try returns or raises
@@ -117,9 +134,12 @@ class Pool:
                 raise ShuttingDown(f"the store {self.place.shown} is closed")
             connection = await self._connection()
             try:
-                answer = await self._played(Session(connection, self.place), verb, whole)
-            except Exception as error:
-                await self._undo(connection, error)
+                answer = await self._played(Session(connection, self.place, self._doubt), verb, whole)
+            except LOST:
+                connection.terminate()
+                raise
+            except Exception:
+                await self._undo(connection)
                 raise
             except BaseException:
                 connection.terminate()  # cancelled: what the server makes of the statement under way is unknown
@@ -131,9 +151,9 @@ class Pool:
         # Behind a pooler our settings last for a transaction: there each verb is one.
         if not (whole or self.route.pooled):
             return await verb(db)
-        await db.connection.execute(self.route.begin)
+        await db.run(self.route.begin)
         answer = await verb(db)
-        await db.connection.execute("COMMIT")
+        await db.run("COMMIT")
         return answer
 
     # connections
@@ -181,10 +201,8 @@ class Pool:
         elif not connection.is_closed():
             self._idle.append(connection)
 
-    async def _undo(self, connection: Any, error: Exception) -> None:
+    async def _undo(self, connection: Any) -> None:
         try:
-            if isinstance(error, OSError):  # TimeoutError too: one that is silent would be so again
-                raise error
             if connection.is_in_transaction():
                 await connection.execute("ROLLBACK")
         except Exception:
@@ -196,6 +214,7 @@ class Pool:
         self._closed = True
         if self._trying is not None:
             self._trying.cancel()
+        self._doubt.close()
         idle, self._idle = self._idle, []
         for connection in idle:
             try:
@@ -222,6 +241,8 @@ def translated(error: Exception, what: str) -> Exception:
         return StoreUnavailable(f"{text}; try again") if code.startswith(_PASSING) else StoreError(text)
     if isinstance(error, TimeoutError):
         return StoreUnavailable(f"{what}: no answer in time; try again")
+    if isinstance(error, asyncpg.InternalClientError):
+        return StoreUnavailable(f"{what}: the connection was lost ({error}); try again")
     if isinstance(error, OSError):
         return StoreUnavailable(f"{what}: {error}; try again")
     if isinstance(error, asyncpg.InterfaceError):

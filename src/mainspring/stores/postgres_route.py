@@ -11,7 +11,7 @@ import asyncpg
 
 Pooler = Literal["auto", "none", "transaction"]
 
-CONNECT_SECONDS, CALL_SECONDS = 10, 35
+CONNECT_SECONDS, CALL_SECONDS = 5, 35
 # A pooler keeps these for its client; the rest is said anew in each transaction.
 _KEPT = ("application_name", "timezone")
 # No plan outlives its statement there.

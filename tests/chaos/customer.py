@@ -1,0 +1,53 @@
+"""A client that asks until it is told, and writes down what it was told: python customer.py URL LOG SETTINGS"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+from itertools import count
+
+from audit import Log
+from victim import arguments, make
+
+from mainspring import Mainspring, NewJob
+from mainspring.errors import StoreUnavailable
+
+# How many ask at once; seconds between two jobs, and between two tries of one.
+HANDS, PAUSE, AGAIN = 4, 0.02, 0.05
+KEYS = 5
+
+
+def wished(app: Mainspring, name: str, n: int) -> NewJob:
+    """Told apart by its id, by a key for ever, or by one that is free again when its job has ended."""
+    effect = app.tasks["effect"]
+    kinds = (effect, effect.using(idempotency_key=f"{name}-{n}"), effect.using(unique_key=f"{name}-{n % KEYS}"))
+    return kinds[n % 3].job()
+
+
+async def insist(app: Mainspring, job: NewJob) -> str:
+    while True:
+        try:
+            return (await app.enqueue_many([job]))[0].id
+        except StoreUnavailable:
+            await asyncio.sleep(AGAIN)
+
+
+async def shop(app: Mainspring, log: Log, name: str) -> None:
+    for n in count():
+        job = wished(app, name, n)
+        log.note("acknowledged", await insist(app, job), lease=job.unique_key or job.idempotency_key or "-")
+        await asyncio.sleep(PAUSE)
+
+
+async def main() -> None:
+    url, log, settings = arguments()
+    app = make(url)
+    shops = asyncio.gather(*(shop(app, log, f"{settings['called']}-{hand}") for hand in range(HANDS)))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, shops.cancel)
+    with suppress(asyncio.CancelledError):
+        await shops
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,80 @@
+"""Where the jobs of a chaos test are: a file, or a schema on a server; and what can be asked of it from outside."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import pytest
+
+from servers import Postgres
+
+
+class File:
+    """A SQLite file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "store" / "jobs.db"
+        self.path.parent.mkdir()
+        self.url = f"sqlite:///{self.path}"
+
+    def free(self) -> bool:
+        """Whether nobody holds what others would have to wait for."""
+        return writable(self.path)
+
+    def complaints(self) -> list[str]:
+        """What is wrong with the store itself, whatever it says of jobs."""
+        with sqlite3.connect(self.path) as db:
+            said = [text for (text,) in db.execute("PRAGMA integrity_check")]
+        db.close()
+        return [] if said == ["ok"] else said
+
+
+class Database:
+    """A schema of its own on a PostgreSQL server."""
+
+    SCHEMA = "chaos"
+
+    def __init__(self, server: Postgres) -> None:
+        self.server, self.url = server, server.own(self.SCHEMA)
+
+    def free(self) -> bool:
+        return not self.server.run("SELECT 1 FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'")
+
+    def complaints(self) -> list[str]:
+        twice = f"""SELECT id || ' is unfinished and finished' FROM {self.SCHEMA}.mainspring_jobs
+            JOIN {self.SCHEMA}.mainspring_finished USING (id)"""
+        return [text for (text,) in self.server.run(twice)]
+
+
+Ground = File | Database
+
+
+def writable(path: Path) -> bool:
+    """Whether nobody holds the write lock of this SQLite file."""
+    db = sqlite3.connect(path, timeout=0, isolation_level=None)
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("ROLLBACK")
+    except sqlite3.OperationalError:
+        return False
+    finally:
+        db.close()
+    return True
+
+
+# A test is played on both, for as long as the suite's time allows; the rest of it with `pytest -m slow`.
+on_a_file = pytest.mark.parametrize("ground", ["file"], indirect=True)
+on_a_server = pytest.mark.parametrize("ground", ["server"], indirect=True)
+slow_on_a_server = pytest.mark.parametrize(
+    "ground", ["file", pytest.param("server", marks=pytest.mark.slow)], indirect=True
+)
+
+
+def each(name: str, cases: Sequence[object], short: Collection[object] = ()) -> pytest.MarkDecorator:
+    """All cases on a file, and on a server; there only the short ones are not slow."""
+    served = [pytest.param("server", case, marks=() if case in short else pytest.mark.slow) for case in cases]
+    return pytest.mark.parametrize(
+        ("ground", name), [*(("file", case) for case in cases), *served], indirect=["ground"]
+    )

@@ -1,0 +1,109 @@
+"""Calls whose answer does not come: given up when the server is not at work on them, and not before."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+from proxy import Proxy
+
+from mainspring.errors import StoreUnavailable
+from mainspring.stores import postgres_doubt, postgres_route
+from mainspring.stores.postgres_place import Place
+from mainspring.stores.postgres_pool import Pool, Session
+from servers import Postgres
+
+LONG = "SELECT pg_sleep(1)"
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long against a round trip, short against a long statement."""
+    monkeypatch.setattr(postgres_doubt, "PATIENCE", 0.2)
+
+
+@pytest.fixture
+def proxy(postgres: Postgres) -> Iterator[Proxy]:
+    proxy = Proxy(postgres.port)
+    try:
+        yield proxy
+    finally:
+        proxy.close()
+
+
+@asynccontextmanager
+async def pooled(postgres: Postgres, proxy: Proxy) -> AsyncIterator[Pool]:
+    pool = Pool(Place(proxy.between(postgres.dsn, postgres.port), "the server"))
+    try:
+        async with asyncio.timeout(30):
+            yield pool
+    finally:
+        await pool.close()
+
+
+async def ask(db: Session) -> int:
+    number: int = await db.value("SELECT pg_backend_pid()")
+    return number
+
+
+async def test_a_call_whose_answer_is_lost_is_given_up(postgres: Postgres, proxy: Proxy) -> None:
+    async with pooled(postgres, proxy) as pool:
+        first = await pool.call(ask)
+        proxy.mood = "deaf"
+        lost = asyncio.create_task(pool.call(ask))
+        await asyncio.wait([lost], timeout=0.5)  # and nobody can be asked meanwhile
+        assert not lost.done()
+        proxy.mood = "fair"
+        with pytest.raises(StoreUnavailable):
+            await lost
+        assert await pool.call(ask) != first
+
+
+async def test_what_is_left_of_it_at_the_server_keeps_no_lock(postgres: Postgres, proxy: Proxy) -> None:
+    async def locked(db: Session) -> None:
+        await db.run("SELECT pg_advisory_xact_lock(1, 2)")
+        proxy.mood = "deaf"
+        await db.run("SELECT 1")
+
+    async with pooled(postgres, proxy) as pool:
+        lost = asyncio.create_task(pool.step(locked))
+        while proxy.mood == "fair":
+            await asyncio.sleep(0)
+        proxy.mood = "fair"
+        with pytest.raises(StoreUnavailable):
+            await lost
+        await pool.step(lambda db: db.run("SELECT pg_advisory_xact_lock(1, 2)"))
+
+
+async def test_a_long_statement_is_waited_for(postgres: Postgres, proxy: Proxy) -> None:
+    async with pooled(postgres, proxy) as pool:
+        await pool.call(lambda db: db.run(LONG))
+
+
+async def test_a_call_that_waits_for_a_lock_is_waited_for(postgres: Postgres, proxy: Proxy) -> None:
+    async def held(db: Session) -> None:
+        await db.run("SELECT pg_advisory_xact_lock(1, 2)")
+        await db.run(LONG)
+
+    async with pooled(postgres, proxy) as pool:
+        await asyncio.gather(*(pool.step(held) for _ in range(2)))
+
+
+async def test_a_server_whose_numbers_are_not_known_is_not_doubted(postgres: Postgres, proxy: Proxy) -> None:
+    proxy.masks = True
+    async with pooled(postgres, proxy) as pool:
+        await pool.call(lambda db: db.run(LONG))
+
+
+async def test_a_call_without_an_answer_ends_with_its_connection(
+    postgres: Postgres, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_route, "CALL_SECONDS", 0.3)
+    proxy.masks = True
+    async with pooled(postgres, proxy) as pool:
+        await pool.call(ask)
+        proxy.mood = "deaf"
+        with pytest.raises(StoreUnavailable, match="no answer in time"):
+            await pool.call(ask)
+        proxy.mood = "fair"
+        await pool.call(ask)

@@ -1,0 +1,130 @@
+"""The server crashes, cuts us off or is full, or the way there is broken: nothing is lost, all goes on by itself."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import asyncpg
+import pytest
+from audit import until
+from crew import Crew
+from ground import on_a_server
+from proxy import Proxy
+from trouble import Business
+
+from servers import Postgres
+
+pytestmark = on_a_server
+
+
+def pause(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    until(lambda: time.monotonic() >= end, seconds + 15)
+
+
+# More of the same with `pytest -m slow`.
+@pytest.mark.parametrize("crashes", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_server_that_crashes_again_and_again_loses_nothing(clockwork: Crew, postgres: Postgres, crashes: int) -> None:
+    business = Business(clockwork, 15 * crashes)
+    for _ in range(crashes):
+        postgres.crash()
+        postgres.start()
+        business.went_on()
+        pause(0.5)
+    business.survived()
+
+
+OURS = "backend_type = 'client backend' AND application_name LIKE 'mainspring%'"
+CUT = f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {OURS}"
+
+
+@pytest.mark.parametrize("times", [20, pytest.param(100, marks=pytest.mark.slow)])
+def test_a_storm_of_cut_connections_loses_nothing(clockwork: Crew, postgres: Postgres, times: int) -> None:
+    business = Business(clockwork, 2 * times)
+    cut = 0
+    for _ in range(times):
+        cut += postgres.run(CUT)[0][0]
+        pause(0.1)
+    business.went_on()
+    business.survived()
+    assert cut > 2 * times
+
+
+@pytest.fixture
+def cramped(postgres: Postgres) -> Iterator[Postgres]:
+    """A server with room for thirty."""
+    postgres.end()
+    postgres.start("max_connections=30")
+    try:
+        yield postgres
+    finally:
+        postgres.end()
+        postgres.start()
+
+
+class Strangers:
+    """Others who take every connection that a server has."""
+
+    def __init__(self, server: Postgres) -> None:
+        self._server, self._runner, self._held = server, asyncio.Runner(), list[asyncpg.Connection]()
+
+    def crowd_out(self) -> bool:
+        """Whether nobody of us has a connection any more, nor can get one."""
+        ours = self._server.run(CUT)[0][0]
+        self._runner.run(self._come())
+        return ours == 0
+
+    async def _come(self) -> None:
+        try:
+            while True:
+                self._held.append(await asyncpg.connect(self._server.dsn, timeout=5))
+        except asyncpg.TooManyConnectionsError:
+            return
+
+    def leave(self) -> None:
+        for connection in self._held:
+            self._runner.run(connection.close(timeout=5))
+        self._runner.close()
+
+
+def test_a_server_without_a_free_connection_is_waited_for(cramped: Postgres, clockwork: Crew) -> None:
+    business = Business(clockwork, 40)
+    strangers = Strangers(cramped)
+    until(strangers.crowd_out)
+    until(lambda: all("TooManyConnectionsError" in worker.said() for worker in business.workers))
+    strangers.leave()
+    business.went_on()
+    business.survived()
+
+
+@pytest.fixture
+def proxy(postgres: Postgres, clockwork: Crew) -> Iterator[Proxy]:
+    """Between the server and everybody but the test itself."""
+    proxy = Proxy(postgres.port)
+    clockwork.url = proxy.between(clockwork.url, postgres.port)
+    try:
+        yield proxy
+    finally:
+        clockwork.close()
+        proxy.close()
+
+
+@pytest.mark.parametrize("times", [40, pytest.param(400, marks=pytest.mark.slow)])
+def test_answers_that_are_swallowed_or_torn_lose_nothing(clockwork: Crew, proxy: Proxy, times: int) -> None:
+    business = Business(clockwork, 40)
+    proxy.mood = "mute"
+    until(lambda: proxy.struck >= times, 5 * times)
+    proxy.mood = "torn"
+    until(lambda: proxy.struck >= 2 * times, 5 * times)
+    proxy.mood = "fair"
+    business.went_on()
+    business.survived()
+
+
+def test_a_way_that_hangs_is_given_up_for_a_new_one(clockwork: Crew, proxy: Proxy) -> None:
+    business = Business(clockwork, 40)
+    proxy.mood = "deaf"
+    until(lambda: not clockwork.client.sync.workers.list())
+    proxy.mood = "fair"
+    business.went_on()
+    business.survived()

@@ -1,0 +1,74 @@
+"""Workers, a client and a schedule under way, while something happens to the server or to the way there."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+
+import customer
+from audit import Audit, read_log, until
+from crew import Crew, Member
+
+from mainspring import every
+
+NAME = "beacon"
+# Seconds.
+RECOVERY = 10.0
+SLOTS = 10
+
+
+class Business:
+    """Three workers and a client by way of `crew.url`, and a schedule of ten ticks a second."""
+
+    def __init__(self, crew: Crew, ticks: int) -> None:
+        self.crew = crew
+        self.workers = [crew.start(f"worker{n}", concurrency=SLOTS, max_crashes=1000) for n in range(3)]
+        self.client = crew.start("client", program=customer, called="client")
+        until(lambda: len(crew.client.sync.workers.list()) == len(self.workers))
+        start_at = datetime.now(UTC) + timedelta(seconds=0.2)
+        self.ticks = [start_at + n * timedelta(seconds=0.1) for n in range(ticks)]
+        options = {"overlap": "allow", "start_at": start_at, "end_at": self.ticks[-1]}
+        crew.client.sync.schedules.create(NAME, every(0.1).seconds, "quick", **options)
+        self.went_on()
+
+    def went_on(self) -> None:
+        """All is well again: a job that is promised from now on has ended soon enough, without anybody's help."""
+        began = time.monotonic()
+        until(lambda: self._ended(began), RECOVERY)
+
+    def _ended(self, began: float) -> bool:
+        promised = {line.id for line in self.client.lines("acknowledged") if line.at > began}
+        return any(line.id in promised for worker in self.workers for line in worker.lines("settled"))
+
+    def survived(self) -> Audit:
+        """The books, when they are found in order."""
+        self.client.end()
+        until(lambda: self.crew.client.sync.schedules.get(NAME).status == "ended", 60)
+        self.crew.finished(30)
+        for worker in self.workers:
+            worker.end()
+        audit = self.crew.audit()
+        promised = [line.id for line in self.client.lines("acknowledged")]
+        assert promised
+        audit.check({*promised, *audit.jobs}, attempts=1000)
+        audit.check_keys()
+        audit.check_ticks(NAME, self.ticks)
+        assert {job.state for job in audit.jobs.values()} == {"completed"}
+        effects = audit.count("effect")
+        assert not [job.id for job in audit.jobs.values() if job.task == "effect" and not effects[job.id]]
+        for worker in self.workers:
+            assert busiest(worker) <= SLOTS, "I8: more runs at once than there are slots"
+        return audit
+
+
+def busiest(worker: Member) -> int:
+    """The most runs that a worker had under way at once."""
+    running: set[tuple[str, str]] = set()
+    most = 0
+    for line in read_log(worker.log):
+        if line.event == "start":
+            running.add((line.id, line.lease))
+            most = max(most, len(running))
+        elif line.event in ("end", "lost"):
+            running.discard((line.id, line.lease))
+    return most
