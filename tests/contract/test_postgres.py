@@ -266,7 +266,7 @@ class TestWithin(Served):
         async with self.opened() as store, self.connected() as mine:
             with pytest.raises(BadInput, match="needs an open transaction"):
                 await store.enqueue([new_job()], now=NOW, within=mine)
-            with pytest.raises(BadInput, match="asyncpg connection here, got object"):
+            with pytest.raises(BadInput, match=r"takes a connection of asyncpg .*; got object"):
                 await store.enqueue([new_job()], now=NOW, within=object())
 
 

@@ -9,12 +9,11 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar
 
-import asyncpg
 import msgspec
 
 from ..clock import Clock, SystemClock, instant, micros
 from ..config import Durability
-from ..errors import BadInput, ShuttingDown, StoreError
+from ..errors import ShuttingDown, StoreError
 from ..failpoint import failpoint
 from ..finding import Finding
 from ..job import (
@@ -61,8 +60,9 @@ from . import (
 )
 from .bell import Bell
 from .postgres_place import Place
-from .postgres_pool import Pool, Session, Verb, translated
-from .postgres_wire import Wire, Word, notice
+from .postgres_pool import Pool, Verb
+from .postgres_wire import Wire, Word
+from .postgres_within import Within
 from .rows import COLUMNS, claimed_of, job_of
 
 T = TypeVar("T")
@@ -88,6 +88,7 @@ class PostgresStore:
         self._pool: Pool | None = None
         self._wire: Wire | None = None
         self._opening: asyncio.Lock | None = None
+        self._within: Within | None = None
         self._idle = False
 
     # life
@@ -178,20 +179,12 @@ class PostgresStore:
         self._tell("new")
         return answers
 
-    async def _enqueue_within(self, connection: Any, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
-        self._open()
-        if not isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
-            raise BadInput(f"within= takes an asyncpg connection here, got {type(connection).__name__}")
-        if not connection.is_in_transaction():
-            raise BadInput("within= needs an open transaction: async with connection.transaction(): …")
-        db = Session(connection, self.place)
-        try:
-            answers = await postgres_enqueue.enqueue(db, jobs, now)
-            # Goes out with the caller's commit, or not at all.
-            await notice(self.place, "within new")(db)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-            raise translated(error, "PostgreSQL") from error
-        return answers
+    async def _enqueue_within(self, within: Any, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+        pool = self._open()
+        if self._within is None or self._within.pool is not pool:
+            self._within = Within(pool)
+        with self._clock.outside():
+            return await self._within.enqueue(within, jobs, now)
 
     async def claim(
         self,

@@ -21,7 +21,7 @@ CONNECT_SECONDS, CALL_SECONDS = 10, 60
 # A deadlock, a lock not given in time, a serialization failure: nothing was written, so the verb is played again.
 AGAIN, TRIES = ("40001", "40P01", "55P03"), 5
 # The classes of what passes: connections, resources, an operator's intervention, a lock, a server that only reads.
-_PASSING = ("08", "53", "57", "40", "55P03", "25006", "XX000")
+PASSING = ("08", "53", "57", "40", "55P03", "25006", "XX000")
 SETTINGS = {
     "application_name": "mainspring",
     "statement_timeout": "30000",
@@ -171,7 +171,7 @@ def translated(error: Exception, what: str) -> Exception:
     if isinstance(error, asyncpg.PostgresError):
         code = _code(error)
         text = f"{what}: {error} ({type(error).__name__}, {code})"
-        return StoreUnavailable(f"{text}; try again") if code.startswith(_PASSING) else StoreError(text)
+        return StoreUnavailable(f"{text}; try again") if code.startswith(PASSING) else StoreError(text)
     if isinstance(error, TimeoutError):
         return StoreUnavailable(f"{what}: no answer in time; try again")
     if isinstance(error, OSError):

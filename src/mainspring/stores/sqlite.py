@@ -48,6 +48,7 @@ from ..job import (
 from ..outcome import Outcome
 from ..schedule import Due, Fired, Firing, Leadership, Schedule, Tick
 from ..store import Store
+from ..sync import aside, plain
 from ..tally import Span, Tally
 from . import (
     sqlite_change,
@@ -62,6 +63,7 @@ from . import (
     sqlite_tally,
 )
 from .bell import Bell
+from .borrowed import awaited, borrowed, itself
 from .inotify import WriteWatch
 from .lane import Lane, Watcher, translated
 from .rows import COLUMNS, HELD, Row, claimed_of, execution_of, job_of
@@ -199,15 +201,27 @@ class SqliteStore:
         us = micros(now)
         self._idle = False
         if within is not None:
-            return self._enqueue_within(within, jobs, now, us)
+            return await self._lent(lambda: self._enqueue_within(within, jobs, now, us))
         answers = await self._write(lambda db: sqlite_enqueue.enqueue(db, jobs, now, us))
         self._bell.ring()
         return answers
 
-    def _enqueue_within(self, db: Any, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
+    async def _lent(self, act: Callable[[], T]) -> T:
+        """In the caller's own thread, where its connection belongs."""
         self._check()
+        if not plain():
+            return act()
+        with self._clock.outside():
+            return await aside(act)
+
+    def _enqueue_within(self, within: Any, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
+        thing = itself(within)
+        db = thing if awaited(thing) else borrowed(thing).connection
         if not isinstance(db, sqlite3.Connection):
-            raise BadInput(f"within= takes a sqlite3.Connection to {self.path!r} here, got {type(db).__name__}")
+            takes = (
+                f"a sqlite3.Connection to {self.path!r} here, or SQLAlchemy's or Django's over one that is not awaited"
+            )
+            raise BadInput(f"within= takes {takes}; got {type(within).__name__}")
         try:
             sqlite_file.join(db, self.path)
             return sqlite_enqueue.enqueue(db, jobs, now, us)
