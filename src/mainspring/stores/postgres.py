@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Collection, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -44,7 +44,7 @@ from ..job import (
 )
 from ..outcome import Outcome
 from ..schedule import Due, Fired, Firing, Leadership, Schedule, Tick
-from ..store import Store
+from ..store import Store, Transaction
 from ..tally import Span, Tally
 from . import (
     postgres_change,
@@ -61,6 +61,7 @@ from . import (
 from .bell import Bell
 from .postgres_place import Place
 from .postgres_pool import Pool, Verb
+from .postgres_transaction import Lender
 from .postgres_wire import Wire, Word
 from .postgres_within import Within
 from .rows import COLUMNS, claimed_of, job_of
@@ -71,10 +72,10 @@ _encode = msgspec.json.encode
 _info = msgspec.json.Decoder(WorkerInfo).decode
 
 
-async def _shut(pool: Pool, wire: Wire | None) -> None:
-    if wire is not None:
-        await wire.close()
-    await pool.close()
+async def _shut(*parts: Wire | Pool | None) -> None:
+    for part in parts:
+        if part is not None:
+            await part.close()
 
 
 class PostgresStore:
@@ -89,6 +90,7 @@ class PostgresStore:
         self._wire: Wire | None = None
         self._opening: asyncio.Lock | None = None
         self._within: Within | None = None
+        self._lender: Lender | None = None
         self._idle = False
 
     # life
@@ -96,7 +98,9 @@ class PostgresStore:
     async def open(self) -> None:
         if self._pool is not None and (self._pool.pid != os.getpid() or self._pool.loop.is_closed()):
             self._pool.forget()
-            self._pool = self._wire = self._opening = None
+            if self._lender is not None:
+                self._lender.forget()
+            self._pool = self._wire = self._opening = self._lender = None
         self._opening = self._opening or asyncio.Lock()
         async with self._opening:
             if self._pool is not None:
@@ -114,16 +118,19 @@ class PostgresStore:
 
     async def close(self) -> None:
         """From any event loop: connections are given back in the one they belong to, if it still runs."""
-        pool, wire, self._pool, self._wire = self._pool, self._wire, None, None
+        pool, wire, lender = self._pool, self._wire, self._lender
+        self._pool = self._wire = self._lender = None
         if pool is None:
             return
         if pool.loop is asyncio.get_running_loop():
             with self._clock.outside():
-                await _shut(pool, wire)
+                await _shut(wire, lender, pool)
         elif pool.pid == os.getpid() and pool.loop.is_running():
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_shut(pool, wire), pool.loop))
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_shut(wire, lender, pool), pool.loop))
         else:
             pool.forget()
+            if lender is not None:
+                lender.forget()
 
     def beside(self) -> Store:
         return PostgresStore(self.place, clock=self._clock, durability=self._durability)
@@ -232,11 +239,20 @@ class PostgresStore:
             self._open()
             return set()
         stands = await self._step(lambda db: postgres_finish.finish(db, outcomes))
+        self._ended(outcomes)
+        return stands
+
+    def _ended(self, outcomes: Sequence[Outcome]) -> None:
         if any(outcome.then or outcome.breaker or outcome.schedule for outcome in outcomes):
             self._idle = False
             self._tell("new")
         self._tell("final")
-        return stands
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        self._open()
+        if self._lender is None:
+            self._lender = Lender(self.place)
+        return self._lender.begun(lambda outcome: self._ended([outcome]))
 
     async def report(self, reports: Sequence[Report]) -> set[JobId]:
         stands = await self._step(lambda db: postgres_finish.report(db, reports))

@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -47,7 +47,7 @@ from ..job import (
 )
 from ..outcome import Outcome
 from ..schedule import Due, Fired, Firing, Leadership, Schedule, Tick
-from ..store import Store
+from ..store import Store, Transaction
 from ..sync import aside, plain
 from ..tally import Span, Tally
 from . import (
@@ -61,6 +61,7 @@ from . import (
     sqlite_read,
     sqlite_series,
     sqlite_tally,
+    sqlite_transaction,
 )
 from .bell import Bell
 from .borrowed import awaited, borrowed, itself
@@ -267,11 +268,18 @@ class SqliteStore:
 
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
         ended = [(outcome, sqlite_finish.ended_row(outcome)) for outcome in outcomes]
+        stands = await self._write(lambda db: sqlite_finish.finish(db, ended))
+        self._told(outcomes)
+        return stands
+
+    def _told(self, outcomes: Sequence[Outcome]) -> None:
         if any(outcome.then or outcome.breaker for outcome in outcomes):
             self._idle = False
-        stands = await self._write(lambda db: sqlite_finish.finish(db, ended))
         self._bell.ring()
-        return stands
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        self._check()
+        return sqlite_transaction.transaction(self.path, self._durability, lambda outcome: self._told([outcome]))
 
     async def report(self, reports: Sequence[Report]) -> set[JobId]:
         stands = await self._write(lambda db: sqlite_finish.report(db, reports))
@@ -408,6 +416,7 @@ class SqliteStore:
 
     async def _write(self, verb: Callable[[sqlite3.Connection], T]) -> T:
         self._check()
+        sqlite_transaction.refuse_inside()
         with self._clock.outside():
             return await self._writes.call(verb)
 
