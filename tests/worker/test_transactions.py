@@ -528,9 +528,10 @@ async def test_a_cancel_that_comes_during_the_commit_finds_it_made(served: Bank)
         async with ctx.transaction() as connection:
             await served.book(connection, 7)
             await held.execute("SELECT 1 FROM fresh.mainspring_jobs WHERE id = $1 FOR UPDATE", ctx.job.id)
-            asyncio.get_running_loop().call_later(
-                1.5, lambda: ending.append(asyncio.ensure_future(blocking.rollback()))
-            )
+            asyncio.get_running_loop().call_later(1.5, let_go)
+
+    def let_go() -> None:
+        ending.append(asyncio.ensure_future(blocking.rollback()))
 
     ending: list[Any] = []
     held = await asyncpg.connect(served.server.dsn if served.server else "")
@@ -566,16 +567,19 @@ async def test_a_beat_after_the_commit_does_not_take_the_run_for_lost(tmp_path: 
 # the connection
 
 
-async def test_more_tasks_than_connections_take_turns(served: Bank) -> None:
-    @served.app.task
+async def test_more_tasks_than_connections_or_threads_take_turns(bank: Bank) -> None:
+    @bank.app.task
     async def pay(ctx: Context, n: int) -> None:
         async with ctx.transaction() as connection:
-            await served.book(connection, n)
+            await bank.book(connection, n)
+            await asyncio.sleep(0)
 
-    async with served.app, asyncio.timeout(60):
-        await served.app.enqueue_many(pay.job(n) for n in range(40))
-        await served.app.drain()
-        assert served.effects() == list(range(40))
+    async with bank.app, asyncio.timeout(20):
+        await bank.app.enqueue_many(pay.job(n) for n in range(80))
+        async with bank.app.worker():
+            while (await bank.app.stats()).completed < 80:
+                await bank.app.opened()
+        assert bank.effects() == list(range(80))
 
 
 async def test_the_connection_has_the_servers_own_settings_and_is_as_new_each_time(served: Bank) -> None:
@@ -601,10 +605,10 @@ async def test_a_task_may_nest_savepoints(served: Bank) -> None:
     async def pay(ctx: Context) -> None:
         async with ctx.transaction() as connection:
             await served.book(connection, 1)
-            with pytest.raises(RuntimeError):
-                async with connection.transaction():
-                    await served.book(connection, 2)
-                    raise RuntimeError
+            nested = connection.transaction()
+            await nested.start()
+            await served.book(connection, 2)
+            await nested.rollback()
 
     async with served.app:
         await pay.enqueue()
@@ -683,10 +687,12 @@ async def test_there_is_one_at_a_time_and_one_in_all(bank: Bank) -> None:
 async def test_after_one_that_was_rolled_back_there_may_be_another(bank: Bank) -> None:
     @bank.app.task
     async def pay(ctx: Context) -> None:
-        with pytest.raises(RuntimeError):
+        try:
             async with ctx.transaction() as connection:
                 await bank.book(connection, 1)
                 raise RuntimeError
+        except RuntimeError:
+            pass
         async with ctx.transaction() as connection:
             await bank.book(connection, 2)
 
