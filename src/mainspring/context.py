@@ -6,10 +6,10 @@ import logging
 import math
 import threading
 import traceback
-from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, MutableMapping
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,6 +17,9 @@ from .clock import Clock
 from .codec import encode
 from .errors import BadInput
 from .job import Account, Items, Job, Lease, LogLine, Progress, Report, Usage
+
+if TYPE_CHECKING:
+    from .outcome import Outcome
 
 _logger = logging.getLogger("mainspring.task")
 _Adapter = logging.LoggerAdapter[logging.Logger]
@@ -32,7 +35,9 @@ NOTES, MOST = 65_536, 2**31 - 1
 class Context:
     """Injected into the first parameter annotated `Context`; never sent."""
 
-    __slots__ = ("_said", "arguments", "cancelled", "deadline", "interrupt", "job", "timeout", "usage", "watch")
+    __slots__ = (
+        "_said", "arguments", "cancelled", "commitment", "deadline", "interrupt", "job", "timeout", "usage", "watch",
+    )  # fmt: skip
 
     def __init__(self, job: Job, timeout: float | None, deadline: datetime | None, desk: Desk) -> None:
         self.job = job
@@ -47,6 +52,7 @@ class Context:
         self.watch: Callable[[Context], object] | None = None
         """Called once, when the run is told to stop."""
         self.usage: Usage | None = None
+        self.commitment: Commitment | None = None
         self._said: Said | Desk = desk
 
     @property
@@ -87,6 +93,21 @@ class Context:
         """Keeps these values, as JSON has them, with the run's execution."""
         self.said.note(metadata)
 
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """A connection to the store's own database: what is done there and the job's completion are one commit.
+
+        The last thing a task does. The block's end completes the job; an exception in it rolls all of it back, and
+        counts as the run's. LeaseLost: the job is not this run's any more, and nothing was done.
+        """
+        desk = self._said if isinstance(self._said, Desk) else self._said.desk
+        return desk.transaction(self)
+
+    def complete(self, result: Any) -> None:
+        """Inside ctx.transaction(): the job's result, in place of what the task returns."""
+        if self.commitment is None or self.commitment.binding:
+            raise BadInput("ctx.complete() gives a result to an open ctx.transaction(): call it inside the block")
+        self.commitment.result = result
+
     # for the engine
 
     @property
@@ -121,13 +142,29 @@ class Context:
         return Account(said.counted, self.usage, said.metadata)
 
 
+class Commitment:
+    """The end of a run that is committed together with its effect."""
+
+    def __init__(self) -> None:
+        self.result: Any = None
+        self.under_way = False
+        self.outcome: Outcome | None = None
+        """What was committed."""
+
+    @property
+    def binding(self) -> bool:
+        """Too late to end the run in another way."""
+        return self.under_way or self.outcome is not None
+
+
 class Said:
     """What one run has said so far, and what of it the store does not know yet. Any thread may add."""
 
     def __init__(self, job: Job, desk: Desk) -> None:
         self._job = job
-        self._desk = desk
+        self.desk = desk
         self._lock = threading.RLock()
+        self._kept, self._due = False, False
         self._lines: list[LogLine] = []
         self._count = 0
         self._progress: Progress | None = None
@@ -144,19 +181,19 @@ class Said:
             if kept:
                 self._add(level, text)
         if kept:
-            self._desk.lay(self._job, self)
+            self._lay()
 
     def progress(self, done: float, total: float | None, note: str) -> None:
         done, total = _number(done), None if total is None else _number(total)
         with self._lock:
-            now, told = self._desk.clock.now(), self._told
+            now, told = self.desk.clock.now(), self._told
             self._progress = Progress(self._job.runs, now, done, total, clean_line(note))
             due = told is None or abs(done - told.done) >= STEP or done == total
             due = due or (told is not None and (now - told.at).total_seconds() >= PAUSE)
             if due:
                 self._told = self._progress
         if due:
-            self._desk.lay(self._job, self)
+            self._lay()
 
     def items(self, success: int, failed: int, skipped: int) -> None:
         for count in (success, failed, skipped):
@@ -182,17 +219,38 @@ class Said:
             if more > 0:
                 self._add(logging.WARNING, f"{more} lines more were logged and not kept", LINES + 1)
         if more > 0 or held:
-            self._desk.lay(self._job, self)
+            self._lay()
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """What is said meanwhile waits for whoever takes the report here."""
+        self._kept = True
+        try:
+            yield
+        finally:
+            self._kept = False
+            if self._due:
+                self._lay()
+
+    def _lay(self) -> None:
+        self._due = self._kept
+        if not self._kept:
+            self.desk.lay(self._job, self)
 
     def report(self) -> Report:
         """Everything new; the store has it when the call that carries this returns."""
         with self._lock:
-            lines, self._lines = self._lines, []
+            lines, self._lines, self._due = self._lines, [], False
             return Report(id=self._job.id, lease=self._job.lease or "", lines=tuple(lines), progress=self._told)
+
+    def untold(self, report: Report) -> None:
+        """The store does not have it after all."""
+        with self._lock:
+            self._lines, self._due = [*report.lines, *self._lines], True
 
     def _add(self, level: int, text: str, n: int | None = None) -> None:
         level = max(0, min(level, MOST))
-        line = LogLine(self._job.runs, n or self._count, self._desk.clock.now(), level, clean_line(text))
+        line = LogLine(self._job.runs, n or self._count, self.desk.clock.now(), level, clean_line(text))
         self._lines.append(line)
 
 
@@ -203,6 +261,8 @@ class Desk:
         self.clock = clock
         self.ring: Callable[[], object] = lambda: None
         """Called when something was laid on an empty desk, from whatever thread did it."""
+        self.transaction: Callable[[Context], AbstractAsyncContextManager[Any]] = _nowhere
+        """Opens ctx.transaction()."""
         self.lock = threading.RLock()
         self._laid: dict[tuple[str, Lease], Said] = {}
 
@@ -221,6 +281,10 @@ class Desk:
 
     def __bool__(self) -> bool:
         return bool(self._laid)
+
+
+def _nowhere(ctx: Context) -> AbstractAsyncContextManager[Any]:
+    raise BadInput("ctx.transaction() is for tasks in a worker's own process, not for executor='process'")
 
 
 class _Log(_Adapter):

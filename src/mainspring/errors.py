@@ -18,6 +18,7 @@ MainspringError
 │   ├── JobExpired              ... never started in time
 │   └── ResultTimeout (TimeoutError)
 ├── JobTimeout (TimeoutError)   a run took longer than its timeout
+├── LeaseLost                   the run is not the job's any more: its transaction was rolled back
 ├── ItemsFailed                 a run counted more failed items than its task allows
 ├── ShuttingDown                the app is closed or closing
 └── StoreError
@@ -116,6 +117,10 @@ class ResultTimeout(JobUnfinished, TimeoutError):
 
 class JobTimeout(MainspringError, TimeoutError):
     """A run took longer than its timeout."""
+
+
+class LeaseLost(MainspringError):
+    """The job was taken from this run, so what the run did in its transaction was rolled back."""
 
 
 class ItemsFailed(MainspringError):

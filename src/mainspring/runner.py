@@ -92,9 +92,13 @@ class Runner:
             return error
         finally:
             failpoint("run.returned")
+        return self.judged(ctx, value)
+
+    def judged(self, ctx: Context, value: Any) -> Done | Steer | ItemsFailed:
+        """What it means that the task returned this."""
         if isinstance(value, Steer):
             return value
-        if (items := ctx.counted) is not None and (too_many := self._too_many(job, items)) is not None:
+        if (items := ctx.counted) is not None and (too_many := self._too_many(ctx.job, items)) is not None:
             return too_many
         if isinstance(value, Done):
             return value

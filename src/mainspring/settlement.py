@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -13,10 +14,11 @@ from .events import Bus, JobEnded, JobEnqueued, JobLost, ended
 from .failpoint import failpoint
 from .insistence import Insistence
 from .job import Job, JobId
-from .outcome import Outcome
+from .outcome import Done, Ended, Outcome
 from .slots import Run, RunKey
 from .store import Store
 
+_logger = logging.getLogger("mainspring")
 # How often a stop tries to store the last outcomes, and the seconds between. After that the leases end, and
 # others take the jobs.
 LAST_FLUSHES, LAST_PAUSE = 10, 0.1
@@ -46,6 +48,14 @@ class Settlement:
     def add(self, run: Run, outcome: Outcome) -> None:
         self._outcomes.append((run, outcome))
         self._gathered.ring()
+
+    def committed(self, run: Run, outcome: Outcome, ended: Ended) -> None:
+        """The outcome is in the store, with what the task did: whatever came after that changes nothing."""
+        if not isinstance(ended, Done) or ended.result not in (None, outcome.result):
+            came = "a result" if isinstance(ended, Done) else type(ended).__name__
+            _logger.warning("job %s (%s) was completed in its transaction; %s that came after it is ignored: %s",
+                            run.job.id, run.job.task, came, ended)  # fmt: skip
+        self._tell([(run, outcome)], {outcome.id})
 
     async def run(self, store: Store, insist: Insistence) -> None:
         while True:

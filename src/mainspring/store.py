@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -20,6 +21,7 @@ from .job import (
     Filter,
     Job,
     JobId,
+    Lease,
     LiveWorker,
     LogLine,
     NewJob,
@@ -36,6 +38,24 @@ from .job import (
 from .outcome import Outcome
 from .schedule import Due, Fired, Firing, Leadership, Schedule, Tick
 from .tally import Span, Tally
+
+
+class Transaction(Protocol):
+    """A transaction on the store's own database, for the effect of one run and its end."""
+
+    connection: Any
+    """The driver's: what the task does there is part of it."""
+
+    async def holds(self, id: JobId, lease: Lease) -> bool:
+        """Whether the job is running under that very lease."""
+        ...
+
+    async def commit(self, outcome: Outcome, reports: Sequence[Report]) -> bool:
+        """Tells the reports and settles the run as `report` and `finish` do, and commits it all together.
+
+        False: the outcome was not accepted, and nothing is committed.
+        """
+        ...
 
 
 class Store(Protocol):
@@ -158,6 +178,10 @@ class Store(Protocol):
         one that went well closes it. Any other ending, discarded among them (its input was bad, not the task),
         leaves it as it is, and lets another job try if this one was the probe; so does one without a breaker.
         """
+        ...
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        """Rolled back at the end of the block unless it was committed. BadInput where there is no database."""
         ...
 
     async def report(self, reports: Sequence[Report]) -> set[JobId]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from .errors import MainspringError
@@ -33,17 +36,80 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def run(work: Coroutine[Any, Any, T], *, here: bool = False) -> T:
-    """The coroutine's value. Not for use inside an event loop, which it would block.
-
-    `here`: in this very thread, where the caller's own connection belongs.
-    """
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """The coroutine's value. Not for use inside an event loop, which it would block."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work) if here else asyncio.run_coroutine_threadsafe(work, _bridge()).result()
+        return _wait(work)
     work.close()
     raise MainspringError(".sync was used inside an event loop; await the method without .sync there")
+
+
+class Errands:
+    """What a thread that waits does meanwhile, piece by piece, because only it may or can."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+
+    def serve(self) -> None:
+        """In that thread, until the end."""
+        while (call := self._calls.get()) is not None:
+            call()
+
+    def end(self) -> None:
+        self._calls.put(None)
+
+    async def do(self, act: Callable[[], T]) -> T:
+        """Its value, from there."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def call() -> None:
+            try:
+                settle = partial(answer.set_result, act())
+            except Exception as error:
+                settle = partial(answer.set_exception, error)
+            answer.get_loop().call_soon_threadsafe(lambda: answer.done() or settle())
+
+        self._calls.put(call)
+        return await answer
+
+
+def _wait(work: Coroutine[Any, Any, T]) -> T:
+    """For the coroutine, which runs in the bridge's thread and may have errands for this one."""
+    errands = Errands()
+    token = _caller.set(errands)  # the coroutine gets a copy of what is set here
+    try:
+        future = asyncio.run_coroutine_threadsafe(work, _bridge())
+    finally:
+        _caller.reset(token)
+    future.add_done_callback(lambda _: errands.end())
+    try:
+        errands.serve()
+    except BaseException:
+        future.cancel()  # interrupted: nobody is here any more to do its part
+        raise
+    return future.result()
+
+
+_caller: ContextVar[Errands | None] = ContextVar("mainspring_caller", default=None)
+
+
+def plain() -> bool:
+    """Whether this runs for a caller that does not await."""
+    return _caller.get() is not None
+
+
+async def aside(act: Callable[[], T]) -> T:
+    """Blocking work on what is the caller's: in its own thread if it does not await, else beside the event loop."""
+    if (caller := _caller.get()) is not None:
+        return await caller.do(act)
+    work = asyncio.ensure_future(asyncio.to_thread(act))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])  # the caller gets back a connection that is at rest
+        raise
 
 
 def _bridge() -> asyncio.AbstractEventLoop:
@@ -65,7 +131,7 @@ class Sync:
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._inner, name)
         if asyncio.iscoroutinefunction(value):
-            return lambda *args, **kwargs: _plain(run(value(*args, **kwargs), here=kwargs.get("within") is not None))
+            return lambda *args, **kwargs: _plain(run(value(*args, **kwargs)))
         return value if callable(value) or isinstance(value, str | int | float | type(None)) else Sync(value)
 
 
@@ -84,7 +150,7 @@ class SyncTask(Generic[P, R]):
         return SyncTask(self._task.using(**options))
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> SyncHandle[R]:
-        return SyncHandle(run(self._task.enqueue(*args, **kwargs), here=self._task.options.within is not None))
+        return SyncHandle(run(self._task.enqueue(*args, **kwargs)))
 
 
 class SyncHandle(Generic[R]):

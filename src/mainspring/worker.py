@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from .appetite import Appetite
 from .clock import StoreClock
+from .completion import Completion
 from .config import Settings
 from .courier import Courier
 from .errors import BadInput, MainspringError
@@ -80,6 +81,8 @@ class Worker:
         self._appetite = Appetite(clock, self._slots, self._free)
         self._courier = Courier(runner.desk, clock)
         self._settlement = Settlement(clock, bus, self._courier, self._appetite.freed)
+        self._completion = Completion(runner, self._courier, clock, lambda: self._store)
+        runner.desk.transaction = self._completion.transaction
         self._sweeper = Sweeper(clock, bus, self._crashed)
         self._orders = Orders()
         self._vigil = Vigil(
@@ -274,7 +277,9 @@ class Worker:
     def _on_end(self, run: Run, ended: Ended) -> None:
         now, job = self._clock.now(), run.job
         self._wear.jobs += 1
-        if run.lost:
+        if (commitment := run.ctx.commitment) is not None and commitment.outcome is not None:
+            self._settlement.committed(run, commitment.outcome, ended)
+        elif run.lost:
             self._bus.emit(JobLost(at=now, job=job))
         else:
             outcome = decide(job, ended, now=now, policy=self._runner.policy(job), account=run.ctx.account())

@@ -22,7 +22,7 @@ from mainspring.stores import open_store
 from mainspring.stores.postgres_claim import TAKE_PLAIN
 from mainspring.stores.postgres_finish import COMPLETE_ALL
 from mainspring.stores.postgres_place import Place
-from mainspring.stores.postgres_pool import SEPARATOR, AGAIN, SETTINGS, Pool, Session
+from mainspring.stores.postgres_pool import AGAIN, SEPARATOR, SETTINGS, Pool, Session
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import (
     NOW,
@@ -265,7 +265,7 @@ class TestWithin(Served):
         async with self.opened() as store, self.connected() as mine:
             with pytest.raises(BadInput, match="needs an open transaction"):
                 await store.enqueue([new_job()], now=NOW, within=mine)
-            with pytest.raises(BadInput, match="asyncpg connection here, got object"):
+            with pytest.raises(BadInput, match=r"takes a connection of asyncpg .*; got object"):
                 await store.enqueue([new_job()], now=NOW, within=object())
 
 

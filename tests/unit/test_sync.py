@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mainspring import Handle, JobDead, JobNotFound, Mainspring, MainspringError, ResultTimeout, ShuttingDown, State
+from mainspring.sync import aside, run
 
 REFUSED = ".sync was used inside an event loop; await the method without .sync there"
 
@@ -145,3 +146,48 @@ def test_a_closed_app_takes_no_more_work(app: Mainspring) -> None:
 def test_both_ways_see_the_same_jobs(app: Mainspring) -> None:
     job = app.tasks["add"].sync.enqueue(1)
     assert asyncio.run(app.jobs.get(job.id)).id == job.id
+
+
+# the caller's own thread
+
+
+def test_what_is_the_callers_is_done_in_its_own_thread() -> None:
+    async def work() -> tuple[str, str]:
+        return threading.current_thread().name, await aside(lambda: threading.current_thread().name)
+
+    assert run(work()) == ("mainspring-sync", threading.current_thread().name)
+
+
+def test_an_error_in_the_callers_thread_is_raised_where_it_was_asked_for() -> None:
+    async def work() -> str:
+        try:
+            return await aside(lambda: str(1 // 0))
+        except ZeroDivisionError:
+            return "met"
+
+    assert run(work()) == "met"
+
+
+def test_a_caller_that_is_interrupted_leaves_nothing_waiting_for_it() -> None:
+    ended: list[str] = []
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    async def work() -> None:
+        try:
+            await aside(interrupted)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    async def nothing() -> int:
+        return 1
+
+    with pytest.raises(KeyboardInterrupt):
+        run(work())
+    assert (run(nothing()), ended) == (1, ["cancelled"])
+
+
+async def test_code_that_awaits_keeps_its_loop_free_meanwhile() -> None:
+    assert await aside(threading.current_thread) is not threading.current_thread()

@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connections, transaction
+from sqlalchemy import Engine, create_engine, text
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
 
+from callers import site
 from mainspring import BadInput, JobExists, Mainspring, StoreError, StoreUnavailable
 from mainspring.events import JobEnded, JobEnqueued
 from mainspring.job import Claim
@@ -219,7 +224,8 @@ async def test_what_is_no_connection_is_refused(shop: Mainspring, file: Path, th
     with pytest.raises(BadInput) as refused:
         await shop.tasks["receipt"].using(within=thing).enqueue(1)
     kind = type(thing).__name__
-    assert str(refused.value) == f"within= takes a sqlite3.Connection to '{file}' here, got {kind}"
+    takes = f"a sqlite3.Connection to '{file}' here, or SQLAlchemy's or Django's over one that is not awaited"
+    assert str(refused.value) == f"within= takes {takes}; got {kind}"
     assert await shop.jobs.list() == []
 
 
@@ -340,3 +346,87 @@ def test_several_threads_each_have_their_own_transaction(
 
     asyncio.run(all_of_them())
     assert shop.sync.stats().pending == 8
+
+
+# libraries over sqlite3
+
+
+@pytest.fixture
+def engine(file: Path, mine: sqlite3.Connection) -> Iterator[Engine]:
+    engine = create_engine(f"sqlite:///{file}")
+    yield engine
+    engine.dispose()
+
+
+def test_a_session_of_sqlalchemy_takes_the_job_with_its_commit_and_its_rollback(
+    shop: Mainspring, engine: Engine, file: Path
+) -> None:
+    task = shop.tasks["receipt"].sync
+    with Session(engine) as session, session.begin():
+        session.execute(text("INSERT INTO orders DEFAULT VALUES"))
+        kept = task.using(within=session).enqueue(1)
+    with Session(engine) as session:
+        session.execute(text("INSERT INTO orders DEFAULT VALUES"))
+        task.using(within=session).enqueue(2)
+        session.rollback()
+    assert (orders(file), [job.id for job in shop.sync.jobs.list()]) == (1, [kept.id])
+
+
+@pytest.mark.parametrize("keyed", [{}, {"unique_key": "one"}])
+def test_a_connection_of_sqlalchemy_commits_a_job_that_is_all_it_has(
+    shop: Mainspring, engine: Engine, keyed: Any
+) -> None:
+    with engine.connect() as connection:
+        shop.tasks["receipt"].sync.using(within=connection, **keyed).enqueue(1)
+        assert shop.sync.stats().pending == 0
+        connection.commit()
+    assert shop.sync.stats().pending == 1
+
+
+async def test_code_that_awaits_may_have_a_session_of_sqlalchemy(shop: Mainspring, engine: Engine) -> None:
+    with Session(engine) as session, session.begin():
+        await shop.tasks["receipt"].using(within=session).enqueue(1)
+    assert len(await shop.jobs.list()) == 1
+
+
+@pytest.fixture
+def wrapper(file: Path, mine: sqlite3.Connection) -> Iterator[Any]:
+    """Django's connection to the file."""
+    site("file", ENGINE="django.db.backends.sqlite3", NAME=str(file))
+    yield connections["file"]
+    connections["file"].close()
+    del connections["file"]
+
+
+def test_an_atomic_block_of_django_takes_the_job_with_its_commit_and_its_rollback(
+    shop: Mainspring, wrapper: Any, file: Path
+) -> None:
+    task = shop.tasks["receipt"].sync.using(within=wrapper)
+    with transaction.atomic(using="file"):
+        wrapper.cursor().execute("INSERT INTO orders DEFAULT VALUES")
+        kept = task.enqueue(1)
+        with transaction.atomic(using="file"):
+            task.enqueue(2)
+            transaction.set_rollback(True, using="file")
+    with transaction.atomic(using="file"):
+        task.enqueue(3)
+        transaction.set_rollback(True, using="file")
+    assert (orders(file), [job.id for job in shop.sync.jobs.list()]) == (1, [kept.id])
+
+
+def test_django_outside_of_a_block_is_told_to_begin_one(shop: Mainspring, wrapper: Any) -> None:
+    wrapper.ensure_connection()
+    with pytest.raises(BadInput, match=r"within= needs an open transaction: with transaction.atomic\(\): …"):
+        shop.tasks["receipt"].sync.using(within=wrapper).enqueue(1)
+
+
+def test_sqlalchemy_on_another_file_is_refused(shop: Mainspring, tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path}/other.db")
+    with engine.connect() as other, pytest.raises(BadInput, match="within= needs a connection to"):
+        shop.tasks["receipt"].sync.using(within=other).enqueue(1)
+    engine.dispose()
+
+
+async def test_a_session_that_is_awaited_is_refused(shop: Mainspring) -> None:
+    with pytest.raises(BadInput, match="over one that is not awaited; got AsyncSession"):
+        await shop.tasks["receipt"].using(within=AsyncSession()).enqueue(1)

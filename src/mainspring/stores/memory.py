@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
 from typing import Any
 
@@ -39,7 +39,7 @@ from ..job import (
 )
 from ..outcome import Outcome
 from ..schedule import Due, Fired, Firing, Leadership, Schedule, Tick
-from ..store import Store
+from ..store import Store, Transaction
 from ..tally import Span, Tally
 from . import memory_change, memory_claim, memory_enqueue, memory_finish, memory_fire, memory_read
 from .bell import Bell
@@ -164,6 +164,9 @@ class MemoryStore:
 
     def _settle(self, outcome: Outcome) -> bool:
         return memory_finish.finish_one(self._jobs, self._workers, self._ledger, outcome)
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        raise BadInput("the memory store has no transactions: use ctx.transaction() on sqlite:///… or postgresql://…")
 
     async def report(self, reports: Sequence[Report]) -> set[JobId]:
         with self._turn():

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Collection, Sequence
-from contextlib import suppress
-from datetime import datetime, timedelta
+from contextlib import AbstractAsyncContextManager, suppress
+from datetime import datetime
 from typing import Any, TypeVar
 
-import asyncpg
 import msgspec
 from msgspec.structs import replace
 
 from ..clock import Clock, SystemClock, instant, micros
 from ..config import Durability
-from ..errors import BadInput, ShuttingDown, StoreError
+from ..errors import ShuttingDown, StoreError
 from ..failpoint import failpoint
 from ..finding import Finding
 from ..job import (
@@ -46,7 +45,7 @@ from ..job import (
 )
 from ..outcome import Outcome
 from ..schedule import Due, Fired, Firing, Leadership, Schedule, Tick
-from ..store import Store
+from ..store import Store, Transaction
 from ..tally import Span, Tally
 from . import (
     postgres_change,
@@ -63,37 +62,30 @@ from . import (
 from .postgres_ear import Ear
 from .postgres_news import News, news
 from .postgres_place import Place
-from .postgres_pool import Pool, Session, Verb, translated
-from .postgres_wire import Kin, Wire, Word, notice
+from .postgres_pool import Pool, Session, Verb
+from .postgres_transaction import Lender
+from .postgres_wire import Kin, Wire, Word, soon
+from .postgres_within import Within
 from .rows import claimed_of, job_of
 
 T = TypeVar("T")
 
 # Seconds in which a listener finds out whether it hears.
 PROBED = 8.0
-# Longer than anybody goes without looking.
-LATER = timedelta(minutes=5)
 
 _encode = msgspec.json.encode
 _info = msgspec.json.Decoder(WorkerInfo).decode
 
 
-async def _shut(pool: Pool, wire: Wire | None, ear: Ear | None) -> None:
-    if wire is not None:
-        await wire.close()
-    if ear is not None:
-        await ear.close()
-    await pool.close()
-
-
-def _soon(at: datetime | None, now: datetime) -> bool:
-    """Whether others have to be told. What is due later they see when they next look, all of them before that."""
-    return at is None or at - now < LATER
+async def _shut(*parts: Wire | Ear | Pool | None) -> None:
+    for part in parts:
+        if part is not None:
+            await part.close()
 
 
 def _stirs(outcome: Outcome) -> bool:
     """Whether it makes something claimable, be it the job itself, or a schedule due."""
-    again = outcome.state is State.PENDING and _soon(outcome.run_at, outcome.finished_at)
+    again = outcome.state is State.PENDING and soon(outcome.run_at, outcome.finished_at)
     return again or bool(outcome.then or outcome.breaker or outcome.schedule)
 
 
@@ -111,6 +103,8 @@ class PostgresStore:
         self._wire: Wire | None = None
         self._ear: Ear | None = None
         self._opening: asyncio.Lock | None = None
+        self._within: Within | None = None
+        self._lender: Lender | None = None
         self._idle = False
         self._stride = postgres_claim.Stride()
         self._leases = postgres_claim.Leases()
@@ -124,7 +118,9 @@ class PostgresStore:
             elif self._ear is not None:
                 self._ear.forget()
             self._pool.forget()
-            self._pool = self._wire = self._ear = self._opening = None
+            if self._lender is not None:
+                self._lender.forget()
+            self._pool = self._wire = self._ear = self._opening = self._lender = None
         self._opening = self._opening or asyncio.Lock()
         async with self._opening:
             if self._pool is not None:
@@ -143,19 +139,19 @@ class PostgresStore:
 
     async def close(self) -> None:
         """From any event loop: connections are given back in the one they belong to, if it still runs."""
-        pool, wire, ear = self._pool, self._wire, self._ear
-        self._pool = self._wire = self._ear = None
+        pool, wire, ear, lender = self._pool, self._wire, self._ear, self._lender
+        self._pool = self._wire = self._ear = self._lender = None
         if pool is None:
             return
         if pool.loop is asyncio.get_running_loop():
             with self._clock.outside():
-                await _shut(pool, wire, ear)
+                await _shut(wire, ear, lender, pool)
         elif pool.pid == os.getpid() and pool.loop.is_running():
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_shut(pool, wire, ear), pool.loop))
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_shut(wire, ear, lender, pool), pool.loop))
         else:
-            pool.forget()
-            if ear is not None:
-                ear.forget()
+            for part in (ear, lender, pool):
+                if part is not None:
+                    part.forget()
 
     def beside(self) -> Store:
         return PostgresStore(self.place, clock=self._clock, durability=self._durability, kin=self._kin)
@@ -218,7 +214,7 @@ class PostgresStore:
             self._open()
             return []
         answers = await self._enqueue(jobs, now)
-        if any(_soon(job.run_at, now) for job in jobs):
+        if any(soon(job.run_at, now) for job in jobs):
             self._tell("new")
         return answers
 
@@ -230,21 +226,12 @@ class PostgresStore:
                 return await self._step(lambda db: postgres_enqueue.copy(db, jobs, now))
         return await self._call(lambda db: postgres_enqueue.insert(db, jobs, now))
 
-    async def _enqueue_within(self, connection: Any, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
-        self._open()
-        if not isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
-            raise BadInput(f"within= takes an asyncpg connection here, got {type(connection).__name__}")
-        if not connection.is_in_transaction():
-            raise BadInput("within= needs an open transaction: async with connection.transaction(): …")
-        db = Session(connection, self.place)
-        try:
-            answers = await postgres_enqueue.enqueue(db, jobs, now)
-            # Goes out with the caller's commit, or not at all.
-            if any(_soon(job.run_at, now) for job in jobs):
-                await notice(self.place.channel, "within new")(db)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-            raise translated(error, "PostgreSQL") from error
-        return answers
+    async def _enqueue_within(self, within: Any, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+        pool = self._open()
+        if self._within is None or self._within.pool is not pool:
+            self._within = Within(pool)
+        with self._clock.outside():
+            return await self._within.enqueue(within, jobs, now)
 
     async def claim(
         self,
@@ -321,11 +308,20 @@ class PostgresStore:
             stands = {outcome.id for outcome in outcomes}
         else:
             stands = await self._step(lambda db: postgres_finish.finish(db, outcomes))
+        self._ended(outcomes)
+        return stands
+
+    def _ended(self, outcomes: Sequence[Outcome]) -> None:
         if any(_stirs(outcome) for outcome in outcomes):
             self._idle = False
             self._tell("new")
         self._tell("final")
-        return stands
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        self._open()
+        if self._lender is None:
+            self._lender = Lender(self.place)
+        return self._lender.begun(lambda outcome: self._ended([outcome]))
 
     async def report(self, reports: Sequence[Report]) -> set[JobId]:
         stands = await self._step(lambda db: postgres_finish.report(db, reports))

@@ -57,7 +57,7 @@ _NOTE = """INSERT INTO mainspring_leases SELECT $1, $5, array_agg(id) FROM taken
     ON CONFLICT (worker, lease) DO UPDATE SET ids = mainspring_leases.ids || excluded.ids"""
 
 # When to ask again after rows were taken: at once if more may be due; -1: circuits have a say in it, so look.
-_NEXT = f"""CASE WHEN (SELECT count(*) FROM taken) = $6 OR (SELECT count(*) FROM taken) < (SELECT count(*) FROM first) THEN $2
+_NEXT = f"""CASE WHEN (SELECT count(*) = $6 OR count(*) < (SELECT count(*) FROM first) FROM taken) THEN $2
         WHEN EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until IS NOT NULL) THEN -1
         ELSE least((SELECT min((SELECT run_at FROM mainspring_jobs WHERE {_READY} AND queue = one.queue
                 AND task = one.task AND rank = one.rank AND run_at > $2 ORDER BY run_at, id LIMIT 1))

@@ -29,7 +29,7 @@ AGAIN, TRIES = ("40001", "40P01", "55P03"), 5
 # a connection that the server has ended, and that is not closed yet.
 LOST = (OSError, asyncpg.InternalClientError)
 # The classes of what passes: connections, resources, an operator's intervention, a lock, a server that only reads.
-_PASSING = ("08", "53", "57", "40", "55P03", "25006", "XX000")
+PASSING = ("08", "53", "57", "40", "55P03", "25006", "XX000")
 SETTINGS = {
     "application_name": "mainspring",
     "statement_timeout": "30000",
@@ -238,7 +238,7 @@ def translated(error: Exception, what: str) -> Exception:
         text = f"{what}: {error} ({type(error).__name__}, {code})"
         if code == "53300":
             text += "; it has no connection left: raise max_connections, run fewer processes or use a pooler"
-        return StoreUnavailable(f"{text}; try again") if code.startswith(_PASSING) else StoreError(text)
+        return StoreUnavailable(f"{text}; try again") if code.startswith(PASSING) else StoreError(text)
     if isinstance(error, TimeoutError):
         return StoreUnavailable(f"{what}: no answer in time; try again")
     if isinstance(error, asyncpg.InternalClientError):

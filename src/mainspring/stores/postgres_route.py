@@ -24,12 +24,16 @@ SILENCE, IDLE, INTERVAL, COUNT = 15_000, 30, 5, 3
 class Route:
     """Finds out by its first connection whether there is a pooler, unless it was told."""
 
-    def __init__(self, dsn: str, settings: Mapping[str, str], pooler: Pooler = "auto") -> None:
+    def __init__(
+        self, dsn: str, settings: Mapping[str, str], pooler: Pooler = "auto", bound: float | None = CALL_SECONDS
+    ) -> None:
+        """`bound`: seconds that a statement may take; None: any."""
         self.dsn = dsn
         self.pooled: bool | None = None if pooler == "auto" else pooler == "transaction"
         """None: nobody has connected yet."""
         self._told = pooler != "auto"
         self._settings = settings
+        self._bound = bound
 
     @property
     def begin(self) -> str:
@@ -45,7 +49,7 @@ class Route:
             if connection := await self._straight():
                 return connection
             self.pooled = True
-        kept = {name: self._settings[name] for name in _KEPT}
+        kept = {name: value for name, value in self._settings.items() if name in _KEPT}
         # Statements have no names then: the server's connection of the next one is another.
         return await self._connect(kept, statement_cache_size=0)
 
@@ -66,7 +70,7 @@ class Route:
 
     async def _connect(self, settings: Mapping[str, str], **options: Any) -> Any:
         connection = await asyncpg.connect(
-            self.dsn, timeout=CONNECT_SECONDS, command_timeout=CALL_SECONDS, server_settings=dict(settings), **options
+            self.dsn, timeout=CONNECT_SECONDS, command_timeout=self._bound, server_settings=dict(settings), **options
         )
         _watch(connection)
         return connection

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Literal
 
 from ..clock import Clock
@@ -17,6 +18,13 @@ Word = Literal["new", "final"]
 
 # A notification takes a lock of the whole database when it is committed: one for all that happens in this time.
 GAP = 0.01
+# Longer than anybody goes without looking.
+LATER = timedelta(minutes=5)
+
+
+def soon(at: datetime | None, now: datetime) -> bool:
+    """Whether others have to be told. What is due later they see when they next look, all of them before that."""
+    return at is None or at - now < LATER
 
 
 def notice(channel: str, text: str) -> Verb[None]:

@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -47,7 +47,8 @@ from ..job import (
 )
 from ..outcome import Outcome
 from ..schedule import Due, Fired, Firing, Leadership, Schedule, Tick
-from ..store import Store
+from ..store import Store, Transaction
+from ..sync import aside, plain
 from ..tally import Span, Tally
 from . import (
     sqlite_change,
@@ -60,8 +61,10 @@ from . import (
     sqlite_read,
     sqlite_series,
     sqlite_tally,
+    sqlite_transaction,
 )
 from .bell import Bell
+from .borrowed import awaited, borrowed, itself
 from .inotify import WriteWatch
 from .lane import Lane, Watcher, translated
 from .rows import COLUMNS, HELD, Row, claimed_of, execution_of, job_of
@@ -202,15 +205,27 @@ class SqliteStore:
         us = micros(now)
         self._idle = False
         if within is not None:
-            return self._enqueue_within(within, jobs, now, us)
+            return await self._lent(lambda: self._enqueue_within(within, jobs, now, us))
         answers = await self._write(lambda db: sqlite_enqueue.enqueue(db, jobs, now, us))
         self._bell.ring()
         return answers
 
-    def _enqueue_within(self, db: Any, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
+    async def _lent(self, act: Callable[[], T]) -> T:
+        """In the caller's own thread, where its connection belongs."""
         self._check()
+        if not plain():
+            return act()
+        with self._clock.outside():
+            return await aside(act)
+
+    def _enqueue_within(self, within: Any, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
+        thing = itself(within)
+        db = thing if awaited(thing) else borrowed(thing).connection
         if not isinstance(db, sqlite3.Connection):
-            raise BadInput(f"within= takes a sqlite3.Connection to {self.path!r} here, got {type(db).__name__}")
+            takes = (
+                f"a sqlite3.Connection to {self.path!r} here, or SQLAlchemy's or Django's over one that is not awaited"
+            )
+            raise BadInput(f"within= takes {takes}; got {type(within).__name__}")
         try:
             sqlite_file.join(db, self.path)
             return sqlite_enqueue.enqueue(db, jobs, now, us)
@@ -256,11 +271,21 @@ class SqliteStore:
 
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
         ended = [(outcome, sqlite_finish.ended_row(outcome)) for outcome in outcomes]
+        stands = await self._write(lambda db: sqlite_finish.finish(db, ended))
+        self._told(outcomes)
+        return stands
+
+    def _told(self, outcomes: Sequence[Outcome]) -> None:
         if any(outcome.then or outcome.breaker for outcome in outcomes):
             self._idle = False
-        stands = await self._write(lambda db: sqlite_finish.finish(db, ended))
         self._bell.ring()
-        return stands
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        self._check()
+        sqlite_transaction.refuse_inside()
+        return sqlite_transaction.transaction(
+            self._writes, self.path, self._durability, lambda outcome: self._told([outcome])
+        )
 
     async def report(self, reports: Sequence[Report]) -> set[JobId]:
         stands = await self._write(lambda db: sqlite_finish.report(db, reports))
@@ -397,6 +422,7 @@ class SqliteStore:
 
     async def _write(self, verb: Callable[[sqlite3.Connection], T]) -> T:
         self._check()
+        sqlite_transaction.refuse_inside()
         with self._clock.outside():
             return await self._writes.call(verb)
 

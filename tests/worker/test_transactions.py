@@ -1,0 +1,760 @@
+"""ctx.transaction(): what a task does to the store's own database, and that its job is completed, are one commit."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from mainspring import (
+    BadInput,
+    Breaker,
+    Context,
+    LeaseLost,
+    Mainspring,
+    Snooze,
+    State,
+    every,
+)
+from mainspring.events import JobEnded, JobLost
+from mainspring.middleware import Next
+from mainspring.outcome import Released, decide
+from mainspring.testing import Recorder, VirtualClock
+from servers import Postgres
+
+
+class Bank:
+    """An app, and a table for effects in the same database."""
+
+    def __init__(self, url: str, path: Path, server: Postgres | None) -> None:
+        self.url, self.path, self.server = url, path, server
+        self.app = Mainspring(url, retry_initial_delay=1e-6)
+
+    def run(self, sql: str) -> list[Any]:
+        """As another connection sees it."""
+        if self.server is not None:
+            return [tuple(row) for row in self.server.run(sql)]
+        other = sqlite3.connect(self.path)
+        try:
+            with other:
+                return other.execute(sql).fetchall()
+        finally:
+            other.close()
+
+    def effects(self) -> list[int]:
+        return [n for (n,) in self.run("SELECT n FROM effects ORDER BY n")]
+
+    async def book(self, connection: Any, n: int) -> None:
+        done = connection.execute(f"INSERT INTO effects VALUES ({n})")
+        if inspect.isawaitable(done):
+            await done
+
+    async def lose(self, ctx: Context) -> None:
+        """Somebody else ends this run."""
+        other = Mainspring(self.url)
+        async with other:
+            store = await other.opened()
+            await store.finish([decide(ctx.job, Released(), now=other.clock.now())])
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def bank(request: pytest.FixtureRequest, tmp_path: Path) -> Bank:
+    path = tmp_path / "bank.db"
+    if request.param == "sqlite":
+        bank = Bank(f"sqlite:///{path}", path, None)
+    else:
+        server: Postgres = request.getfixturevalue("postgres")
+        bank = Bank(server.fresh(), path, server)
+    bank.run("DROP TABLE IF EXISTS effects")
+    bank.run("CREATE TABLE effects (n integer)")
+    return bank
+
+
+@pytest.fixture
+def served(postgres: Postgres, tmp_path: Path) -> Bank:
+    """On PostgreSQL, where others can write meanwhile."""
+    bank = Bank(postgres.fresh(), tmp_path / "none", postgres)
+    bank.run("DROP TABLE IF EXISTS effects")
+    bank.run("CREATE TABLE effects (n integer)")
+    return bank
+
+
+async def endings(app: Mainspring, id: str) -> list[str]:
+    return [str(run.ending) for run in await app.executions.list(job_id=id)]
+
+
+# the commit
+
+
+async def test_effect_and_completion_are_seen_together_and_not_before(bank: Bank) -> None:
+    seen: list[tuple[list[int], str]] = []
+
+    async def look(id: str) -> None:
+        seen.append((bank.effects(), (await bank.app.jobs.get(id)).state))
+
+    @bank.app.task
+    async def pay(ctx: Context, n: int) -> None:
+        async with ctx.transaction() as connection:
+            await bank.book(connection, n)
+            await look(ctx.job.id)
+        await look(ctx.job.id)
+
+    async with bank.app:
+        job = await pay.enqueue(7)
+        assert await bank.app.drain() == 1
+        assert seen == [([], "running"), ([7], "completed")]
+        assert await job.result() is None
+
+
+async def test_the_result_is_what_complete_was_given(bank: Bank) -> None:
+    @bank.app.task
+    async def pay(ctx: Context) -> dict[str, int]:
+        async with ctx.transaction():
+            ctx.complete({"receipt": 7})
+        return {"receipt": 7}
+
+    async with bank.app:
+        job = await pay.enqueue()
+        await bank.app.drain()
+        assert await job.result() == {"receipt": 7}
+
+
+async def test_a_result_that_comes_after_it_is_ignored_and_said_so(bank: Bank, caplog: Any) -> None:
+    @bank.app.task
+    async def pay(ctx: Context) -> str:
+        async with ctx.transaction():
+            ctx.complete("first")
+        return "second"
+
+    async with bank.app:
+        job = await pay.enqueue()
+        await bank.app.drain()
+        assert await job.result() == "first"
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert line.startswith(
+        f"job {job.id} (pay) was completed in its transaction; a result that came after it is ignored"
+    )
+
+
+async def test_an_exception_in_the_block_rolls_back_and_is_retried(bank: Bank) -> None:
+    @bank.app.task
+    async def pay(ctx: Context, n: int) -> None:
+        async with ctx.transaction() as connection:
+            await bank.book(connection, n)
+            if ctx.attempt == 1:
+                raise RuntimeError("no")
+
+    async with bank.app:
+        job = await pay.enqueue(7)
+        assert await bank.app.drain() == 2
+        assert bank.effects() == [7]
+        assert await endings(bank.app, job.id) == ["failed", "completed"]
+
+
+async def test_an_exception_after_the_block_leaves_the_job_completed_and_is_logged(bank: Bank, caplog: Any) -> None:
+    @bank.app.task
+    async def pay(ctx: Context, n: int) -> None:
+        async with ctx.transaction() as connection:
+            await bank.book(connection, n)
+        raise RuntimeError("too late")
+
+    async with bank.app:
+        job = await pay.enqueue(7)
+        assert await bank.app.drain() == 1
+        assert ((await job.job()).state, bank.effects()) == (State.COMPLETED, [7])
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert line.endswith("RuntimeError that came after it is ignored: too late")
+
+
+async def test_a_failure_of_the_commit_itself_is_a_failed_run(served: Bank) -> None:
+    served.run("DROP TABLE effects")
+    served.run("CREATE TABLE effects (n integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    served.run("INSERT INTO effects VALUES (7)")
+
+    @served.app.task(max_retries=0)
+    async def pay(ctx: Context) -> None:
+        async with ctx.transaction() as connection:
+            await served.book(connection, 7)
+
+    async with served.app:
+        job = await pay.enqueue()
+        await served.app.drain()
+        found = await job.job()
+        assert found.state is State.DEAD
+        assert found.failure is not None
+        assert found.failure.type == "UniqueViolationError"
+
+
+async def test_a_statement_that_failed_and_was_caught_fails_the_run(served: Bank) -> None:
+    @served.app.task(max_retries=0)
+    async def pay(ctx: Context) -> None:
+        async with ctx.transaction() as connection:
+            await served.book(connection, 7)
+            with pytest.raises(asyncpg.DivisionByZeroError):
+                await connection.execute("SELECT 1 / 0")
+
+    async with served.app:
+        job = await pay.enqueue()
+        await served.app.drain()
+        assert ((await job.job()).state, served.effects()) == (State.DEAD, [])
+
+
+# the fence
+
+
+async def test_a_run_that_has_lost_its_job_before_the_block_does_nothing(bank: Bank) -> None:
+    lost: list[LeaseLost] = []
+
+    @bank.app.task
+    async def pay(ctx: Context, n: int) -> None:
+        if ctx.job.runs == 1:
+            await bank.lose(ctx)
+        try:
+            async with ctx.transaction() as connection:
+                await bank.book(connection, n)
+        except LeaseLost as error:
+            lost.append(error)
+            raise
+
+    recorder = Recorder(bank.app)
+    async with bank.app:
+        job = await pay.enqueue(7)
+        assert await bank.app.drain() == 2
+        assert (bank.effects(), (await job.job()).state) == ([7], State.COMPLETED)
+    assert str(lost[0]) == f"job {job.id} (pay) was taken from this run; its transaction is rolled back"
+    assert (len(lost), len(recorder.of(JobLost)), len(recorder.of(JobEnded))) == (1, 1, 1)
+
+
+async def test_a_run_that_loses_its_job_in_the_block_applies_nothing(served: Bank) -> None:
+    @served.app.task
+    async def pay(ctx: Context, n: int) -> None:
+        async with ctx.transaction() as connection:
+            await served.book(connection, n)
+            if ctx.job.runs == 1:
+                await served.lose(ctx)
+
+    async with served.app:
+        job = await pay.enqueue(7)
+        assert await served.app.drain() == 2
+        assert (served.effects(), (await job.job()).state) == ([7], State.COMPLETED)
+        assert await endings(served.app, job.id) == ["released", "completed"]
+
+
+async def test_of_two_runs_of_one_job_at_once_one_applies_its_effect(served: Bank) -> None:
+    """The first is a zombie: it goes on, in its block, while the second runs from beginning to end."""
+    entered, done = asyncio.Event(), asyncio.Event()
+
+    @served.app.task
+    async def pay(ctx: Context, n: int) -> None:
+        first = ctx.job.runs == 1
+        async with ctx.transaction() as connection:
+            await served.book(connection, n if first else 10 * n)
+            if first:
+                entered.set()
+                await done.wait()
+
+    other = Mainspring(served.url)
+    other.task(name="pay")(pay.fn)
+    async with served.app, other, asyncio.timeout(20):
+        job = await pay.enqueue(7)
+        zombie = asyncio.create_task(served.app.drain())
+        await entered.wait()
+        (run,) = await served.app.jobs.list()
+        store = await other.opened()
+        await store.finish([decide(run, Released(), now=other.clock.now())])
+        assert await other.drain() == 1
+        done.set()
+        await zombie
+        assert (served.effects(), (await job.job()).state) == ([70], State.COMPLETED)
+
+
+async def test_an_open_block_locks_nobody_out_of_the_job(served: Bank) -> None:
+    @served.app.task
+    async def pay(ctx: Context) -> None:
+        async with ctx.transaction():
+            served.run("SELECT id FROM fresh.mainspring_jobs FOR UPDATE NOWAIT")
+
+    async with served.app:
+        job = await pay.enqueue()
+        await served.app.drain()
+        assert (await job.job()).state is State.COMPLETED
+
+
+# what follows from an end
+
+
+async def test_events_statistics_and_history_are_those_of_any_completed_run(bank: Bank) -> None:
+    @bank.app.task
+    async def plainly(ctx: Context) -> str:
+        return "done"
+
+    @bank.app.task
+    async def together(ctx: Context) -> None:
+        async with ctx.transaction():
+            ctx.complete("done")
+
+    recorder = Recorder(bank.app)
+    async with bank.app:
+        first, second = await plainly.enqueue(), await together.enqueue()
+        await bank.app.drain()
+        events = {event.job.task: event for event in recorder.of(JobEnded)}
+        assert len(recorder.of(JobEnded)) == 2
+        for name in ("state", "ending", "failure"):
+            assert getattr(events["together"], name, None) == getattr(events["plainly"], name, None)
+        stats = (await bank.app.stats()).by_task
+        assert stats["together"].completed == stats["plainly"].completed == 1
+        (one,), (other,) = [await bank.app.executions.list(job_id=job.id) for job in (first, second)]
+        assert (one.ending, one.attempt, one.result_size) == (other.ending, other.attempt, other.result_size)
+        assert await second.result() == await first.result() == "done"
+
+
+async def test_items_and_notes_are_kept_with_the_run(bank: Bank) -> None:
+    @bank.app.task
+    async def pay(ctx: Context) -> None:
+        ctx.note(bank="first")
+        async with ctx.transaction():
+            ctx.items(success=3)
+
+    async with bank.app:
+        job = await pay.enqueue()
+        await bank.app.drain()
+        (run,) = await bank.app.executions.list(job_id=job.id)
+        assert run.items is not None
+        assert (run.items.success, run.metadata) == (3, {"bank": "first"})
+
+
+async def test_too_many_failed_items_roll_back(bank: Bank) -> None:
+    @bank.app.task(max_retries=0)
+    async def pay(ctx: Context) -> None:
+        async with ctx.transaction() as connection:
+            await bank.book(connection, 7)
+            ctx.items(success=1, failed=9)
+
+    async with bank.app:
+        job = await pay.enqueue()
+        await bank.app.drain()
+        found = await job.job()
+        assert (found.state, bank.effects()) == (State.DEAD, [])
+        assert found.failure is not None
+        assert found.failure.type == "ItemsFailed"
+
+
+async def test_a_snooze_given_as_the_result_rolls_back_and_snoozes(bank: Bank) -> None:
+    @bank.app.task
+    async def pay(ctx: Context) -> None:
+        async with ctx.transaction() as connection:
+            await bank.book(connection, 7)
+            if ctx.job.runs == 1:
+                ctx.complete(Snooze(0))
+
+    async with bank.app:
+        job = await pay.enqueue()
+        await bank.app.drain()
+        assert bank.effects() == [7]
+        assert await endings(bank.app, job.id) == ["snoozed", "completed"]
+
+
+async def test_the_schedule_hears_of_the_end(bank: Bank) -> None:
+    @bank.app.task
+    async def pay(ctx: Context) -> None:
+        async with ctx.transaction() as connection:
+            await bank.book(connection, 7)
+
+    bank.app.schedule("hourly", every(1).hours, pay)
+    async with bank.app:
+        await bank.app.drain()
+        await bank.app.schedules.trigger("hourly")
+        assert await bank.app.drain() == 1
+        store = await bank.app.opened()
+        (schedule,) = await store.schedules(["hourly"], limit=1)
+        assert (schedule.completed, bank.effects()) == (1, [7])
+
+
+async def test_a_circuit_is_closed(bank: Bank) -> None:
+    @bank.app.task(breaker=Breaker(5, 60))
+    async def pay(ctx: Context) -> None:
+        if ctx.attempt == 1:
+            raise OSError
+        async with ctx.transaction():
+            pass
+
+    async with bank.app:
+        await pay.enqueue()
+        store = await bank.app.opened()
+        assert await bank.app.worker().drain(1) == 1
+        assert [circuit.failures for circuit in await store.circuits()] == [1]
+        await bank.app.drain()
+        assert await store.circuits() == []
+
+
+async def test_middleware_sees_an_ordinary_run_and_cannot_undo_it(bank: Bank, caplog: Any) -> None:
+    seen: list[Any] = []
+
+    async def layer(ctx: Context, call_next: Next) -> Any:
+        seen.append(await call_next(ctx))
+        raise RuntimeError("too late")
+
+    bank.app.middleware.append(layer)
+
+    @bank.app.task
+    async def pay(ctx: Context) -> str:
+        async with ctx.transaction() as connection:
+            await bank.book(connection, 7)
+            ctx.complete("done")
+        return "done"
+
+    async with bank.app:
+        job = await pay.enqueue()
+        assert await bank.app.drain() == 1
+        assert (seen, await job.result(), bank.effects()) == (["done"], "done", [7])
+
+
+async def test_whoever_waits_for_the_result_is_told(bank: Bank) -> None:
+    go = asyncio.Event()
+
+    @bank.app.task
+    async def pay(ctx: Context) -> None:
+        async with ctx.transaction():
+            ctx.complete("done")
+        await go.wait()
+
+    async with bank.app, asyncio.timeout(20), bank.app.worker():
+        job = await pay.enqueue()
+        assert await job.result(timeout=10) == "done"
+        go.set()
+
+
+async def test_jobs_enqueued_within_it_come_with_its_commit(bank: Bank) -> None:
+    @bank.app.task
+    async def follow(n: int) -> None:
+        pass
+
+    @bank.app.task
+    async def pay(ctx: Context) -> None:
+        async with ctx.transaction() as connection:
+            await follow.using(within=connection).enqueue(ctx.attempt)
+            if ctx.attempt == 1:
+                raise RuntimeError
+
+    async with bank.app:
+        await pay.enqueue()
+        await bank.app.drain()
+        payloads = [job.payload for job in await bank.app.jobs.list() if job.task == "follow"]
+        assert payloads == ['{"n":2}']
+
+
+# what a run says
+
+
+async def test_what_a_run_says_before_and_in_the_block_is_kept(bank: Bank) -> None:
+    @bank.app.task
+    async def pay(ctx: Context) -> None:
+        ctx.log.info("before")
+        async with ctx.transaction():
+            ctx.log.info("inside")
+            await ctx.progress(3, 4)
+
+    async with bank.app:
+        job = await pay.enqueue()
+        await bank.app.drain()
+        assert [line.text for line in await bank.app.jobs.logs(job.id)] == ["before", "inside"]
+        progress = (await job.job()).progress
+        assert progress is not None
+        assert (progress.done, progress.total) == (3, 4)
+
+
+async def test_what_a_run_says_in_a_block_that_fails_is_kept_too(bank: Bank) -> None:
+    @bank.app.task(max_retries=0)
+    async def pay(ctx: Context) -> None:
+        async with ctx.transaction():
+            ctx.log.info("inside")
+            raise RuntimeError
+
+    @bank.app.task(max_retries=0)
+    async def miss(ctx: Context) -> None:
+        async with ctx.transaction():
+            ctx.log.info("inside")
+            ctx.items(failed=1)
+
+    async with bank.app:
+        for task in (pay, miss):
+            job = await task.enqueue()
+            await bank.app.drain()
+            assert [line.text for line in await bank.app.jobs.logs(job.id)] == ["inside"]
+
+
+# interruptions
+
+
+async def test_a_timeout_in_the_block_rolls_back(bank: Bank) -> None:
+    @bank.app.task(timeout=0.2, max_retries=0)
+    async def pay(ctx: Context) -> None:
+        async with ctx.transaction() as connection:
+            await bank.book(connection, 7)
+            await asyncio.Event().wait()
+
+    async with bank.app:
+        job = await pay.enqueue()
+        await bank.app.drain()
+        assert (await endings(bank.app, job.id), bank.effects()) == (["timeout"], [])
+
+
+async def test_a_timeout_after_the_block_changes_nothing(bank: Bank) -> None:
+    @bank.app.task(timeout=0.2, max_retries=0)
+    async def pay(ctx: Context) -> None:
+        async with ctx.transaction() as connection:
+            await bank.book(connection, 7)
+        await asyncio.Event().wait()
+
+    async with bank.app:
+        job = await pay.enqueue()
+        await bank.app.drain()
+        assert (await endings(bank.app, job.id), bank.effects()) == (["completed"], [7])
+
+
+async def test_a_cancel_that_comes_during_the_commit_finds_it_made(served: Bank) -> None:
+    """The commit waits for a lock; meanwhile the run is told to stop."""
+
+    @served.app.task(timeout=0.5, max_retries=0)
+    async def pay(ctx: Context) -> None:
+        async with ctx.transaction() as connection:
+            await served.book(connection, 7)
+            await held.execute("SELECT 1 FROM fresh.mainspring_jobs WHERE id = $1 FOR UPDATE", ctx.job.id)
+            asyncio.get_running_loop().call_later(1.5, let_go)
+
+    def let_go() -> None:
+        ending.append(asyncio.ensure_future(blocking.rollback()))
+
+    ending: list[Any] = []
+    held = await asyncpg.connect(served.server.dsn if served.server else "")
+    blocking = held.transaction()
+    await blocking.start()
+    async with served.app, asyncio.timeout(20):
+        job = await pay.enqueue()
+        await served.app.drain()
+        await ending[0]
+        assert (await endings(served.app, job.id), served.effects()) == (["completed"], [7])
+    await held.close()
+
+
+async def test_a_beat_after_the_commit_does_not_take_the_run_for_lost(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    app = Mainspring(f"sqlite:///{tmp_path}/jobs.db", clock=clock)
+    recorder = Recorder(app)
+
+    @app.task
+    async def pay(ctx: Context) -> None:
+        async with ctx.transaction():
+            pass
+        await clock.sleep(60)
+
+    async with app:
+        job = await pay.enqueue()
+        async with app.worker():
+            await clock.elapse(seconds=90)
+        assert (recorder.of(JobLost), len(recorder.of(JobEnded))) == ([], 1)
+        assert (await job.job()).state is State.COMPLETED
+
+
+# the connection
+
+
+async def test_more_tasks_than_connections_or_threads_take_turns(bank: Bank) -> None:
+    @bank.app.task
+    async def pay(ctx: Context, n: int) -> None:
+        async with ctx.transaction() as connection:
+            await bank.book(connection, n)
+            await asyncio.sleep(0)
+
+    async with bank.app, asyncio.timeout(20):
+        await bank.app.enqueue_many(pay.job(n) for n in range(80))
+        async with bank.app.worker():
+            while (await bank.app.stats()).completed < 80:
+                await bank.app.opened()
+        assert bank.effects() == list(range(80))
+
+
+async def test_the_connection_has_the_servers_own_settings_and_is_as_new_each_time(served: Bank) -> None:
+    seen: list[tuple[str, str]] = []
+
+    @served.app.task
+    async def pay(ctx: Context) -> None:
+        async with ctx.transaction() as connection:
+            seen.append(
+                (await connection.fetchval("SHOW enable_seqscan"), await connection.fetchval("SHOW search_path"))
+            )
+            await connection.execute("SET search_path = pg_temp")
+
+    async with served.app:
+        for _ in range(2):
+            await pay.enqueue()
+            await served.app.drain()
+    assert seen == [("on", '"$user", public')] * 2
+
+
+async def test_a_task_may_nest_savepoints(served: Bank) -> None:
+    @served.app.task
+    async def pay(ctx: Context) -> None:
+        async with ctx.transaction() as connection:
+            await served.book(connection, 1)
+            nested = connection.transaction()
+            await nested.start()
+            await served.book(connection, 2)
+            await nested.rollback()
+
+    async with served.app:
+        await pay.enqueue()
+        await served.app.drain()
+        assert served.effects() == [1]
+
+
+async def test_no_connection_is_left_open(served: Bank) -> None:
+    @served.app.task(max_retries=0)
+    async def pay(ctx: Context, good: bool) -> None:
+        async with ctx.transaction():
+            if not good:
+                raise RuntimeError
+
+    async with served.app:
+        for good in (True, False):
+            await pay.enqueue(good)
+        await served.app.drain()
+    for _ in range(500):  # a server process is gone a moment after its connection
+        if not (left := served.run("SELECT pid FROM pg_stat_activity WHERE application_name = 'mainspring'")):
+            break
+    assert left == []
+
+
+# refusals
+
+
+@asynccontextmanager
+async def refusal(app: Mainspring, fn: Any, **options: Any) -> AsyncIterator[list[str]]:
+    """What the task's run said when it failed."""
+    said: list[str] = []
+    task = app.task(max_retries=0, **options)(fn)
+    async with app:
+        job = await task.enqueue()
+        await app.drain()
+        failure = (await job.job()).failure
+        assert failure is not None
+        said.append(f"{failure.type}: {failure.message}")
+        yield said
+
+
+async def test_a_transaction_that_was_ended_inside_its_block_fails_the_run(bank: Bank) -> None:
+    async def pay(ctx: Context) -> None:
+        async with ctx.transaction() as connection:
+            await bank.book(connection, 7)
+            done = connection.execute("COMMIT")
+            if inspect.isawaitable(done):
+                await done
+
+    async with refusal(bank.app, pay) as said:
+        text = "ctx.transaction() was ended inside its block: leave COMMIT and ROLLBACK to the block"
+        assert said == [f"BadInput: {text}"]
+
+
+async def test_there_is_one_at_a_time_and_one_in_all(bank: Bank) -> None:
+    told: list[str] = []
+
+    @bank.app.task
+    async def pay(ctx: Context) -> None:
+        async with ctx.transaction():
+            with pytest.raises(BadInput) as inside:
+                ctx.transaction()
+        with pytest.raises(BadInput) as after:
+            ctx.transaction()
+        told.extend([str(inside.value), str(after.value)])
+
+    async with bank.app:
+        await pay.enqueue()
+        await bank.app.drain()
+    assert told == [
+        "a ctx.transaction() of this run is open already: there is one, and it comes last",
+        "a ctx.transaction() of this run has completed its job already: there is one, and it comes last",
+    ]
+
+
+async def test_after_one_that_was_rolled_back_there_may_be_another(bank: Bank) -> None:
+    @bank.app.task
+    async def pay(ctx: Context) -> None:
+        try:
+            async with ctx.transaction() as connection:
+                await bank.book(connection, 1)
+                raise RuntimeError
+        except RuntimeError:
+            pass
+        async with ctx.transaction() as connection:
+            await bank.book(connection, 2)
+
+    async with bank.app:
+        await pay.enqueue()
+        await bank.app.drain()
+        assert bank.effects() == [2]
+
+
+async def test_a_result_outside_of_a_block_is_refused(bank: Bank) -> None:
+    async def pay(ctx: Context) -> None:
+        ctx.complete(1)
+
+    async with refusal(bank.app, pay) as said:
+        assert said == [
+            "BadInput: ctx.complete() gives a result to an open ctx.transaction(): call it inside the block"
+        ]
+
+
+async def test_a_write_beside_the_block_is_refused_where_it_would_wait_for_ever(tmp_path: Path) -> None:
+    app = Mainspring(f"sqlite:///{tmp_path}/jobs.db")
+
+    async def pay(ctx: Context) -> None:
+        async with ctx.transaction():
+            await app.tasks["pay"].enqueue()
+
+    async with refusal(app, pay) as said:
+        assert said == [
+            "BadInput: inside ctx.transaction() nothing else can write to the file: enqueue with within=connection, "
+            "and do the rest before or after the block"
+        ]
+
+
+async def test_the_memory_store_has_none_and_says_so() -> None:
+    async def pay(ctx: Context) -> None:
+        async with ctx.transaction():
+            pass
+
+    async with refusal(Mainspring("memory://", clock=VirtualClock()), pay) as said:
+        assert said == [
+            "BadInput: the memory store has no transactions: use ctx.transaction() on sqlite:///… or postgresql://…"
+        ]
+
+
+async def test_a_plain_function_is_told_to_be_async(bank: Bank) -> None:
+    def pay(ctx: Context) -> None:
+        ctx.transaction()
+
+    async with refusal(bank.app, pay) as said:
+        assert said == [
+            "BadInput: ctx.transaction() is awaited, and task 'pay' is a plain function: make it `async def`"
+        ]
+
+
+async def in_process(ctx: Context) -> None:
+    async with ctx.transaction():
+        pass
+
+
+async def test_a_process_of_its_own_has_none_and_says_so(tmp_path: Path) -> None:
+    app = Mainspring(f"sqlite:///{tmp_path}/jobs.db")
+    async with refusal(app, in_process, executor="process") as said:
+        assert said == [
+            "BadInput: ctx.transaction() is for tasks in a worker's own process, not for executor='process'"
+        ]
