@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..finding import Finding, size
 from .postgres_pool import Session
 
-MINIMUM = 130000
+MINIMUM = 150000
 # A transaction open for so long keeps the rows of finished jobs from being cleared away, and claims get slower.
 LONG = 600.0
 
@@ -31,7 +31,7 @@ async def condition(db: Session) -> list[Finding]:
 def release(number: int, text: str) -> Finding:
     if number >= MINIMUM:
         return Finding("PostgreSQL", "ok", text)
-    return Finding("PostgreSQL", "bad", f"{text} is too old", "use PostgreSQL 13 or newer")
+    return Finding("PostgreSQL", "bad", f"{text} is too old", "use PostgreSQL 15 or newer")
 
 
 def commits(commit: str, sync: str) -> Finding:
