@@ -29,6 +29,7 @@ from mainspring.testing.contract.build import (
     claim,
     everything,
     fire,
+    later,
     new_job,
     put,
     settle,
@@ -39,6 +40,8 @@ from servers import Postgres, program
 REAL = postgres_schema.STEPS
 NEXT = after(REAL, MILD)
 LAST = after(NEXT, HARSH)
+WAITS = """SELECT EXISTS (SELECT 1 FROM pg_locks
+    WHERE relation = 'own.mainspring_queues'::regclass AND mode = 'AccessExclusiveLock' AND NOT granted)"""
 
 
 class Served:
@@ -188,6 +191,24 @@ class TestLocks(Served):
                     assert await settle(store, job, Done()) == {job.id}
                 assert not stepping.done()
             await stepping
+
+    async def test_a_beat_does_not_slip_in_between_the_look_at_workers_and_the_step(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(postgres_script, "LOCK_SECONDS", 20.0)
+        async with self.opened() as store, self.connected() as other, asyncio.timeout(20):
+            async with other.transaction():
+                await other.execute("SELECT 1 FROM own.mainspring_queues")
+                stepping = asyncio.create_task(self.store(steps=LAST).open())
+                while not await other.fetchval(WAITS):
+                    await asyncio.wait([stepping], timeout=0.01)
+                beating = asyncio.create_task(store.beat(a_worker(schema=REAL.newest), until=later(60), now=later(0)))
+                await asyncio.wait([beating], timeout=0.2)
+                assert not beating.done()
+            await stepping
+            with pytest.raises(SchemaMismatch):
+                await beating
+            assert self.server.run("SELECT id FROM own.mainspring_workers") == []
 
 
 class TestScript(Served):

@@ -13,6 +13,7 @@ from filled import fill, told
 from mainspring import Mainspring
 from mainspring.clock import StoreClock, SystemClock
 from mainspring.errors import BadInput, SchemaMismatch, StoreUnavailable
+from mainspring.events import StoreTrouble
 from mainspring.outcome import Done
 from mainspring.schema import Schema
 from mainspring.store import Store
@@ -38,6 +39,13 @@ HARSH = """
 ALTER TABLE mainspring_queues RENAME TO mainspring_lanes;
 -- down {next}
 ALTER TABLE mainspring_lanes RENAME TO mainspring_queues;
+"""
+# One that only says that it is not for N.
+STERN = """
+-- up {next}
+CREATE TABLE mainspring_moods (mood text);
+-- down {next}
+DROP TABLE mainspring_moods;
 """
 
 
@@ -204,6 +212,24 @@ class Releases:
         app = self.app(self.old)
         async with asyncio.timeout(20), app, app.worker():
             assert [worker.info.schema for worker in await app.workers.list()] == [self.old.newest]
+
+    async def test_a_new_worker_waits_until_the_old_ones_have_stopped(self) -> None:
+        old, new = self.app(self.old), self.app(after(self.old, STERN))
+        waits = asyncio.Event()
+        new.events.subscribe(
+            StoreTrouble, lambda trouble: waits.set() if "workers are alive" in trouble.error else None
+        )
+        async with asyncio.timeout(30), old, old.worker():
+            starting = asyncio.create_task(new.worker().__aenter__())
+            await waits.wait()
+            handle = await old.tasks["double"].enqueue(n=1)
+            assert await handle.result(timeout=9) == 2
+            assert not starting.done()
+        async with asyncio.timeout(30), new:
+            worker = await starting
+            handle = await new.tasks["double"].enqueue(n=2)
+            assert await handle.result(timeout=9) == 4
+            await worker.stop()
 
     async def test_a_worker_ends_loudly_when_its_schema_is_taken_away(self, caplog: pytest.LogCaptureFixture) -> None:
         app = self.app(self.old)
