@@ -26,8 +26,19 @@ SETTINGS = ("fsync=off", "full_page_writes=off", "listen_addresses=127.0.0.1", "
 FIRST_WORD = 30.0
 
 
-def program(name: str) -> str:
-    """The path of a program of PostgreSQL, of the newest release that is there."""
+RELEASES = ("15", "16", "17", "18")
+CACHE = Path(__file__).parent.parent / ".cache" / "postgres"
+# The one that the tests run on if they do not choose for themselves; None: the newest that is installed.
+CHOSEN = os.environ.get("MAINSPRING_TEST_POSTGRES")
+
+
+def program(name: str, release: str | None = None) -> str:
+    """The path of a program of PostgreSQL, of this release, or of the newest that is installed."""
+    if release is not None:
+        places = [Path("/usr/lib/postgresql", release, "bin", name), CACHE / release / "bin" / name]
+        if not (there := [str(path) for path in places if path.exists()]):
+            raise RuntimeError(f"the tests need PostgreSQL {release}: scripts/postgres-releases fetches it")
+        return there[0]
     releases = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: float(path.parts[-3]))
     found = str(releases[-1]) if releases else shutil.which(name)
     if found is None:
@@ -51,7 +62,8 @@ def free_port() -> int:
 class Postgres:
     """A PostgreSQL server in a temporary folder."""
 
-    def __init__(self) -> None:
+    def __init__(self, release: str | None = CHOSEN) -> None:
+        self._release = release
         self._folder = Path(tempfile.mkdtemp(prefix="mainspring-postgres-"))
         self._user = owner()
         if self._user is not None:
@@ -67,8 +79,8 @@ class Postgres:
         self._tables: list[str] = []
 
     def _make(self) -> None:
-        command = [program("initdb"), "-D", f"{self._folder}/data", "-U", "tests", "-A", "trust", "-E", "UTF8",
-                   "--no-locale", "--no-sync"]  # fmt: skip
+        command = [program("initdb", self._release), "-D", f"{self._folder}/data", "-U", "tests", "-A", "trust",
+                   "-E", "UTF8", "--no-locale", "--no-sync"]  # fmt: skip
         made = subprocess.run(command, user=self._user, cwd=self._folder, capture_output=True, text=True, timeout=60)
         if made.returncode:
             raise RuntimeError(f"initdb failed: {made.stderr}")
@@ -79,7 +91,7 @@ class Postgres:
         self._until_ready()
 
     async def _spawn(self, *settings: str) -> None:
-        command = [program("postgres"), "-D", f"{self._folder}/data", "-p", str(self.port)]
+        command = [program("postgres", self._release), "-D", f"{self._folder}/data", "-p", str(self.port)]
         for setting in settings:
             command += ["-c", setting]
         if setpriv := shutil.which("setpriv"):  # if we are killed, so is it

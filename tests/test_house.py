@@ -34,7 +34,7 @@ def tree_of(path: Path) -> ast.Module:
 LAYERS: list[set[str]] = [
     {"errors", "clock", "hint", "ids", "failpoint", "program", "signals"},
     {"retry", "threads", "trigger", "wear", "systemd", "lifeline", "vigil"},
-    {"job", "config", "finding", "supervisor"},
+    {"job", "config", "finding", "schema", "supervisor"},
     {"codec"},
     {"context", "outcome", "sync", "retention", "schedule", "why"},
     {"load", "standing", "tally"},

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 from weakref import WeakKeyDictionary, WeakSet
@@ -557,4 +558,23 @@ class Mainspring:
         """Steps the store's schema; returns the versions passed through."""
         if target is not None and (isinstance(target, bool) or not isinstance(target, int) or target < 0):
             raise BadSetting(f"a schema version is a whole number, got {target!r}")
-        return await (await self.opened()).migrate(target)
+        async with self.unmigrated() as store:
+            return await store.migrate(target)
+
+    def migration(self, at: int, target: int | None = None) -> str:
+        """The statements that step the store's schema from one version to another, for somebody else to run."""
+        return self._root.script(at, target)
+
+    @asynccontextmanager
+    async def unmigrated(self) -> AsyncIterator[Store]:
+        """The store with its schema as it is, for who wants to know or to change it; closed afterwards, unless the
+        app was open."""
+        store = self._handles.get(asyncio.get_running_loop())
+        if store is None:
+            store = self._root.beside() if self._handles else self._root
+            await store.open(migrate=False)
+        try:
+            yield store
+        finally:
+            if store not in self._handles.values():
+                await store.close()

@@ -11,6 +11,7 @@ from msgspec import Struct
 from .finding import Finding, worst
 from .job import FINAL, Circuit, Job, LiveWorker, Queue, State
 from .schedule import Schedule
+from .schema import Schema
 from .stats import Stats
 from .why import Code, reasons
 from .why import Facts as Surroundings
@@ -32,7 +33,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     """How long the store took to answer."""
     skew: timedelta
     """The store's clock less ours."""
-    schema: tuple[int, int]
+    schema: Schema
     stats: Stats
     workers: Sequence[LiveWorker]
     running: Sequence[Job]
@@ -64,11 +65,15 @@ def answer(place: str, answered: timedelta) -> Finding:
 
 
 def _schema(facts: Facts) -> Finding:
-    found, newest = facts.schema
-    if found == newest:
-        return Finding("schema", "ok", f"{found}, the newest")
-    way = "mainspring migrate up" if found < newest else "upgrade mainspring here"
-    return Finding("schema", "bad", f"{found}, this release works with {newest}", way)
+    found = facts.schema
+    if found.version == found.newest:
+        return Finding("schema", "ok", f"{found.version}, the newest")
+    if found.usable:
+        return Finding(
+            "schema", "ok", f"{found.version}, of a later release; this one knows {found.newest}, which will do"
+        )
+    way = "mainspring migrate up" if found.version < found.newest else "upgrade mainspring here"
+    return Finding("schema", "bad", f"{found.version}, this release works with {found.newest}", way)
 
 
 def _clock(facts: Facts) -> Finding:

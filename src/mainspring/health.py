@@ -39,11 +39,9 @@ async def _trouble(opened: Callable[[], Awaitable[Store]]) -> list[str]:
         async with asyncio.timeout(PATIENCE):
             store = await opened()
             await store.time()
-            found, newest = await store.schema()
+            trouble = (await store.schema()).trouble
     except TimeoutError:
         return [f"the store has not answered within {PATIENCE:g} s"]
     except Exception as error:  # whatever it is, the answer to "how are you?" is an answer
         return [f"the store does not answer: {error}"]
-    if found != newest:
-        return [f"the store has schema {found}, this release works with {newest}: mainspring migrate"]
-    return []
+    return [trouble] if trouble else []

@@ -337,6 +337,8 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     """Seconds from a beat to the end of its lease; 0: not said."""
     beats: int = 0
     """Which of its beats says so, counted from 1: one that was given up may come after later ones."""
+    schema: int = 0
+    """The newest schema of the store that its release knows; 0: not said."""
 
 
 class Orders(Struct, frozen=True, omit_defaults=True):

@@ -37,6 +37,7 @@ from .job import (
 )
 from .outcome import Outcome
 from .schedule import Due, Fired, Firing, Leadership, Schedule, Tick
+from .schema import Schema
 from .tally import Span, Tally
 
 
@@ -69,8 +70,10 @@ class Store(Protocol):
 
     # life
 
-    async def open(self) -> None:
-        """Ready for use; the schema is there. Opening twice is no error."""
+    async def open(self, *, migrate: bool = True) -> None:
+        """Ready for use; the schema is one this release can work on, stepped up if it was not. Opening twice is no
+        error. Without `migrate` the schema is as it was found, and only these verbs of its life are sure to work.
+        """
         ...
 
     async def close(self) -> None:
@@ -81,12 +84,26 @@ class Store(Protocol):
         """A handle on the same data for another event loop; may be this very object."""
         ...
 
-    async def schema(self) -> tuple[int, int]:
-        """The version of the stored schema, and the newest this release knows."""
+    @property
+    def newest_schema(self) -> int:
+        """The newest version this release knows; workers tell it with their beats."""
+        ...
+
+    async def schema(self) -> Schema:
+        """Of the tables as they are now."""
         ...
 
     async def migrate(self, target: int | None = None) -> list[int]:
-        """Steps the schema to `target` (default: newest); returns the versions passed through."""
+        """Steps the schema to `target` (default: newest); returns the versions passed through.
+
+        All or nothing, one caller at a time, beside live workers: StoreUnavailable as long as one beats that could
+        not work on the tables afterwards. A worker whose schema was changed nevertheless gets SchemaMismatch from
+        its next beat.
+        """
+        ...
+
+    def script(self, at: int, target: int | None = None) -> str:
+        """What `migrate` does from one version to another, as statements for somebody else to run. Asks nobody."""
         ...
 
     async def time(self) -> datetime:

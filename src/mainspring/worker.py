@@ -202,6 +202,7 @@ class Worker:
     async def _alive(self) -> AsyncIterator[None]:
         """Beats meanwhile; nothing of it is left afterwards."""
         try:
+            self._info = replace(self._info, schema=self._store.newest_schema)
             await self._pulse.start(self._store)
             yield
         finally:

@@ -295,7 +295,7 @@ def test_a_schema_newer_than_this_release_is_a_finding(cli, store, here):
 
     assert cli("doctor", "--store", store).exit_code == 0
     with sqlite3.connect(here / "jobs.db") as db:
-        db.execute("UPDATE mainspring_schema SET version = 99")
+        db.execute("UPDATE mainspring_schema SET version = 99, oldest = 99")
     db.close()
     done = cli("doctor", "--store", store, "--json")
     assert done.exit_code == 1

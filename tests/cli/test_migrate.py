@@ -1,49 +1,148 @@
-"""mainspring migrate."""
+"""mainspring migrate, the same on every store that has a schema."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+
+import pytest
+
+from mainspring.stores.postgres_schema import STEPS
+from servers import Postgres, program
 
 
-def test_status_tells_both_versions(cli, store):
-    state = json.loads(cli("migrate", "status", "--store", store, "--json").stdout)
-    assert state["store"] == store
-    assert state["version"] == state["newest"]
-    assert state["current"] is True
-    assert cli("migrate", "status", "--store", store).stdout.endswith(": up to date\n")
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, store: str) -> str:
+    """A store that nobody has opened."""
+    return store if request.param == "sqlite" else request.getfixturevalue("postgres").own("cli")
 
 
-def test_up_has_nothing_to_do_on_an_opened_store(cli, store):
-    assert cli("migrate", "up", "--store", store).stdout.endswith(", nothing to do\n")
+@pytest.fixture
+def newest(cli, url) -> int:
+    return json.loads(cli("migrate", "status", "--store", url, "--json").stdout)["newest"]
 
 
-def test_down_says_what_is_lost_and_asks(cli, store, inside, enqueued):
-    enqueued("add", "a=1")
-    enqueued("add", "a=2")
-    refused = cli("migrate", "down", "--to", "0", "--store", store, input="n\n")
+def version(cli, url) -> int:
+    return json.loads(cli("migrate", "status", "--store", url, "--json").stdout)["version"]
+
+
+def test_status_tells_both_versions_and_changes_nothing(cli, url, newest):
+    for _ in range(2):
+        state = json.loads(cli("migrate", "status", "--store", url, "--json").stdout)
+        assert state == {
+            "store": url, "version": 0, "newest": newest, "oldest": 0, "current": False, "usable": False,
+        }  # fmt: skip
+    said = cli("migrate", "status", "--store", url).stdout
+    assert said == f"{url} has schema 0 of {newest}: behind: mainspring migrate up\n"
+
+
+def test_up_brings_the_schema_up_and_then_has_nothing_to_do(cli, url, newest):
+    steps = " -> ".join(map(str, range(newest + 1)))
+    assert cli("migrate", "up", "--store", url).stdout == f"{url}: schema {steps}\n"
+    assert cli("migrate", "status", "--store", url).stdout.endswith(": up to date\n")
+    assert cli("migrate", "up", "--store", url).stdout == f"{url}: schema {newest}, nothing to do\n"
+
+
+def test_up_goes_as_far_as_it_is_told(cli, url):
+    assert cli("migrate", "up", "--to", "1", "--store", url).stdout == f"{url}: schema 0 -> 1\n"
+    assert version(cli, url) == 1
+
+
+def test_down_goes_one_step_or_to_a_version(cli, url, newest):
+    cli("migrate", "up", "--store", url)
+    assert cli("migrate", "down", "--yes", "--store", url).stdout == f"{url}: schema {newest} -> {newest - 1}\n"
+    cli("migrate", "up", "--store", url)
+    assert cli("migrate", "down", "--yes", "--to", "0", "--store", url).stdout.endswith("-> 0\n")
+    assert version(cli, url) == 0
+
+
+def test_using_a_store_brings_it_up_by_itself(cli, url, newest):
+    assert cli("stats", "--store", url).exit_code == 0
+    assert version(cli, url) == newest
+
+
+def test_down_says_what_is_lost_and_asks(cli, url, shop):
+    for _ in range(2):
+        assert cli("enqueue", "add", "--args", '{"a": 1}', "--store", url).exit_code == 0
+    refused = cli("migrate", "down", "--to", "0", "--store", url, input="n\n")
     assert refused.exit_code == 1
-    assert "drop every table of sqlite:///jobs.db? 2 job(s) and their history are lost." in refused.stderr
-    assert inside(lambda app: app.stats()).pending == 2
-    done = cli("migrate", "down", "--to", "0", "--store", store, "--yes")
-    assert done.exit_code == 0
-    assert done.stdout.endswith("-> 0\n")
-    assert inside(lambda app: app.stats()).pending == 0
+    assert f"drop every table of {url}? 2 job(s) and their history are lost." in refused.stderr
+    assert json.loads(cli("stats", "--store", url, "--json").stdout)["pending"] == 2
+    assert cli("migrate", "down", "--to", "0", "--store", url, "--yes").stdout.endswith("-> 0\n")
+    assert json.loads(cli("stats", "--store", url, "--json").stdout)["pending"] == 0
 
 
-def test_down_warns_of_running_workers(cli, store, shop, process):
-    process("worker", shop).line("worker")
-    asked = cli("migrate", "down", "--to", "0", "--store", store, input="n\n")
-    assert "1 running worker(s) will fail: stop them first." in asked.stderr
+def test_down_asks_even_where_it_cannot_count(cli, url):
+    cli("migrate", "up", "--to", "1", "--store", url)
+    asked = cli("migrate", "down", "--to", "0", "--store", url, input="n\n")
+    assert asked.stderr.startswith(f"drop every table of {url}? ")
+    assert version(cli, url) == 1
 
 
-def test_the_wrong_way_names_the_right_one(cli, store):
-    back = cli("migrate", "up", "--to", "0", "--store", store)
+def test_down_is_refused_while_a_worker_needs_the_schema(cli, url, shop, process, here):
+    text = here.joinpath("shop.py").read_text()
+    here.joinpath("shop.py").write_text(text.replace("sqlite:///jobs.db", url))
+    worker = process("worker", shop)
+    worker.line("worker")
+    refused = cli("migrate", "down", "--to", "0", "--store", url, "--yes")
+    assert refused.exit_code == 1
+    assert "workers are alive that cannot work with schema 0: " in refused.stderr
+    assert refused.stderr.endswith("; stop them first\n")
+    worker.signal(15)
+    assert worker.end()[0] == 0
+    assert cli("migrate", "down", "--to", "0", "--store", url, "--yes").exit_code == 0
+
+
+def test_the_wrong_way_names_the_right_one(cli, url):
+    cli("migrate", "up", "--store", url)
+    back = cli("migrate", "up", "--to", "0", "--store", url)
     assert (back.exit_code, back.stderr.endswith("mainspring migrate down --to 0 goes back\n")) == (1, True)
-    on = cli("migrate", "down", "--to", "99", "--store", store)
+    on = cli("migrate", "down", "--to", "99", "--store", url)
     assert (on.exit_code, on.stderr.endswith("mainspring migrate up --to 99 goes on\n")) == (1, True)
 
 
-def test_a_version_nobody_knows_is_refused(cli, store):
-    refused = cli("migrate", "up", "--to", "99", "--store", store)
+def test_a_version_nobody_knows_is_refused(cli, url):
+    refused = cli("migrate", "up", "--to", "99", "--store", url)
     assert refused.exit_code == 1
     assert "there is no schema version 99" in refused.stderr
+
+
+# --sql
+
+
+def psql(server: Postgres, script: str) -> subprocess.CompletedProcess[str]:
+    command = [program("psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", server.dsn]
+    return subprocess.run(command, input=script, text=True, capture_output=True, timeout=60)
+
+
+def test_what_it_prints_does_in_psql_what_it_would_have_done(cli, postgres):
+    url = f"{postgres.own('cli')}&prefix=shop_"
+    up = cli("migrate", "up", "--sql", "--store", url)
+    assert (up.exit_code, up.stderr, version(cli, url)) == (0, "", 0)
+    assert psql(postgres, up.stdout).returncode == 0
+    assert version(cli, url) == STEPS.newest
+    down = cli("migrate", "down", "--to", "0", "--sql", "--store", url)
+    assert (down.exit_code, version(cli, url)) == (0, STEPS.newest)
+    assert psql(postgres, down.stdout).returncode == 0
+    assert version(cli, url) == 0
+
+
+def test_with_the_version_to_begin_with_it_needs_no_server(cli, postgres):
+    nowhere, url = "postgresql://ada@127.0.0.1:1/jobs?schema=cli", postgres.own("cli")
+    up = cli("migrate", "up", "--sql", "--from", "0", "--store", nowhere)
+    assert (up.exit_code, up.stderr) == (0, "")
+    assert up.stdout == cli("migrate", "up", "--sql", "--store", url).stdout
+    down = cli("migrate", "down", "--sql", "--from", "1", "--to", "0", "--store", nowhere)
+    assert down.stdout.startswith("-- cli.mainspring_*: from schema 1 to 0, all or nothing\nBEGIN;\n")
+
+
+def test_the_version_to_begin_with_is_for_printing_only(cli, store):
+    refused = cli("migrate", "up", "--from", "0", "--store", store)
+    assert refused.exit_code == 2
+    assert "it goes with --sql" in refused.stderr
+
+
+def test_a_sqlite_file_is_stepped_by_the_library_alone(cli, store):
+    refused = cli("migrate", "up", "--sql", "--store", store)
+    assert refused.exit_code == 1
+    assert refused.stderr == "error: the steps of a SQLite file need this library: mainspring migrate up takes them\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import sqlite3
 
 import pytest
 
@@ -150,10 +151,12 @@ def test_a_store_that_cannot_be_opened_ends_it(cli, here):
     )
 
 
-def test_a_store_that_is_taken_away_ends_it_loudly(process, shop, cli):
+def test_a_store_that_is_taken_away_ends_it_loudly(process, shop, here):
     worker = process("worker", shop)
     worker.line("worker")
-    cli("migrate", "down", "--yes", "--app", shop)
+    with sqlite3.connect(here / "jobs.db") as db:
+        db.execute("DROP TABLE mainspring_queues")
+    db.close()
     code, _, errors = worker.end()
     assert code == 1
     assert "error: SQLite: no such table: mainspring_" in errors

@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filled import FAILURE, live
 
 from mainspring.clock import EPOCH, micros
-from mainspring.job import FINAL, Account, Action, Ending, Failure, Filter, Items, Job, Orders, Progress, State, Update
+from mainspring.job import FINAL, Account, Action, Ending, Filter, Items, Job, Orders, Progress, State, Update
 from mainspring.outcome import Discard, Done, Retry
+from mainspring.schema import Schema
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.contract.build import (
     NOW,
-    REACHABLE,
     a_line,
     a_schedule,
     a_tick,
@@ -26,38 +27,19 @@ from mainspring.testing.contract.build import (
     fire,
     later,
     launch,
-    new_job,
-    put,
     row,
     run_again,
     see,
     settle,
     start,
-    suspect,
     tell,
     trip,
 )
-
-FAILURE = Failure("OSError", "böse 'x' 17: it can't \"be\"", "Traceback")
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "jobs.db"
-
-
-async def live(store: Store) -> list[Job]:
-    """Jobs in every state, with tags, keys, failures, runs and crashes."""
-    await suspect(store, tags=("s",))
-    for n, state in enumerate(REACHABLE):
-        await bring(store, state, tags=("x", f"it's {n}", "x"), unique_key=f"k{n}", metadata={"é": n}, priority=n)
-    failed = await start(store, idempotency_key="i", tags=("é",))
-    await settle(store, failed, Retry(30), now=NOW, failure=FAILURE)
-    for at in (1, 2):
-        await settle(store, await start(store), Discard(), now=later(at), failure=FAILURE)
-    await settle(store, await start(store, tags=("y",)), Done('"x"'), now=later(3))
-    await put(store, new_job(run_at=later(40)), new_job(expires_at=later(50), tags=("x", "y")))
-    return await everything(store)
 
 
 async def recounted(store: Store, jobs: list[Job]) -> None:
@@ -105,7 +87,7 @@ async def test_a_file_of_an_earlier_schema_is_stepped_up_when_it_is_opened(path:
     await store.close()
     again = open_store(f"sqlite:///{path}")
     await again.open()
-    assert await again.schema() == (3, 3)
+    assert await again.schema() == Schema(3, 3, 3)
     await recounted(again, jobs)
     assert (await fire(again, a_schedule())).stands
     await again.close()

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from mainspring import Health, Mainspring
+from mainspring.schema import Schema
 from mainspring.stores.memory import MemoryStore
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
@@ -59,7 +60,7 @@ class Hung(MemoryStore):
         self.answers = asyncio.Event()
         self.answers.set()
 
-    async def schema(self) -> tuple[int, int]:
+    async def schema(self) -> Schema:
         await self.answers.wait()
         return await super().schema()
 
@@ -83,14 +84,26 @@ async def test_a_store_that_breaks_in_its_own_way_is_told_and_not_raised(clock: 
 
 async def test_a_store_of_another_schema_says_what_to_do(clock: VirtualClock) -> None:
     class Old(MemoryStore):
-        async def schema(self) -> tuple[int, int]:
-            return 3, 4
+        async def schema(self) -> Schema:
+            return Schema(3, 4, 3)
 
     app = Mainspring(Old(clock), clock=clock)
     async with app:
         health = await app.health()
-    assert health.reasons == ["the store has schema 3, this release works with 4: mainspring migrate"]
+    assert health.reasons == ["the store has schema 3, this release works with 4: mainspring migrate up"]
     assert (health.live, health.ready) == (True, False)
+
+
+async def test_a_store_that_a_later_release_has_stepped_on_is_well_if_this_one_can_work_with_it(
+    clock: VirtualClock,
+) -> None:
+    class Later(MemoryStore):
+        async def schema(self) -> Schema:
+            return Schema(5, 4, 4)
+
+    app = Mainspring(Later(clock), clock=clock)
+    async with app:
+        assert (await app.health()).ready
 
 
 async def test_a_closed_app_is_not_ready(app: Mainspring) -> None:

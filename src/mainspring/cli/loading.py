@@ -55,6 +55,11 @@ def with_any_app(command: Command) -> Callable[..., None]:
     return _choosing(command, inside)
 
 
+def with_closed_app(command: Command) -> Callable[..., None]:
+    """As with_app, for a command that opens it by itself, or has no need to."""
+    return _choosing(command, command)
+
+
 def _choosing(command: Command, inside: Command) -> Callable[..., None]:
     @click.option("--app", "named", metavar="MODULE:ATTR", help="The app, e.g. shop:app [$MAINSPRING_APP].")
     @click.option("--store", metavar="URL", help="Only a store, without an app's code [$MAINSPRING_STORE].")

@@ -2,73 +2,113 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
 import click
-import msgspec
 
 from ..app import Mainspring
-from ..errors import BadInput
+from ..errors import BadInput, StoreError
+from ..schema import Schema
 from . import records
 from .confirm import confirm
-from .loading import place, with_app
+from .loading import place, with_closed_app
 from .options import as_json, yes
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @click.group()
 def migrate() -> None:
     """Step the store's schema up or down.
 
-    Opening a SQLite store brings it up to the newest version by itself.
+    An app brings its store up by itself when it is first used, if its user may change tables. These commands leave the
+    schema as it is unless you say so.
     """
+
+
+def sql(command: F) -> F:
+    """Options of a command that may only say what it would do."""
+    start = click.option("--from", "start", type=click.IntRange(0), metavar="N", help="With --sql: ask no server.")
+    only = click.option("--sql", "only_sql", is_flag=True, help="Print the statements instead, for psql.")
+    return only(start(command))
 
 
 @migrate.command()
 @as_json
-@with_app
+@with_closed_app
 async def status(app: Mainspring, as_json: bool) -> None:
     """The version the store has, and the newest this release knows."""
-    version, newest = await (await app.opened()).schema()
+    found = await _schema(app)
     if as_json:
-        state = {"store": place(app), "version": version, "newest": newest, "current": version == newest}
-        return records.emit(state)
-    what = "up to date" if version == newest else "behind: mainspring migrate up"
-    return click.echo(f"{place(app)} has schema {version} of {newest}: {what}")
+        state = {"store": place(app), "version": found.version, "newest": found.newest, "oldest": found.oldest}
+        return records.emit({**state, "current": found.version == found.newest, "usable": found.usable})
+    return click.echo(f"{place(app)} has schema {found.version} of {found.newest}: {_verdict(found)}")
+
+
+def _verdict(found: Schema) -> str:
+    if found.version == found.newest:
+        return "up to date"
+    if found.version < found.newest:
+        return "behind: mainspring migrate up"
+    return "of a later release; this one can work with it" if found.usable else "too new: upgrade mainspring here"
 
 
 @migrate.command()
 @click.option("--to", "target", type=click.IntRange(0), metavar="N", help="Default: the newest version.")
-@with_app
-async def up(app: Mainspring, target: int | None) -> None:
+@sql
+@with_closed_app
+async def up(app: Mainspring, target: int | None, only_sql: bool, start: int | None) -> None:
     """Bring the schema up."""
-    version, newest = await (await app.opened()).schema()
-    wanted = newest if target is None else target
-    if wanted < version:
-        raise BadInput(f"the schema is {version} already; mainspring migrate down --to {wanted} goes back")
-    _tell(app, version, await app.migrate(wanted))
+    at = await _start(app, only_sql, start)
+    if target is not None and target < at:
+        raise BadInput(f"the schema is {at} already; mainspring migrate down --to {target} goes back")
+    if only_sql:
+        return click.echo(app.migration(at, target), nl=False)
+    return _tell(app, at, await app.migrate(target))
 
 
 @migrate.command()
 @click.option("--to", "target", type=click.IntRange(0), metavar="N", help="Default: one step down.")
 @yes
-@with_app
-async def down(app: Mainspring, target: int | None, yes: bool) -> None:
+@sql
+@with_closed_app
+async def down(app: Mainspring, target: int | None, yes: bool, only_sql: bool, start: int | None) -> None:
     """Take the schema back. Version 0 is an empty store: every job and its history is dropped."""
-    version, _ = await (await app.opened()).schema()
-    wanted = max(0, version - 1) if target is None else target
-    if wanted > version:
-        raise BadInput(f"the schema is {version}; mainspring migrate up --to {wanted} goes on")
-    if wanted < version and not yes:
+    at = await _start(app, only_sql, start)
+    wanted = max(0, at - 1) if target is None else target
+    if wanted > at:
+        raise BadInput(f"the schema is {at}; mainspring migrate up --to {wanted} goes on")
+    if only_sql:
+        return click.echo(app.migration(at, wanted), nl=False)
+    if wanted < at and not yes:
         confirm(await _question(app, wanted))
-    _tell(app, version, await app.migrate(wanted))
+    return _tell(app, at, await app.migrate(wanted))
+
+
+async def _start(app: Mainspring, only_sql: bool, start: int | None) -> int:
+    """The version the steps begin with."""
+    if start is None:
+        return (await _schema(app)).version
+    if not only_sql:
+        raise click.UsageError("--from says where to begin without asking the store: it goes with --sql")
+    return start
+
+
+async def _schema(app: Mainspring) -> Schema:
+    async with app.unmigrated() as store:
+        return await store.schema()
 
 
 async def _question(app: Mainspring, wanted: int) -> str:
-    workers = len(await app.workers.list())
-    running = f" {workers} running worker(s) will fail: stop them first." if workers else ""
     if wanted:
-        return f"take the schema of {place(app)} back to version {wanted}?{running}"
-    counts = msgspec.structs.asdict(await app.stats())
-    jobs = sum(count for count in counts.values() if isinstance(count, int))
-    return f"drop every table of {place(app)}? {jobs:,} job(s) and their history are lost.{running}"
+        return f"take the schema of {place(app)} back to version {wanted}?"
+    jobs = "all jobs"
+    with suppress(StoreError):  # tables of another version cannot be counted
+        async with app.unmigrated() as store:
+            jobs = f"{sum((await store.counts(now=app.clock.now())).values()):,} job(s)"
+    return f"drop every table of {place(app)}? {jobs} and their history are lost."
 
 
 def _tell(app: Mainspring, version: int, passed: list[int]) -> None:

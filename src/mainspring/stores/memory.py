@@ -39,6 +39,7 @@ from ..job import (
 )
 from ..outcome import Outcome
 from ..schedule import Due, Fired, Firing, Leadership, Schedule, Tick
+from ..schema import Schema
 from ..store import Store, Transaction
 from ..tally import Span, Tally
 from . import memory_change, memory_claim, memory_enqueue, memory_finish, memory_fire, memory_read
@@ -72,7 +73,7 @@ class MemoryStore:
 
     # life
 
-    async def open(self) -> None:
+    async def open(self, *, migrate: bool = True) -> None:
         self._closed = False
 
     async def close(self) -> None:
@@ -81,15 +82,22 @@ class MemoryStore:
     def beside(self) -> Store:
         return self
 
-    async def schema(self) -> tuple[int, int]:
+    @property
+    def newest_schema(self) -> int:
+        return 1
+
+    async def schema(self) -> Schema:
         self._check()
-        return 1, 1
+        return Schema(1, 1, 1)
 
     async def migrate(self, target: int | None = None) -> list[int]:
         self._check()
         if target not in (None, 1):
             raise BadInput(f"the memory store has one schema, 1; cannot migrate to {target}")
         return []
+
+    def script(self, at: int, target: int | None = None) -> str:
+        raise BadInput("the memory store has no tables, and no statements that would change them")
 
     async def time(self) -> datetime:
         self._check()

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ..clock import Clock, SystemClock, instant, micros
 from ..config import Durability
-from ..errors import ShuttingDown, StoreError
+from ..errors import SchemaMismatch, ShuttingDown, StoreError
 from ..failpoint import failpoint
 from ..finding import Finding
 from ..job import (
@@ -45,6 +45,7 @@ from ..job import (
 )
 from ..outcome import Outcome
 from ..schedule import Due, Fired, Firing, Leadership, Schedule, Tick
+from ..schema import Schema
 from ..store import Store, Transaction
 from ..tally import Span, Tally
 from . import (
@@ -56,6 +57,7 @@ from . import (
     postgres_fire,
     postgres_read,
     postgres_schema,
+    postgres_script,
     postgres_series,
     postgres_tally,
 )
@@ -67,6 +69,7 @@ from .postgres_transaction import Lender
 from .postgres_wire import Kin, Wire, Word, soon
 from .postgres_within import Within
 from .rows import claimed_of, job_of
+from .steps import Steps
 
 T = TypeVar("T")
 
@@ -93,9 +96,15 @@ class PostgresStore:
     """Each verb is one statement or one short transaction. A handle serves the event loop in which it was opened."""
 
     def __init__(
-        self, place: Place, *, clock: Clock | None = None, durability: Durability = "full", kin: Kin | None = None
+        self,
+        place: Place,
+        *,
+        clock: Clock | None = None,
+        durability: Durability = "full",
+        kin: Kin | None = None,
+        steps: Steps = postgres_schema.STEPS,
     ) -> None:
-        self.place = place
+        self.place, self._steps = place, steps
         self._clock = clock or SystemClock()
         self._durability: Durability = durability
         self._kin = kin or Kin(place, self._clock)
@@ -105,13 +114,13 @@ class PostgresStore:
         self._opening: asyncio.Lock | None = None
         self._within: Within | None = None
         self._lender: Lender | None = None
-        self._idle = False
+        self._idle = self._ready = False
         self._stride = postgres_claim.Stride()
         self._leases = postgres_claim.Leases()
 
     # life
 
-    async def open(self) -> None:
+    async def open(self, *, migrate: bool = True) -> None:
         if self._pool is not None and (self._pool.pid != os.getpid() or self._pool.loop.is_closed()):
             if self._pool.pid != os.getpid():
                 self._kin = Kin(self.place, self._clock)
@@ -123,19 +132,32 @@ class PostgresStore:
             self._pool = self._wire = self._ear = self._opening = self._lender = None
         self._opening = self._opening or asyncio.Lock()
         async with self._opening:
-            if self._pool is not None:
-                return
-            pool = Pool(self.place, self._durability)
-            try:
+            if self._pool is None:
+                await self._connect(migrate)
+            elif migrate and not self._ready:
                 with self._clock.outside():
-                    if not await pool.call(postgres_schema.current):
-                        await pool.step(lambda db: postgres_schema.migrate(db, None, only_up=True))
-            except BaseException:
-                await pool.close()
-                raise
-            self._pool, self._idle = pool, False
-            self._wire = Wire(pool, self._kin) if self._clock.real else None
-            self._ear = Ear(pool, self._kin) if self._clock.real and self.place.listens else None
+                    await self._prepare(self._pool)
+
+    async def _connect(self, migrate: bool) -> None:
+        pool = Pool(self.place, self._durability)
+        try:
+            with self._clock.outside():
+                await (self._prepare(pool) if migrate else pool.call(self._found))
+        except BaseException:
+            await pool.close()
+            raise
+        self._pool, self._idle, self._ready = pool, False, migrate
+        self._wire = Wire(pool, self._kin) if self._clock.real else None
+        self._ear = Ear(pool, self._kin) if self._clock.real and self.place.listens else None
+
+    async def _prepare(self, pool: Pool) -> None:
+        """The schema is one that this release can work on."""
+        if not (await pool.call(self._found)).usable:
+            await pool.call(lambda db: postgres_schema.migrate(db, self._steps, None, only_up=True))
+        self._ready = True
+
+    async def _found(self, db: Session) -> Schema:
+        return await postgres_schema.found(db, self._steps)
 
     async def close(self) -> None:
         """From any event loop: connections are given back in the one they belong to, if it still runs."""
@@ -154,13 +176,22 @@ class PostgresStore:
                     part.forget()
 
     def beside(self) -> Store:
-        return PostgresStore(self.place, clock=self._clock, durability=self._durability, kin=self._kin)
+        return PostgresStore(
+            self.place, clock=self._clock, durability=self._durability, kin=self._kin, steps=self._steps
+        )
 
-    async def schema(self) -> tuple[int, int]:
-        return await self._call(postgres_schema.version), postgres_schema.NEWEST
+    @property
+    def newest_schema(self) -> int:
+        return self._steps.newest
+
+    async def schema(self) -> Schema:
+        return await self._call(self._found)
 
     async def migrate(self, target: int | None = None) -> list[int]:
-        return await self._step(lambda db: postgres_schema.migrate(db, target))
+        return await self._call(lambda db: postgres_schema.migrate(db, self._steps, target))
+
+    def script(self, at: int, target: int | None = None) -> str:
+        return postgres_script.script(self.place, self._steps, at, target)
 
     async def time(self) -> datetime:
         if not self._clock.real:
@@ -283,6 +314,8 @@ class PostgresStore:
 
         async def step(db: Session) -> tuple[Beat, News | None]:
             beat = await postgres_claim.beat(db, worker, micros(until), micros(now))
+            if until > now:
+                await postgres_schema.check(db, self._steps)
             return beat, await news(db, worker, now) if hears else None
 
         beat, found = await self._step(step)
@@ -457,9 +490,22 @@ class PostgresStore:
     async def _call(self, verb: Verb[T]) -> T:
         pool = self._open()
         with self._clock.outside():
-            return await pool.call(verb)
+            try:
+                return await pool.call(verb)
+            except StoreError as error:
+                await self._explain(pool, error)
+                raise
 
     async def _step(self, verb: Verb[T]) -> T:
         pool = self._open()
         with self._clock.outside():
-            return await pool.step(verb)
+            try:
+                return await pool.step(verb)
+            except StoreError as error:
+                await self._explain(pool, error)
+                raise
+
+    async def _explain(self, pool: Pool, error: StoreError) -> None:
+        """Says so if the schema was changed under us."""
+        if postgres_schema.points_to_schema(error) and (trouble := (await pool.call(self._found)).trouble):
+            raise SchemaMismatch(trouble) from error

@@ -1,6 +1,7 @@
 -- The schema of the PostgreSQL store, as numbered steps. Instants are microseconds since 1970 (UTC); `rank` is the
 -- negated priority, so that one ascending index is the claim order. Text is compared by code point, as Python does.
--- JSON is kept as text: jsonb cannot hold every string. `mainspring_` stands for the schema and prefix in use.
+-- JSON is kept as text: jsonb cannot hold every string. `mainspring_` stands for the prefix in use.
+-- `-- up N, for M`: who knows schema M still works on it. Without, a step breaks what the older release writes.
 
 -- up 1
 -- What is not final. Rows come, are claimed and go. A claim changes no column that an index knows (state, lease, worker,

@@ -10,7 +10,7 @@ from ..finding import Finding, size
 from .postgres_pool import Session
 from .postgres_schema import indexes
 
-MINIMUM = 130000
+MINIMUM = 150000
 # A transaction open for so many seconds keeps the rows of ended jobs from being cleared away; claims get slower.
 LONG = 600.0
 # Rows of ended jobs, more than live ones, that a claim may have to pass by; fewer come and go between two vacuums.
@@ -38,7 +38,7 @@ async def condition(db: Session) -> list[Finding]:
 
 def release(number: int, text: str, standby: bool) -> Finding:
     if number < MINIMUM:
-        return Finding("PostgreSQL", "bad", f"{text} is too old", "use PostgreSQL 13 or newer")
+        return Finding("PostgreSQL", "bad", f"{text} is too old", "use PostgreSQL 15 or newer")
     if standby:
         return Finding("PostgreSQL", "bad", f"{text}, a standby that only reads", "connect to the primary")
     return Finding("PostgreSQL", "ok", text)

@@ -56,6 +56,10 @@ class Place:
         """The schema and the name of a table."""
         return self.schema, self.prefix + table.removeprefix("mainspring_")
 
+    def bare(self, text: str) -> str:
+        """For statements that change tables, which run with our schema as their search path."""
+        return _OURS.sub(lambda found: f'{found[1] or ""}"{self.prefix}{found[2]}"', text)
+
     def _named(self, found: re.Match[str]) -> str:
         name = f'"{self.prefix}{found[2]}"'
         return f"{found[1]}{name}" if found[1] else f'"{self.schema}".{name}'

@@ -121,7 +121,9 @@ class Pool:
             try:
                 return await self._once(verb, whole)
             except asyncpg.PostgresError as error:
-                if _code(error) not in AGAIN or tries == TRIES:
+                # A statement prepared before the schema was changed under it was not run either.
+                outdated = isinstance(error, asyncpg.InvalidCachedStatementError)
+                if not (_code(error) in AGAIN or outdated) or tries == TRIES:
                     raise translated(error, "PostgreSQL") from error
             except (*LOST, asyncpg.InterfaceError) as error:
                 raise translated(error, "PostgreSQL") from error

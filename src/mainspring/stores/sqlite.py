@@ -16,7 +16,7 @@ import msgspec
 
 from ..clock import Clock, SystemClock, instant, micros
 from ..config import Durability
-from ..errors import BadInput, ShuttingDown
+from ..errors import BadInput, ShuttingDown, StoreError
 from ..failpoint import failpoint
 from ..finding import Finding
 from ..job import (
@@ -47,6 +47,7 @@ from ..job import (
 )
 from ..outcome import Outcome
 from ..schedule import Due, Fired, Firing, Leadership, Schedule, Tick
+from ..schema import Schema
 from ..store import Store, Transaction
 from ..sync import aside, plain
 from ..tally import Span, Tally
@@ -68,6 +69,7 @@ from .borrowed import awaited, borrowed, itself
 from .inotify import WriteWatch
 from .lane import Lane, Watcher, translated
 from .rows import COLUMNS, HELD, Row, claimed_of, execution_of, job_of
+from .steps import Steps
 from .turnstile import Turnstile
 
 T = TypeVar("T")
@@ -83,21 +85,32 @@ _info = msgspec.json.Decoder(WorkerInfo).decode
 class SqliteStore:
     """WAL, synchronous=FULL. One lane writes and commits many verbs together, another reads."""
 
-    def __init__(self, path: str, *, clock: Clock | None = None, durability: Durability = "full") -> None:
-        self.path = path
+    def __init__(
+        self,
+        path: str,
+        *,
+        clock: Clock | None = None,
+        durability: Durability = "full",
+        steps: Steps = sqlite_file.STEPS,
+    ) -> None:
+        self.path, self._steps = path, steps
         self._clock = clock or SystemClock()
         self._durability: Durability = durability
         self._bell = Bell(self._clock)
         self._opening = threading.Lock()
         self._pid = 0
-        self._idle = False
+        self._idle, self._migrates = False, True
 
     # life
 
-    async def open(self) -> None:
+    async def open(self, *, migrate: bool = True) -> None:
         if self._pid != os.getpid():
+            self._migrates = migrate
             with self._clock.outside():
                 await asyncio.to_thread(self._open)
+        elif migrate and not self._migrates:
+            await self._write(lambda db: sqlite_file.migrate(db, self._steps, None, self._now(), only_up=True))
+            self._migrates = True
 
     def _open(self) -> None:
         with self._opening:
@@ -107,7 +120,8 @@ class SqliteStore:
     def _connect(self) -> None:
         turnstile = Turnstile(sqlite_file.prepare(self.path) + "-lock")
         writer = sqlite_file.connect(self.path, self._durability)
-        sqlite_file.migrate(writer, None, only_up=True)
+        if self._migrates:
+            sqlite_file.migrate(writer, self._steps, None, self._now(), only_up=True)
         reader, watcher = (sqlite_file.connect(self.path, self._durability) for _ in range(2))
         self._watcher = Watcher(watcher)
         self._bell = Bell(self._clock)
@@ -129,11 +143,21 @@ class SqliteStore:
     def beside(self) -> Store:
         return self
 
-    async def schema(self) -> tuple[int, int]:
-        return await self._read(sqlite_file.version), sqlite_file.NEWEST
+    @property
+    def newest_schema(self) -> int:
+        return self._steps.newest
+
+    async def schema(self) -> Schema:
+        return await self._read(lambda db: sqlite_file.found(db, self._steps))
 
     async def migrate(self, target: int | None = None) -> list[int]:
-        return await self._write(lambda db: sqlite_file.migrate(db, target))
+        return await self._write(lambda db: sqlite_file.migrate(db, self._steps, target, self._now()))
+
+    def script(self, at: int, target: int | None = None) -> str:
+        raise BadInput("the steps of a SQLite file need this library: mainspring migrate up takes them")
+
+    def _now(self) -> int:
+        return micros(self._clock.now())
 
     async def time(self) -> datetime:
         if not self._clock.real:
@@ -261,7 +285,12 @@ class SqliteStore:
         return Claim(jobs, None if next_at is None else instant(next_at), expired)
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
-        return await self._write(lambda db: sqlite_claim.beat(db, worker, micros(until), micros(now)))
+        def beating(db: sqlite3.Connection) -> Beat:
+            if until > now:
+                sqlite_file.check(db, self._steps)
+            return sqlite_claim.beat(db, worker, micros(until), micros(now))
+
+        return await self._write(beating)
 
     async def expired(self, *, now: datetime, limit: int) -> list[Job]:
         sql = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE {HELD} AND state = 'running' AND worker NOT IN
@@ -424,12 +453,21 @@ class SqliteStore:
         self._check()
         sqlite_transaction.refuse_inside()
         with self._clock.outside():
-            return await self._writes.call(verb)
+            return await self._explained(self._writes, verb)
 
     async def _read(self, verb: Callable[[sqlite3.Connection], T]) -> T:
         self._check()
         with self._clock.outside():
-            return await self._reads.call(verb)
+            return await self._explained(self._reads, verb)
+
+    async def _explained(self, lane: Lane, verb: Callable[[sqlite3.Connection], T]) -> T:
+        """Says so if the schema was changed under us."""
+        try:
+            return await lane.call(verb)
+        except StoreError as error:
+            if sqlite_file.points_to_schema(error):
+                await lane.call(lambda db: sqlite_file.check(db, self._steps))
+            raise
 
     async def _rows(self, sql: str, values: dict[str, Any]) -> list[Row]:
         return await self._read(lambda db: db.execute(sql, values).fetchall())

@@ -6,13 +6,14 @@ import os
 import re
 import sqlite3
 import time
-from importlib.resources import files
 from pathlib import Path
 
 from ..config import Durability
-from ..errors import BadInput, SchemaMismatch, StoreError
+from ..errors import BadInput, SchemaMismatch, StoreError, StoreUnavailable
+from ..schema import Schema
 from .lane import translated
 from .rows import kind_of
+from .steps import Steps, steps
 
 MINIMUM = (3, 37, 0)  # STRICT tables, RETURNING, UPDATE FROM
 BUSY_SECONDS = 30.0
@@ -82,40 +83,40 @@ def join(db: sqlite3.Connection, path: str) -> None:
         db.execute("BEGIN IMMEDIATE")
 
 
-def _steps() -> dict[tuple[str, int], list[str]]:
-    """The numbered steps of sqlite.sql, each as its statements."""
-    text = files("mainspring.stores").joinpath("sqlite.sql").read_text()
-    parts = re.split(r"^-- (up|down) (\d+)\n", text, flags=re.MULTILINE)[1:]
-    steps = {}
-    for way, number, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
-        body = re.sub(r"--.*", "", body)
-        steps[way, int(number)] = [part.strip() for part in body.split(";") if part.strip()]
-    return steps
+STEPS = steps("sqlite.sql")
 
 
-STEPS = _steps()
-NEWEST = max(number for _, number in STEPS)
-
-
-def version(db: sqlite3.Connection) -> int:
+def found(db: sqlite3.Connection, steps: Steps) -> Schema:
     if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'mainspring_schema'").fetchone():
-        return 0
-    row = db.execute("SELECT version FROM mainspring_schema").fetchone()
-    return row[0] if row else 0
+        return steps.schema(0, 0)
+    version, *oldest = db.execute("SELECT * FROM mainspring_schema").fetchone() or (0,)
+    return steps.schema(version, *oldest or (None,))
 
 
-def migrate(db: sqlite3.Connection, target: int | None, *, only_up: bool = False) -> list[int]:
-    """Steps the schema to `target`, all or nothing; returns the versions it passed through."""
-    target = NEWEST if target is None else target
-    if not 0 <= target <= NEWEST:
-        raise BadInput(f"there is no schema version {target}; this release knows 0 to {NEWEST}")
+def check(db: sqlite3.Connection, steps: Steps) -> None:
+    """Raises if this release cannot work on the tables, as they are now."""
+    if trouble := found(db, steps).trouble:
+        raise SchemaMismatch(trouble)
+
+
+def points_to_schema(error: StoreError) -> bool:
+    """Whether SQLite did not know what a statement of ours names."""
+    return any(words in str(error) for words in ("no such table", "no such column", "has no column"))
+
+
+def migrate(db: sqlite3.Connection, steps: Steps, target: int | None, now: int, *, only_up: bool = False) -> list[int]:
+    """Steps the schema to `target`, all or nothing; returns the versions it passed through.
+
+    With `only_up` a later schema stays as it is, if this release can work on it.
+    """
+    goal = steps.target(target)
     alone = not db.in_transaction
     if alone:
-        if version(db) == target:
+        if found(db, steps).version == goal:
             return []
         db.execute("BEGIN IMMEDIATE")
     try:
-        passed = _step(db, target, only_up)
+        passed = _step(db, steps, goal, now, only_up)
     except BaseException:
         if alone:
             db.execute("ROLLBACK")
@@ -125,21 +126,31 @@ def migrate(db: sqlite3.Connection, target: int | None, *, only_up: bool = False
     return passed
 
 
-def _step(db: sqlite3.Connection, target: int, only_up: bool) -> list[int]:
-    db.execute("CREATE TABLE IF NOT EXISTS mainspring_schema (version INTEGER NOT NULL) STRICT")
-    at = version(db)
-    if at > NEWEST:
-        raise SchemaMismatch(f"the file has schema {at}, this release knows {NEWEST} at most: upgrade mainspring")
-    if only_up and at > target:
+def _step(db: sqlite3.Connection, steps: Steps, target: int, now: int, only_up: bool) -> list[int]:
+    schema = found(db, steps)
+    if schema.version == target:
         return []
+    if only_up and schema.version > target:
+        check(db, steps)
+        return []
+    way = steps.way(schema.version, target)
+    if schema.version:
+        _guard(db, target, steps.oldest(target), now)
     db.create_function("mainspring_kind", 1, kind_of, deterministic=True)
-    passed: list[int] = []
-    while at != target:
-        way, number, after = ("up", at + 1, at + 1) if at < target else ("down", at, at - 1)
-        for statement in STEPS[way, number]:
+    for _, text in way:
+        for statement in re.sub(r"--.*", "", text).split(";"):
             db.execute(statement)
-        at = after
-        passed.append(at)
-    db.execute("DELETE FROM mainspring_schema")
-    db.execute("INSERT INTO mainspring_schema VALUES (?)", (at,))
-    return passed
+    db.execute("DROP TABLE IF EXISTS mainspring_schema")
+    if target:
+        db.execute("CREATE TABLE mainspring_schema (version INTEGER NOT NULL, oldest INTEGER NOT NULL) STRICT")
+        db.execute("INSERT INTO mainspring_schema VALUES (?, ?)", (target, steps.oldest(target)))
+    return [after for after, _ in way]
+
+
+def _guard(db: sqlite3.Connection, target: int, oldest: int, now: int) -> None:
+    """Nobody who beats is left on tables it cannot work on."""
+    sql = """SELECT id, json_extract(info, '$.schema') AS known FROM mainspring_workers
+        WHERE until > ? AND known > 0 AND known NOT BETWEEN ? AND ? ORDER BY id"""
+    alive = ", ".join(f"{id} (knows {known})" for id, known in db.execute(sql, (now, oldest, target)))
+    if alive:
+        raise StoreUnavailable(f"workers are alive that cannot work with schema {target}: {alive}; stop them first")

@@ -1,0 +1,132 @@
+"""The PostgreSQL store on every release it is for: a handful of each verb; the whole contract runs on a chosen one."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from filled import fill, told
+from test_side_by_side import MILD, after
+
+from mainspring.job import Action, Filter, State
+from mainspring.outcome import Done
+from mainspring.store import Store
+from mainspring.stores import open_store
+from mainspring.stores.postgres import PostgresStore
+from mainspring.stores.postgres_condition import MINIMUM
+from mainspring.stores.postgres_place import Place
+from mainspring.stores.postgres_schema import STEPS
+from mainspring.testing.contract.build import (
+    NOW,
+    Contract,
+    a_schedule,
+    act,
+    beat,
+    bring,
+    claim,
+    everything,
+    fire,
+    later,
+    new_job,
+    put,
+    row,
+    settle,
+    start,
+    tick_job,
+)
+from servers import RELEASES, Postgres
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def release(request: pytest.FixtureRequest) -> Iterator[tuple[str, Postgres]]:
+    server = Postgres(request.param)
+    try:
+        yield request.param, server
+    finally:
+        server.close()
+
+
+def test_the_oldest_release_is_the_least_that_the_doctor_asks_for() -> None:
+    assert int(min(RELEASES)) * 10_000 == MINIMUM
+
+
+class TestReleases(Contract):
+    @pytest.fixture(autouse=True)
+    def _server(self, release: tuple[str, Postgres]) -> None:
+        self.release, self.server = release
+        self.url = self.server.fresh()
+
+    def make_store(self) -> Store:
+        return open_store(self.url)
+
+    async def test_it_is_that_release(self) -> None:
+        async with self.opened() as store:
+            found = next(finding for finding in await store.diagnose() if finding.about == "PostgreSQL")
+            assert (found.verdict, found.text.split(".")[0]) == ("ok", self.release)
+
+    async def test_the_schema_steps_up_and_down_with_live_rows(self) -> None:
+        url = self.server.own("own")
+        store = PostgresStore(Place(url, url), steps=after(STEPS, MILD))
+        await store.open()
+        running = await fill(store)
+        before = await told(store)
+        await store.migrate(1)
+        await store.migrate()
+        assert await told(store) == before
+        assert await settle(store, running, Done()) == {running.id}
+        await store.migrate(0)
+        await store.close()
+
+    async def test_enqueue_keeps_a_key_for_one(self) -> None:
+        async with self.opened() as store:
+            answers = await asyncio.gather(*(put(store, new_job(unique_key="key")) for _ in range(20)))
+            assert len({id for ids in answers for id in ids}) == len(await everything(store)) == 1
+
+    async def test_claims_share_no_job_and_keep_the_order(self) -> None:
+        async with self.opened() as store:
+            ids = await put(store, *(new_job(priority=n % 3) for n in range(30)))
+            await beat(store)
+            first = [job.id for job in (await claim(store, limit=10)).jobs]
+            assert first == ids[2::3]
+            rest = await asyncio.gather(*(claim(store, limit=5) for _ in range(4)))
+            assert sorted(first + [job.id for taken in rest for job in taken.jobs]) == sorted(ids)
+
+    async def test_an_outcome_stands_under_its_lease_alone(self) -> None:
+        async with self.opened() as store:
+            job = await start(store, tags=("x",))
+            assert await settle(store, job, Done('"yes"')) == {job.id}
+            assert await settle(store, job, ValueError("late"), now=later(9)) == set()
+            (only,) = await store.jobs(Filter(tags=("x",)), now=NOW, limit=9)
+            assert (only.state, only.result) == (State.COMPLETED, '"yes"')
+
+    async def test_a_schedule_fires_once(self) -> None:
+        async with self.opened() as store:
+            new = a_schedule()
+            fired = await asyncio.gather(*(fire(store, new, jobs=(tick_job(new),)) for _ in range(5)))
+            assert sum(one.stands for one in fired) == 1
+            assert ((await row(store)).name, len(await everything(store))) == ("hourly", 1)
+
+    async def test_operators_change_jobs(self) -> None:
+        async with self.opened() as store:
+            dead, waiting = await bring(store, State.DEAD), await bring(store, State.PENDING)
+            assert (await act(store, Action.RETRY, dead.id)).done == [dead.id]
+            assert (await act(store, Action.CANCEL, waiting.id)).done == [waiting.id]
+            assert {job.id: job.state for job in await everything(store)} == {
+                dead.id: State.PENDING,
+                waiting.id: State.CANCELLED,
+            }
+
+    async def test_finished_jobs_are_forgotten(self) -> None:
+        async with self.opened() as store:
+            done = [await bring(store, State.COMPLETED) for _ in range(3)]
+            old = await store.surplus(State.COMPLETED, "task", keep=1, before=NOW + timedelta(days=1), limit=9)
+            await act(store, Action.DELETE, *(job.id for job in old))
+            assert [job.id for job in await everything(store)] == [done[-1].id]
+
+    async def test_whoever_waits_hears_what_another_handle_brings(self) -> None:
+        async with self.opened() as left, self.opened() as right, asyncio.timeout(10):
+            await left.wait(None, 50)  # ends when it begins to listen
+            waiting = asyncio.create_task(left.wait(None, 50))
+            while not waiting.done():
+                await put(right, new_job())
+                await asyncio.wait([waiting], timeout=0.02)

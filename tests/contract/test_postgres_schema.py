@@ -1,0 +1,423 @@
+"""The tables of PostgreSQL are stepped beside others: locks, rights, a script for psql, two apps in one database."""
+
+import asyncio
+import re
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import product
+from typing import Any
+
+import asyncpg
+import pytest
+from filled import fill, told
+from test_side_by_side import HARSH, MILD, after
+
+from mainspring import Mainspring
+from mainspring.errors import BadInput, SchemaMismatch, StoreError, StoreUnavailable
+from mainspring.outcome import Done
+from mainspring.store import Store
+from mainspring.stores import open_store, postgres_schema, postgres_script
+from mainspring.stores.postgres import PostgresStore
+from mainspring.stores.postgres_place import Place
+from mainspring.stores.postgres_pool import Pool, Session
+from mainspring.stores.steps import Steps
+from mainspring.testing.contract.build import (
+    a_schedule,
+    a_worker,
+    beat,
+    claim,
+    everything,
+    fire,
+    later,
+    new_job,
+    put,
+    settle,
+    start,
+)
+from servers import Postgres, program
+
+REAL = postgres_schema.STEPS
+NEXT = after(REAL, MILD)
+LAST = after(NEXT, HARSH)
+WAITS = """SELECT EXISTS (SELECT 1 FROM pg_locks
+    WHERE relation = 'own.mainspring_queues'::regclass AND mode = 'AccessExclusiveLock' AND NOT granted)"""
+
+
+class Served:
+    @pytest.fixture(autouse=True)
+    def _server(self, postgres: Postgres) -> None:
+        self.server, self.url = postgres, postgres.own("own")
+
+    def store(self, url: str | None = None, steps: Steps = REAL) -> Store:
+        return PostgresStore(Place(url or self.url, "the database"), steps=steps)
+
+    @asynccontextmanager
+    async def opened(self, url: str | None = None, steps: Steps = REAL) -> AsyncIterator[Store]:
+        store = self.store(url, steps)
+        await store.open()
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[Any]:
+        connection = await asyncpg.connect(self.server.dsn, server_settings={"application_name": "a report"})
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+    def tables(self, schema: str = "own", prefix: str = "") -> list[str]:
+        sql = f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}' AND starts_with(tablename, '{prefix}')"
+        return sorted(name for (name,) in self.server.run(sql))
+
+    def shape(self) -> list[Any]:
+        """Every table, column and index, as the server describes them."""
+        sql = """SELECT relname, relkind::text, attname::text, format_type(atttypid, atttypmod), attnotnull,
+                pg_get_expr(adbin, adrelid), CASE WHEN relkind = 'i' THEN pg_get_indexdef(pg_class.oid) END, reloptions
+            FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped
+            LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+            WHERE relnamespace = 'own'::regnamespace ORDER BY 1, 2, 3"""
+        return [tuple(row) for row in self.server.run(sql)]
+
+
+class TestSteps(Served):
+    @pytest.mark.parametrize("steps", [REAL, NEXT], ids=["real", "one more"])
+    async def test_a_store_full_of_live_rows_outlasts_every_step_down_and_up(self, steps: Steps) -> None:
+        async with self.opened(steps=steps) as store:
+            running = await fill(store)
+            before = await told(store)
+            for version in range(steps.newest - 1, 0, -1):
+                assert (await store.migrate(version))[-1] == version
+                assert (await store.schema()).version == version
+                assert (await store.migrate())[-1] == steps.newest
+                assert await told(store) == before
+            assert await settle(store, running, Done()) == {running.id}
+
+    async def test_the_tables_are_the_same_however_one_came_to_them(self) -> None:
+        async with self.opened(steps=NEXT) as store:
+            at_once = self.shape()
+            await store.migrate(1)
+            await store.migrate()
+            stepped = self.shape()
+            await store.migrate(0)
+            assert self.tables() == []
+            assert await store.migrate() == list(range(1, NEXT.newest + 1))
+        assert self.shape() == stepped == at_once
+
+    async def test_many_who_step_at_once_do_it_once(self) -> None:
+        stores = [self.store(steps=NEXT) for _ in range(6)]
+        await asyncio.gather(*(store.open(migrate=False) for store in stores))
+        passed = await asyncio.gather(*(store.migrate() for store in stores))
+        assert sorted(passed) == [[]] * 5 + [list(range(1, NEXT.newest + 1))]
+        await asyncio.gather(*(store.close() for store in stores))
+
+    async def test_a_step_that_fails_leaves_everything_as_it_was(self) -> None:
+        broken = Steps(f"{NEXT.text}\n-- up {NEXT.newest + 1}\nDROP TABLE mainspring_moods;\nSELECT 1 / 0;\n")
+        async with self.opened(steps=NEXT):
+            before = self.shape()
+            with pytest.raises(StoreError, match="division by zero"):
+                await self.store(steps=broken).open()
+            assert self.shape() == before
+
+    async def test_tables_of_before_there_was_an_oldest_release_are_for_those_who_know_them(self) -> None:
+        async with self.opened(), self.connected() as other:
+            await other.execute("ALTER TABLE own.mainspring_schema DROP COLUMN oldest")
+        async with self.opened(steps=NEXT) as store:
+            assert (await store.schema()).oldest == NEXT.oldest(NEXT.newest)
+
+    async def test_a_statement_that_was_prepared_before_a_step_is_prepared_again(self) -> None:
+        pool = Pool(Place(self.url, ""))
+
+        async def look(db: Session) -> list[Any]:
+            return [tuple(row) for row in await db.rows("SELECT * FROM mainspring_queues")]
+
+        async with self.opened() as store, self.connected() as other:
+            await store.pause_queue("mail", True)
+            assert await pool.step(look) == [("mail", True)]
+            await other.execute("ALTER TABLE own.mainspring_queues ADD COLUMN note text DEFAULT 'new'")
+            assert await pool.step(look) == [("mail", True, "new")]
+        await pool.close()
+
+
+class TestLocks(Served):
+    @pytest.fixture(autouse=True)
+    def _soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(postgres_script, "LOCK_SECONDS", 0.2)
+        monkeypatch.setattr(postgres_schema, "PAUSE", 0.05)
+        monkeypatch.setattr(postgres_schema, "TRIES", 2)
+
+    async def test_who_holds_the_lock_that_a_step_needs_is_named(self) -> None:
+        async with self.opened(), self.connected() as other, other.transaction():
+            await other.execute("SELECT count(*) AS figures FROM own.mainspring_jobs")
+            with pytest.raises(StoreUnavailable) as refused:
+                await self.store(steps=NEXT).open()
+        assert re.fullmatch(
+            r"the schema of the database was not changed: 2 times a lock was not given in 0.2 s\. Held by pid \d+ "
+            r"\(user tests, a report, idle in transaction, open for \d s: SELECT count\(\*\) AS figures FROM "
+            r"own\.mainspring_jobs\)\. End it \(pg_terminate_backend\), or try again later",
+            str(refused.value),
+        )
+
+    async def test_another_who_steps_and_does_not_end_is_named_too(self) -> None:
+        async with self.connected() as other, other.transaction():
+            await other.execute("SELECT pg_advisory_xact_lock($1, -1)", Place(self.url, "").lock)
+            with pytest.raises(StoreUnavailable, match=r"Held by pid \d+ \(user tests, a report, idle in transaction"):
+                await self.store().open()
+
+    async def test_a_step_goes_ahead_once_the_lock_is_free(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(postgres_schema, "TRIES", 100)
+        async with self.opened() as old, self.connected() as other, asyncio.timeout(20):
+            lock = other.transaction()
+            await lock.start()
+            await other.execute("SELECT 1 FROM own.mainspring_jobs")
+            stepping = asyncio.create_task(self.store(steps=NEXT).open())
+            await asyncio.wait([stepping], timeout=0.5)
+            assert (stepping.done(), (await old.schema()).version) == (False, REAL.newest)
+            await lock.rollback()
+            await stepping
+            assert (await old.schema()).version == NEXT.newest
+
+    async def test_others_get_through_while_a_step_waits_for_its_lock(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(postgres_schema, "TRIES", 100)
+        async with self.opened() as store, self.connected() as other, asyncio.timeout(20):
+            async with other.transaction():
+                await other.execute("SELECT 1 FROM own.mainspring_jobs")
+                stepping = asyncio.create_task(self.store(steps=NEXT).open())
+                for _ in range(5):
+                    job = await start(store)
+                    assert await settle(store, job, Done()) == {job.id}
+                assert not stepping.done()
+            await stepping
+
+    async def test_a_beat_does_not_slip_in_between_the_look_at_workers_and_the_step(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(postgres_script, "LOCK_SECONDS", 20.0)
+        async with self.opened() as store, self.connected() as other, asyncio.timeout(20):
+            async with other.transaction():
+                await other.execute("SELECT 1 FROM own.mainspring_queues")
+                stepping = asyncio.create_task(self.store(steps=LAST).open())
+                while not await other.fetchval(WAITS):
+                    await asyncio.wait([stepping], timeout=0.01)
+                beating = asyncio.create_task(store.beat(a_worker(schema=REAL.newest), until=later(60), now=later(0)))
+                await asyncio.wait([beating], timeout=0.2)
+                assert not beating.done()
+            await stepping
+            with pytest.raises(SchemaMismatch):
+                await beating
+            assert self.server.run("SELECT id FROM own.mainspring_workers") == []
+
+
+class TestScript(Served):
+    def play(self, script: str, user: str = "tests") -> subprocess.CompletedProcess[str]:
+        where = ["-h", "127.0.0.1", "-p", str(self.server.port), "-U", user, "-d", "postgres"]
+        command = [program("psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", *where]
+        return subprocess.run(command, input=script, text=True, capture_output=True, timeout=60)
+
+    async def test_what_psql_makes_of_it_is_what_a_store_makes(self) -> None:
+        for at, to in [(0, REAL.newest), (REAL.newest, NEXT.newest), (NEXT.newest, 1), (1, 0)]:
+            played = self.play(self.store(steps=NEXT).script(at, to))
+            assert (played.returncode, played.stdout, played.stderr) == (0, "", "")
+            by_psql = self.shape()
+            rows = [tuple(row) for row in self.server.run("SELECT * FROM own.mainspring_schema")] if to else None
+            self.server.own("own")
+            async with self.opened(steps=NEXT) as store:
+                await store.migrate(to)
+                assert self.shape() == by_psql
+                assert rows == ([(to, NEXT.oldest(to))] if to else None)
+
+    async def test_a_store_made_by_psql_serves(self) -> None:
+        url = f"{self.url}&prefix=shop_"
+        assert self.play(self.store(url).script(0)).returncode == 0
+        async with self.opened(url) as store:
+            running = await fill(store)
+            assert await settle(store, running, Done()) == {running.id}
+
+    async def test_it_changes_nothing_if_the_schema_is_another_one_than_it_is_for(self) -> None:
+        script = self.store(steps=NEXT).script(REAL.newest)
+        played = self.play(script)
+        assert f"ERROR:  the schema is 0, these are the steps from {REAL.newest}" in played.stderr
+        assert (played.returncode, self.tables()) == (3, [])
+        async with self.opened(steps=NEXT):
+            assert f"the schema is {NEXT.newest}, these are the steps from" in self.play(script).stderr
+
+    async def test_it_waits_for_workers_as_a_store_does(self) -> None:
+        async with self.opened() as store:
+            now = await store.time()
+            await store.beat(a_worker(schema=REAL.newest), until=now.replace(year=now.year + 1), now=now)
+            played = self.play(self.store(steps=LAST).script(REAL.newest))
+            assert f"workers are alive that cannot work with schema {LAST.newest}: ada (knows" in played.stderr
+            assert "HINT:  stop them first" in played.stderr
+            assert (await store.schema()).version == REAL.newest
+
+    def test_it_names_its_place_its_locks_and_its_version(self) -> None:
+        script = self.store(f"{self.url}&prefix=shop_").script(0)
+        assert "mainspring" not in script
+        for line in ("BEGIN;", "SET LOCAL lock_timeout = '2000ms';", 'SET LOCAL search_path = "own";', "COMMIT;"):
+            assert script.count(f"{line}\n") == 1
+        version = f"({REAL.newest}, {REAL.oldest(REAL.newest)})"
+        assert f'INSERT INTO "shop_schema" (version, oldest) VALUES {version};' in script
+
+    def test_from_a_version_to_itself_there_is_nothing_to_do(self) -> None:
+        script = self.store().script(1, 1)
+        assert script == "-- own.mainspring_* has schema 1: nothing to do\n"
+
+    def test_versions_nobody_knows_are_refused(self) -> None:
+        for at, to in [(99, 1), (0, 99), (-1, 1)]:
+            with pytest.raises(BadInput, match="there is no schema version"):
+                self.store().script(at, to)
+
+
+class TestRights(Served):
+    """A role that may use tables and not make them."""
+
+    @pytest.fixture(autouse=True)
+    def _clerk(self, _server: None) -> None:
+        if self.server.run("SELECT 1 FROM pg_roles WHERE rolname = 'clerk'"):
+            self.server.run("DROP OWNED BY clerk")
+            self.server.run("DROP ROLE clerk")
+        self.server.run("CREATE ROLE clerk LOGIN")
+        self.clerk = self.url.replace("tests@", "clerk@")
+
+    def grant(self) -> None:
+        self.server.run("GRANT USAGE ON SCHEMA own TO clerk")
+        self.server.run("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA own TO clerk")
+
+    async def test_it_works_where_the_tables_are(self) -> None:
+        async with self.opened():
+            self.grant()
+        async with self.opened(self.clerk) as store:
+            running = await fill(store)
+            assert await settle(store, running, Done()) == {running.id}
+            assert (await fire(store, a_schedule())).stands
+            assert await store.diagnose()
+
+    async def test_where_there_is_no_schema_it_is_told_who_can_make_one(self) -> None:
+        with pytest.raises(StoreError) as refused:
+            await self.store(self.clerk).open()
+        assert not isinstance(refused.value, StoreUnavailable)
+        assert str(refused.value) == (
+            f"role 'clerk' may not change the tables of the database from schema 0 to {REAL.newest} (permission denied "
+            "for database postgres): let their owner run what `mainspring migrate up --sql --from 0` prints, or "
+            '`mainspring migrate up`; or, for this role to own them: GRANT CREATE ON DATABASE "postgres" TO "clerk"'
+        )
+
+    async def test_where_there_are_no_tables_it_is_told_what_to_ask_for(self) -> None:
+        self.server.run("CREATE SCHEMA own")
+        self.server.run("GRANT USAGE ON SCHEMA own TO clerk")
+        with pytest.raises(StoreError, match='GRANT CREATE ON SCHEMA "own" TO "clerk"'):
+            await self.store(self.clerk).open()
+        self.server.run("GRANT CREATE ON SCHEMA own TO clerk")
+        async with self.opened(self.clerk) as store:
+            assert await put(store, new_job())
+
+    async def test_tables_of_another_owner_are_left_for_them_to_step(self) -> None:
+        async with self.opened() as store:
+            self.grant()
+            with pytest.raises(StoreError, match=f"must be owner.*migrate up --sql --from {REAL.newest}` prints"):
+                await self.store(self.clerk, NEXT).open()
+            assert (await store.schema()).version == REAL.newest
+
+    async def test_without_the_right_to_read_the_tables_it_is_the_servers_word_that_counts(self) -> None:
+        async with self.opened():
+            with pytest.raises(StoreError, match="permission denied for schema own"):
+                await self.store(self.clerk).open()
+
+
+PAIRS = {
+    "two schemas": ("own", "mainspring_", "other", "mainspring_"),
+    "two prefixes": ("own", "shop_", "own", "mill_"),
+    "a prefix of the other": ("own", "shop_", "own", "shop_jobs_"),
+    "a prefix that ends in no _": ("own", "shop", "own", "shop_"),
+    "a schema named as a table is": ("own", "mainspring_", "mainspring_jobs", "mainspring_"),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+class TestTwoApps(Served):
+    @pytest.fixture(autouse=True)
+    def _two(self, _server: None, pair: str) -> None:
+        self.server.own("other")
+        self.server.own("mainspring_jobs")
+        one, first, two, second = PAIRS[pair]
+        self.left = f"{self.server.dsn}&schema={one}&prefix={first}"
+        self.right = f"{self.server.dsn}&schema={two}&prefix={second}"
+
+    async def test_their_jobs_keys_workers_and_schedules_do_not_meet(self) -> None:
+        async with self.opened(self.left) as left, self.opened(self.right) as right:
+            await fill(left)
+            before = await told(left)
+            assert await everything(right) == []
+            running = await fill(right)
+            await settle(right, running, Done())
+            await beat(right)
+            await claim(right, limit=99)
+            assert await told(left) == before
+
+    async def test_one_is_not_woken_by_the_other(self) -> None:
+        async with self.opened(self.left) as left, self.opened(self.right) as right, asyncio.timeout(20):
+            await left.wait(None, 50)  # ends when it begins to listen
+            waiting = asyncio.create_task(left.wait(None, 50))
+            async with self.opened(self.left) as beside:
+                await put(right, new_job())
+                await asyncio.wait([waiting], timeout=0.2)
+                assert not waiting.done()
+                await put(beside, new_job())
+                await waiting
+
+    async def test_one_does_not_wait_for_the_locks_of_the_other(self) -> None:
+        async with asyncio.timeout(20), self.opened(self.left) as left, self.connected() as other, other.transaction():
+            for n in (-1, *range(512)):
+                await other.execute("SELECT pg_advisory_xact_lock($1, $2)", Place(self.right, "").lock, n)
+            await put(left, new_job(unique_key="key", idempotency_key="other"))
+            await left.migrate(0)
+            await left.migrate()
+
+    async def test_one_is_stepped_without_the_other(self) -> None:
+        async with self.opened(self.left, NEXT) as left, self.opened(self.right) as right:
+            running = await fill(right)
+            before = await told(right)
+            assert [(await store.schema()).version for store in (left, right)] == [NEXT.newest, REAL.newest]
+            assert (await left.migrate(0))[-1] == 0
+            assert await told(right) == before
+            assert await settle(right, running, Done()) == {running.id}
+            assert (await left.schema()).version == 0
+            names = {name for schema in ("own", "other", "mainspring_jobs") for name in self.tables(schema)}
+            assert names == {f"{Place(self.right, '').prefix}{name}" for name in TABLES}
+
+    async def test_the_doctor_looks_at_one_alone(self) -> None:
+        async with self.opened(self.left) as left, self.opened(self.right) as right:
+            await put(right, *(new_job(payload='"' + "x" * 5000 + '"') for _ in range(200)))
+            sizes = [
+                next(found.text for found in await store.diagnose() if found.about == "tables")
+                for store in (left, right)
+            ]
+            assert sizes[0] != sizes[1]
+
+
+NAMES = set(re.findall(r"\bmainspring_(\w+)", re.sub(r"--.*", "", REAL.text))) | {"schema"}
+TABLES = set(re.findall(r"^CREATE TABLE mainspring_(\w+)", REAL.text, re.MULTILINE)) | {"schema"}
+
+
+def test_no_prefix_makes_one_name_of_two() -> None:
+    assert [(one, two) for one, two in product(NAMES, TABLES) if one.endswith(f"_{two}")] == []
+
+
+def test_every_name_fits_behind_the_longest_prefix() -> None:
+    assert max(len(name) for name in NAMES) <= 63 - 41
+
+
+async def test_an_app_of_a_schema_that_is_not_for_it_says_so_at_its_first_use(postgres: Postgres) -> None:
+    url = postgres.own("own")
+    later = PostgresStore(Place(url, url), steps=LAST)
+    await later.open()
+    await later.close()
+    app = Mainspring(url)
+    assert (await app.health()).reasons[0].endswith("upgrade mainspring")
+    with pytest.raises(SchemaMismatch):
+        await app.stats()
+    await app.close()
+    assert open_store(url).script(0).startswith("-- own.mainspring_*: from schema 0 to")

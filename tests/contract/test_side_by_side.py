@@ -1,0 +1,293 @@
+"""Releases that know different schemas share a store: side by side where they can, and clearly told where not."""
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from filled import fill, told
+
+from mainspring import Mainspring
+from mainspring.clock import StoreClock, SystemClock
+from mainspring.errors import BadInput, SchemaMismatch, StoreUnavailable
+from mainspring.events import StoreTrouble
+from mainspring.outcome import Done
+from mainspring.schema import Schema
+from mainspring.store import Store
+from mainspring.stores import postgres_schema, sqlite_file
+from mainspring.stores.postgres import PostgresStore
+from mainspring.stores.postgres_place import Place
+from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.steps import Steps
+from mainspring.testing.contract.build import a_worker, later, new_job, put, settle, start
+from servers import Postgres
+
+# After the newest real step, N: one that N can live with, and one that it cannot.
+MILD = """
+-- up {next}, for {newest}
+ALTER TABLE mainspring_jobs ADD COLUMN mood text;
+CREATE TABLE mainspring_moods (mood text);
+-- down {next}
+DROP TABLE mainspring_moods;
+ALTER TABLE mainspring_jobs DROP COLUMN mood;
+"""
+HARSH = """
+-- up {next}
+ALTER TABLE mainspring_queues RENAME TO mainspring_lanes;
+-- down {next}
+ALTER TABLE mainspring_lanes RENAME TO mainspring_queues;
+"""
+# One that only says that it is not for N.
+STERN = """
+-- up {next}
+CREATE TABLE mainspring_moods (mood text);
+-- down {next}
+DROP TABLE mainspring_moods;
+"""
+
+
+def after(steps: Steps, text: str) -> Steps:
+    return Steps(steps.text + text.format(next=steps.newest + 1, newest=steps.newest))
+
+
+class Releases:
+    """Three of them: `old`, `new`, whose step the old one can live with, and `later`, whose step it cannot."""
+
+    old: Steps
+
+    @pytest.fixture(autouse=True)
+    def _later(self, place: object) -> None:
+        self.new = after(self.old, MILD)
+        self.later = after(self.new, HARSH)
+
+    def store(self, steps: Steps, **said: object) -> Store:
+        raise NotImplementedError
+
+    @asynccontextmanager
+    async def opened(self, steps: Steps) -> AsyncIterator[Store]:
+        store = self.store(steps)
+        await store.open()
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    @asynccontextmanager
+    async def beating(self, store: Store, steps: Steps) -> AsyncIterator[None]:
+        """A worker of that release lives meanwhile, by the real clock."""
+        info, now = a_worker("ada", schema=steps.newest), await store.time()
+        await store.beat(info, until=now.replace(year=now.year + 1), now=now)
+        yield
+        await store.beat(info, until=now, now=now)
+
+    async def test_an_older_release_works_on_a_later_schema_that_says_so(self) -> None:
+        async with self.opened(self.new):
+            pass
+        async with self.opened(self.old) as store:
+            n = self.old.newest
+            assert await store.schema() == Schema(n + 1, n, n)
+            running = await fill(store)
+            assert await settle(store, running, Done()) == {running.id}
+
+    async def test_an_older_release_refuses_a_later_schema_that_is_not_for_it(self) -> None:
+        async with self.opened(self.later):
+            pass
+        n = self.old.newest
+        with pytest.raises(SchemaMismatch) as refused:
+            await self.store(self.old).open()
+        assert str(refused.value) == (
+            f"the store has schema {n + 2}, for releases that know schema {n + 2} or a later one; "
+            f"this one knows {n}: upgrade mainspring"
+        )
+
+    async def test_an_older_release_cannot_take_back_what_it_does_not_know(self) -> None:
+        async with self.opened(self.new):
+            pass
+        async with self.opened(self.old) as store:
+            with pytest.raises(SchemaMismatch, match="only the release that brought it there, or a later one"):
+                await store.migrate()
+
+    async def test_what_a_store_holds_is_the_same_after_every_step_down_and_up(self) -> None:
+        async with self.opened(self.new) as store, self.opened(self.later) as later:
+            await later.migrate(self.new.newest)
+            running = await fill(store)
+            before = await told(store)
+            for _ in range(2):
+                assert await later.migrate(self.old.newest) == [self.old.newest]
+                assert await told(store) == before
+                assert await later.migrate() == [self.new.newest, self.later.newest]
+                assert await later.migrate(self.new.newest) == [self.new.newest]
+                assert await told(store) == before
+            assert await settle(store, running, Done()) == {running.id}
+
+    async def test_a_step_waits_for_workers_that_could_not_work_afterwards(self) -> None:
+        async with self.opened(self.old) as old:
+            async with self.beating(old, self.old):
+                refused = f"workers are alive that cannot work with schema {self.later.newest}: ada (knows"
+                with pytest.raises(StoreUnavailable) as told:
+                    await self.store(self.later).open()
+                assert str(told.value).startswith(refused)
+                assert str(told.value).endswith("; stop them first")
+                assert (await old.schema()).version == self.old.newest
+            async with self.opened(self.later) as later:
+                assert (await later.schema()).version == self.later.newest
+
+    async def test_a_step_that_workers_can_live_with_does_not_wait_for_them(self) -> None:
+        async with self.opened(self.old) as old, self.beating(old, self.old), self.opened(self.new) as new:
+            assert (await new.schema()).usable
+            assert (await old.schema()).usable
+
+    async def test_a_step_down_waits_for_workers_that_know_only_more(self) -> None:
+        async with self.opened(self.new) as new:
+            async with self.beating(new, self.new):
+                with pytest.raises(StoreUnavailable, match=f"cannot work with schema {self.old.newest}: ada"):
+                    await new.migrate(self.old.newest)
+            assert await new.migrate(self.old.newest) == [self.old.newest]
+
+    async def test_a_worker_of_the_past_is_not_waited_for(self) -> None:
+        async with self.opened(self.old) as old:
+            at = (await old.time()).replace(year=2020)
+            await old.beat(a_worker("ada", schema=self.old.newest), until=at, now=at.replace(year=2019))
+            async with self.opened(self.later) as later:
+                assert (await later.schema()).version == self.later.newest
+
+    async def test_a_beat_on_a_schema_that_was_changed_under_its_worker_says_so(self) -> None:
+        async with self.opened(self.old) as old:
+            job = await start(old)
+            async with self.opened(self.later):
+                with pytest.raises(SchemaMismatch, match="upgrade mainspring"):
+                    await old.beat(a_worker(), until=later(60), now=later(0))
+                # What names a table that has another name now says the same.
+                with pytest.raises(SchemaMismatch, match="upgrade mainspring"):
+                    await old.pause_queue("mail", True)
+                assert await settle(old, job, Done()) == {job.id}
+
+    async def test_who_asks_for_tables_that_are_gone_is_told_that_they_are(self) -> None:
+        async with self.opened(self.old) as store:
+            await store.migrate(0)
+            with pytest.raises(SchemaMismatch, match="has schema 0, this release works with"):
+                await put(store, new_job())
+
+    async def test_a_store_can_be_opened_as_it_is_and_stepped_by_hand(self) -> None:
+        store = self.store(self.new)
+        await store.open(migrate=False)
+        assert await store.schema() == Schema(0, self.new.newest, 0)
+        assert await store.migrate(self.old.newest) == list(range(1, self.old.newest + 1))
+        await store.open()
+        assert (await store.schema()).version == self.new.newest
+        await store.close()
+
+    async def test_there_is_no_way_to_a_schema_nobody_knows(self) -> None:
+        async with self.opened(self.old) as store:
+            with pytest.raises(BadInput, match="there is no schema version 99"):
+                await store.migrate(99)
+
+    # workers
+
+    def app(self, steps: Steps) -> Mainspring:
+        clock = StoreClock(SystemClock())
+        app = Mainspring(self.store(steps, clock=clock), clock=clock, beat=0.05, lease=5, poll_interval=0.2)
+
+        @app.task(name="double")
+        async def double(n: int) -> int:
+            return 2 * n
+
+        return app
+
+    async def test_workers_of_both_releases_run_on_while_the_schema_steps_up_and_down(self) -> None:
+        old, other = self.app(self.old), self.app(self.old)
+        async with asyncio.timeout(60), old, other, self.opened(self.new) as new, old.worker(), other.worker():
+            handles = []
+            for turn in range(6):
+                await new.migrate(self.new.newest if turn % 2 else self.old.newest)
+                handles += await old.enqueue_many(old.tasks["double"].job(n=n) for n in range(50))
+            assert [await handle.result(timeout=20) for handle in handles] == [2 * n for n in range(50)] * 6
+            jobs = [await handle.job() for handle in handles]
+            assert {(job.attempt, job.crashes) for job in jobs} == {(1, 0)}
+
+    async def test_a_worker_tells_the_schema_it_knows(self) -> None:
+        app = self.app(self.old)
+        async with asyncio.timeout(20), app, app.worker():
+            assert [worker.info.schema for worker in await app.workers.list()] == [self.old.newest]
+
+    async def test_a_new_worker_waits_until_the_old_ones_have_stopped(self) -> None:
+        old, new = self.app(self.old), self.app(after(self.old, STERN))
+        waits = asyncio.Event()
+        new.events.subscribe(
+            StoreTrouble, lambda trouble: waits.set() if "workers are alive" in trouble.error else None
+        )
+        async with asyncio.timeout(30), old, old.worker():
+            starting = asyncio.create_task(new.worker().__aenter__())
+            await waits.wait()
+            handle = await old.tasks["double"].enqueue(n=1)
+            assert await handle.result(timeout=9) == 2
+            assert not starting.done()
+        async with asyncio.timeout(30), new:
+            worker = await starting
+            handle = await new.tasks["double"].enqueue(n=2)
+            assert await handle.result(timeout=9) == 4
+            await worker.stop()
+
+    async def test_a_worker_ends_loudly_when_its_schema_is_taken_away(self, caplog: pytest.LogCaptureFixture) -> None:
+        app = self.app(self.old)
+        async with asyncio.timeout(20), app:
+            worker = app.worker()
+            running = asyncio.create_task(worker.run())
+            while not await app.workers.list():
+                await asyncio.wait([running], timeout=0.01)
+            await self.forced()
+            with caplog.at_level(logging.ERROR, "mainspring"), pytest.raises(BaseExceptionGroup) as ended:
+                await running
+        assert ended.group_contains(SchemaMismatch, match="upgrade mainspring")
+        assert "ended by SchemaMismatch: the store has schema" in caplog.text
+
+    async def forced(self) -> None:
+        """The last release steps the schema though there are live workers: somebody has removed their rows."""
+        store = self.store(self.later)
+        await store.open(migrate=False)
+        for _ in range(100):
+            async with asyncio.timeout(10):
+                await self.forget_workers()
+                try:
+                    await store.migrate()
+                except StoreUnavailable:  # a beat came between
+                    continue
+                break
+        await store.close()
+
+    async def forget_workers(self) -> None:
+        raise NotImplementedError
+
+
+class TestSqlite(Releases):
+    old = sqlite_file.STEPS
+
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path) -> None:
+        self.path = str(tmp_path / "jobs.db")
+
+    def store(self, steps: Steps, **said: object) -> Store:
+        return SqliteStore(self.path, steps=steps, **said)  # type: ignore[arg-type]
+
+    async def forget_workers(self) -> None:
+        with sqlite3.connect(self.path, timeout=10) as db:
+            db.execute("DELETE FROM mainspring_workers")
+        db.close()
+
+
+class TestPostgres(Releases):
+    old = postgres_schema.STEPS
+
+    @pytest.fixture(autouse=True)
+    def place(self, postgres: Postgres) -> None:
+        self.server, url = postgres, postgres.own("releases")
+        self.where = Place(url, url)
+
+    def store(self, steps: Steps, **said: object) -> Store:
+        return PostgresStore(self.where, steps=steps, **said)  # type: ignore[arg-type]
+
+    async def forget_workers(self) -> None:
+        await asyncio.to_thread(self.server.run, "DELETE FROM releases.mainspring_workers")
