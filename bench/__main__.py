@@ -6,23 +6,36 @@ import argparse
 import signal
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
-from . import machine, report
-from .harness import PATIENCE, Lab, run
+from . import machine, postgres_scenarios, report, scenarios
+from .harness import PATIENCE, Lab, Scenario, run
 from .processes import REPO
-from .scenarios import FULL, QUICK, scenarios
 from .table import tables
+
+STORES = ("sqlite", "postgresql")
+
+
+def offered(*, quick: bool) -> list[Scenario]:
+    return [
+        scenario
+        for book in (scenarios, postgres_scenarios)
+        for scenario in book.scenarios(book.QUICK if quick else book.FULL)
+    ]
 
 
 def main() -> int:
     options = _options()
-    chosen = [s for s in scenarios(QUICK if options.quick else FULL) if options.only in (None, s.name)]
+    chosen = [
+        s for s in offered(quick=options.quick) if not options.only or {s.name, s.store.lower()} & {*options.only}
+    ]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leaves every block, and so ends every child
     with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as root:
         described = machine.describe(Path(root))
         patience = 0.0 if options.quick else PATIENCE
-        results = run(chosen, Lab(Path(root)), repeat=options.repeat, patience=patience)
+        with closing(Lab(Path(root))) as lab:
+            results = run(chosen, lab, repeat=options.repeat, patience=patience)
     print(tables(chosen, results))
     partial = options.quick or options.only
     out = options.out or (None if partial else REPO / "docs")
@@ -33,11 +46,11 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    names = [scenario.name for scenario in scenarios(QUICK)]
-    parser = argparse.ArgumentParser(prog="bench/run", description="Our figures beside Huey's and SQLite's.")
+    names = [*STORES, *(scenario.name for scenario in offered(quick=True))]
+    parser = argparse.ArgumentParser(prog="bench/run", description="Our figures beside those of peers and stores.")
     add = parser.add_argument
     add("--quick", action="store_true", help="small numbers, and no waiting for a quiet machine")
-    add("--only", choices=names, metavar="NAME", help=f"one scenario: {', '.join(names)}")
+    add("--only", nargs="+", choices=names, metavar="NAME", help=f"some scenarios, or a store's: {', '.join(names)}")
     add("--repeat", type=int, metavar="N", default=5, help="measurements per figure (default: 5)")
     add("--out", type=Path, metavar="DIR", help="for benchmarks.md and .svg (default: docs/ if all is run)")
     options = parser.parse_args()

@@ -15,6 +15,7 @@ from pathlib import Path
 from subprocess import SubprocessError
 
 from .processes import Failed
+from .server import Server
 
 NOISE_LIMIT = 0.15  # share of one core used by others above which a measurement is made again
 PATIENCE = 600.0  # seconds a run may spend on waiting for a quiet machine and on measuring again
@@ -33,10 +34,26 @@ class Figure:
 
 
 class Lab:
-    """Room on the disk for one run."""
+    """Room on the disk for one run, and a server if one of its measurements wants it."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._postgres: Server | None = None
+
+    @property
+    def postgres(self) -> Server:
+        self._postgres = self._postgres or Server()
+        return self._postgres
+
+    def close(self) -> None:
+        if self._postgres is not None:
+            self._postgres.close()
+
+    def cpu_seconds(self) -> float:
+        """Ours and that of children already waited for (a measurement leaves no others), and the server's."""
+        spent = os.times()
+        own = spent.user + spent.system + spent.children_user + spent.children_system
+        return own + (self._postgres.cpu_seconds() if self._postgres else 0.0)
 
     @contextmanager
     def fresh(self) -> Iterator[Path]:
@@ -70,6 +87,7 @@ class Scenario:
     cases: tuple[Case, ...]
     references: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Column heading -> systems; the best of them is the reference."""
+    store: str = "SQLite"
 
 
 @dataclass
@@ -172,9 +190,9 @@ def _plan(scenarios: list[Scenario], repeat: int) -> Iterator[tuple[Scenario, in
 
 
 def _once(case: Case, lab: Lab) -> tuple[Mapping[str, float], float]:
-    start, all_before, own_before = time.monotonic(), _machine_cpu(), _own_cpu()
+    start, all_before, own_before = time.monotonic(), _machine_cpu(), lab.cpu_seconds()
     figures = case.measure(lab)
-    others = _machine_cpu() - all_before - (_own_cpu() - own_before)
+    others = _machine_cpu() - all_before - (lab.cpu_seconds() - own_before)
     return figures, max(0.0, others / (time.monotonic() - start))
 
 
@@ -182,12 +200,6 @@ def _machine_cpu() -> float:
     """Seconds all cores together have worked: user, nice, system, irq and softirq."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
     return sum(int(fields[i]) for i in (1, 2, 3, 6, 7)) / os.sysconf("SC_CLK_TCK")
-
-
-def _own_cpu() -> float:
-    """Ours and that of children already waited for; a measurement leaves no others."""
-    spent = os.times()
-    return spent.user + spent.system + spent.children_user + spent.children_system
 
 
 def _say(text: str, *, end: str = "\n") -> None:

@@ -1,4 +1,4 @@
-"""Mainspring's side of every scenario: an app on SQLite, its worker and its producers."""
+"""Mainspring's side of every scenario: an app, its worker and its producers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import uvloop
-from meter import Meter, answer, read_count
+from meter import Meter, answer, instants, read_count
 
 from mainspring import Mainspring
 
@@ -30,6 +30,12 @@ async def noop() -> None:
 @app.task
 async def stamp(due: float) -> None:
     meter.late(due)
+
+
+async def setup() -> None:
+    """Makes the tables."""
+    async with app:
+        answer()
 
 
 async def put(jobs: int, batch: int = BATCH) -> float:
@@ -60,11 +66,11 @@ async def single(jobs: int, callers: int) -> None:
 
 
 async def paced(jobs: int, gap: float) -> None:
-    """One job every `gap` seconds, each carrying the instant of its enqueue."""
+    """One job every `gap` seconds or so, each carrying the instant of its enqueue."""
     async with app:
         start = time.perf_counter()
-        for number in range(jobs):
-            await asyncio.sleep(max(0.0, start + number * gap - time.perf_counter()))
+        for at in instants(jobs, gap):
+            await asyncio.sleep(max(0.0, start + at - time.perf_counter()))
             await stamp.enqueue(time.time())
     answer(jobs=jobs)
 
@@ -105,6 +111,8 @@ def _command(words: list[str]) -> Coroutine[object, object, None]:
     match words:
         case ["worker", slots]:
             return app.worker(concurrency=int(slots)).run()
+        case ["setup"]:
+            return setup()
         case ["fill", jobs]:
             return fill(int(jobs))
         case ["bulk", jobs, batch]:

@@ -1,0 +1,151 @@
+"""Measurements on PostgreSQL: a fresh database each, work confirmed by what the tables show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .apps.meter import read_count
+from .harness import Lab
+from .processes import (
+    CHANCY,
+    GRAPHILE,
+    MAINSPRING,
+    PGQUEUER,
+    PROCRASTINATE,
+    RAW_POSTGRES,
+    SAQ,
+    Child,
+    Failed,
+    Program,
+    wait_for,
+)
+
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A job system: its program, the setting its worker takes, and how its tables tell what is left to do."""
+
+    program: Program
+    size: int
+    pending: str
+    completed: str = ""
+    """For one that keeps what it has done: how many jobs went well."""
+
+    def ask(self, lab: Lab, home: Path, *words: object, timeout: float = 300) -> dict[str, float]:
+        return self.program.ask(home, *words, timeout=timeout, BENCH_STORE=lab.postgres.dsn())
+
+    @contextmanager
+    def fresh(self, lab: Lab) -> Iterator[Path]:
+        """Its tables in a new database, and a home."""
+        lab.postgres.fresh()
+        with lab.fresh() as home:
+            self.ask(lab, home, "setup")
+            yield home
+
+    @contextmanager
+    def worker(self, lab: Lab, home: Path) -> Iterator[Child]:
+        home.mkdir(exist_ok=True)
+        with self.program.running(home, "worker", self.size, BENCH_STORE=lab.postgres.dsn()) as child:
+            yield child
+
+
+def mainspring(slots: int) -> Engine:
+    return Engine(
+        MAINSPRING,
+        slots,
+        "SELECT count(*) FROM mainspring_jobs",
+        "SELECT count(*) FROM mainspring_finished WHERE state = 'completed'",
+    )
+
+
+def pgqueuer(batch: int) -> Engine:
+    return Engine(PGQUEUER, batch, "SELECT count(*) FROM pgqueuer")
+
+
+def graphile(queue: int) -> Engine:
+    return Engine(GRAPHILE, queue, "SELECT count(*) FROM graphile_worker._private_jobs")
+
+
+def procrastinate(slots: int) -> Engine:
+    unfinished = "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')"
+    return Engine(PROCRASTINATE, slots, unfinished)
+
+
+def chancy(slots: int) -> Engine:
+    unfinished = "SELECT count(*) FROM chancy_jobs WHERE state NOT IN ('succeeded', 'failed')"
+    return Engine(CHANCY, slots, unfinished)
+
+
+def saq(slots: int) -> Engine:
+    return Engine(SAQ, slots, "SELECT count(*) FROM saq_jobs")
+
+
+def drain(lab: Lab, *, engine: Engine, jobs: int, workers: int) -> Figures:
+    """Jobs per second from the first start to when the store shows nothing left."""
+    with engine.fresh(lab) as home:
+        engine.ask(lab, home, "fill", jobs)
+        if (found := lab.postgres.value(engine.pending)) != jobs:
+            raise Failed(f"{found} of {jobs} jobs in the store before the drain")
+        lab.postgres.settle()
+        homes = [home / f"worker-{n}" for n in range(workers)]
+        with ExitStack() as stack:
+            children = [stack.enter_context(engine.worker(lab, place)) for place in homes]
+            _await_runs(homes, jobs, children)
+            at = lab.postgres.until(engine.pending, 0, timeout=60)
+        if engine.completed and (found := lab.postgres.value(engine.completed)) != jobs:
+            raise Failed(f"{found} of {jobs} jobs completed")
+        return {"rate": jobs / (at - min(read_count(place).first for place in homes if read_count(place).jobs))}
+
+
+def _await_runs(homes: list[Path], jobs: int, workers: list[Child]) -> None:
+    def done() -> bool:
+        return sum(read_count(place).jobs for place in homes) >= jobs
+
+    wait_for(done, *workers, timeout=300, what=f"{jobs:,} jobs run")
+
+
+def enqueue(lab: Lab, *, engine: Engine, way: str, jobs: int, **words: Any) -> Figures:
+    """Jobs per second into the store: `way` is fill or single."""
+    with engine.fresh(lab) as home:
+        lab.postgres.settle()
+        told = engine.ask(lab, home, way, jobs, *words.values())
+        return {"rate": told["jobs"] / told["seconds"]}
+
+
+# the limit: no engine, the same work
+
+
+@contextmanager
+def _raw(lab: Lab) -> Iterator[Path]:
+    lab.postgres.fresh()
+    with lab.fresh() as home:
+        _ask_raw(lab, home, "setup")
+        yield home
+
+
+def _ask_raw(lab: Lab, home: Path, *words: object) -> dict[str, float]:
+    return RAW_POSTGRES.ask(home, *words, timeout=300, BENCH_STORE=lab.postgres.dsn())
+
+
+def raw_drain(lab: Lab, *, jobs: int, batch: int, workers: int) -> Figures:
+    with _raw(lab) as home, ExitStack() as stack:
+        _ask_raw(lab, home, "insert", jobs, 0)
+        lab.postgres.settle()
+        dsn = lab.postgres.dsn()
+        running = [RAW_POSTGRES.running(home, "drain", batch, BENCH_STORE=dsn) for _ in range(workers)]
+        told = [child.answer(120) for child in [stack.enter_context(one) for one in running]]
+        span = max(one["last"] for one in told) - min(one["first"] for one in told)
+        return {"rate": sum(one["jobs"] for one in told) / span}
+
+
+def raw_insert(lab: Lab, *, jobs: int, batch: int) -> Figures:
+    with _raw(lab) as home:
+        lab.postgres.settle()
+        told = _ask_raw(lab, home, "insert", jobs, batch)
+        return {"rate": told["jobs"] / told["seconds"]}

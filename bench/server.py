@@ -1,0 +1,165 @@
+"""A PostgreSQL server of our own: as durable as it comes, on a free port of the loopback, gone with the run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from .processes import Failed
+
+# What the distribution ships, durability included; the library that counts statements is loaded for every system.
+SETTINGS = (
+    "fsync=on", "synchronous_commit=on", "full_page_writes=on", "max_connections=200", "listen_addresses=127.0.0.1",
+    "unix_socket_directories=", "shared_preload_libraries=pg_stat_statements",
+)  # fmt: skip
+DATABASE = "bench"
+START_SECONDS, CALL_SECONDS = 30.0, 3600.0
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def program(name: str) -> str:
+    """The path of a program of PostgreSQL, of the newest release that is there."""
+    releases = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: float(path.parts[-3]))
+    found = str(releases[-1]) if releases else shutil.which(name)
+    if found is None:
+        raise Failed(f"no {name} on this machine: apt-get install postgresql, or put initdb and postgres into PATH")
+    return found
+
+
+def _owner() -> str | None:
+    """Whose the server is: root may not run one."""
+    if os.geteuid() != 0:
+        return None
+    return "postgres" if "postgres" in {entry.pw_name for entry in pwd.getpwall()} else "nobody"
+
+
+class Server:
+    """Started when it is made."""
+
+    def __init__(self) -> None:
+        self._user = _owner()
+        self._folder = Path(tempfile.mkdtemp(prefix="mainspring-bench-postgres-"))
+        if self._user is not None:
+            shutil.chown(self._folder, self._user)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = free.getsockname()[1]
+        self._init()
+        self._process = self._start()
+        self._until_ready()
+
+    def _init(self) -> None:
+        command = [program("initdb"), "-D", f"{self._folder}/data", "-U", "bench", "-A", "trust", "-E", "UTF8"]
+        made = subprocess.run(
+            [*command, "--no-locale"], user=self._user, cwd=self._folder, capture_output=True, text=True, timeout=120
+        )
+        if made.returncode:
+            raise Failed(f"initdb failed: {made.stderr}")
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [program("postgres"), "-D", f"{self._folder}/data", "-p", str(self._port)]
+        for setting in SETTINGS:
+            command += ["-c", setting]
+        if setpriv := shutil.which("setpriv"):  # if we are killed, so is it
+            command = [setpriv, "--pdeathsig", "QUIT", *command]
+        with (self._folder / "log").open("ab") as log:
+            return subprocess.Popen(command, user=self._user, cwd=self._folder, stdout=log, stderr=log)
+
+    def _until_ready(self) -> None:
+        end = time.monotonic() + START_SECONDS
+        while self._process.poll() is None and time.monotonic() < end:
+            with suppress(OSError, asyncpg.CannotConnectNowError):
+                self.rows("SELECT 1", database="postgres")
+                return
+            time.sleep(0.05)
+        self.close()
+        raise Failed(f"PostgreSQL did not start within {START_SECONDS:g} s")
+
+    def close(self) -> None:
+        """A fast shutdown, by its own pid."""
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(20)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def dsn(self, database: str = DATABASE) -> str:
+        return f"postgresql://bench@127.0.0.1:{self._port}/{database}?sslmode=disable"
+
+    def fresh(self, database: str = DATABASE) -> str:
+        """The DSN of a database that holds nothing."""
+        self.rows(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)", database="postgres")
+        self.rows(f"CREATE DATABASE {database}", database="postgres")
+        return self.dsn(database)
+
+    def settle(self) -> None:
+        """As after a quiet while: statistics are there, and no checkpoint is near."""
+        self.rows("ANALYZE")
+        self.rows("CHECKPOINT")
+
+    def rows(self, sql: str, *, database: str = DATABASE) -> list[Any]:
+        async def ask() -> list[Any]:
+            connection = await asyncpg.connect(self.dsn(database), timeout=5)
+            try:
+                return await connection.fetch(sql, timeout=CALL_SECONDS)
+            finally:
+                await connection.close()
+
+        return asyncio.run(ask())
+
+    def value(self, sql: str, *, database: str = DATABASE) -> Any:
+        return self.rows(sql, database=database)[0][0]
+
+    def until(self, sql: str, wanted: object, *, timeout: float) -> float:
+        """When the query gives what is wanted (Unix time); asks every few milliseconds."""
+
+        async def ask() -> float:
+            connection = await asyncpg.connect(self.dsn(), timeout=5)
+            end = time.monotonic() + timeout
+            try:
+                while (found := await connection.fetchval(sql)) != wanted:
+                    if time.monotonic() > end:
+                        raise Failed(f"{sql}: {found} after {timeout:g} s instead of {wanted}")
+                    await asyncio.sleep(0.005)
+                return time.time()
+            finally:
+                await connection.close()
+
+        return asyncio.run(ask())
+
+    def cpu_seconds(self) -> float:
+        """What the server and all its processes, past ones too, have worked."""
+        while True:
+            own, past, _ = _stat(self._process.pid)
+            living = sum(spent for spent, _, parent in _stats() if parent == self._process.pid)
+            if _stat(self._process.pid)[1] == past:  # else one has ended meanwhile, and may count twice or not at all
+                return own + past + living
+
+
+def _stats() -> list[tuple[float, float, int]]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                found.append(_stat(int(entry.name)))
+    return found
+
+
+def _stat(pid: int) -> tuple[float, float, int]:
+    """CPU seconds of its own, those of its past children, and its parent."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    user, system, past_user, past_system = map(int, words[11:15])
+    return (user + system) / _TICKS, (past_user + past_system) / _TICKS, int(words[1])
