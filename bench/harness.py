@@ -88,6 +88,11 @@ class Scenario:
     references: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Column heading -> systems; the best of them is the reference."""
     store: str = "SQLite"
+    rounds: int = 100
+    """The most it is measured, for what takes minutes."""
+
+    def repeated(self, repeat: int) -> int:
+        return min(repeat, self.rounds)
 
 
 @dataclass
@@ -156,7 +161,7 @@ class Gate:
 def run(scenarios: list[Scenario], lab: Lab, *, repeat: int, patience: float) -> Results:
     """Rounds over the cases of each scenario, every other one backwards: no place is the lucky one."""
     results, gate = Results(), Gate(patience)
-    total = repeat * sum(len(scenario.cases) for scenario in scenarios)
+    total = sum(scenario.repeated(repeat) * len(scenario.cases) for scenario in scenarios)
     for step, (scenario, turn, case) in enumerate(_plan(scenarios, repeat), 1):
         series = results.of(scenario, case)
         if series.failure:
@@ -184,7 +189,7 @@ def number(value: float) -> str:
 
 def _plan(scenarios: list[Scenario], repeat: int) -> Iterator[tuple[Scenario, int, Case]]:
     for scenario in scenarios:
-        for turn in range(1, repeat + 1):
+        for turn in range(1, scenario.repeated(repeat) + 1):
             for case in scenario.cases if turn % 2 else reversed(scenario.cases):
                 yield scenario, turn, case
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 from typing import Any
 
-from .apps.meter import read_count
+from .apps.meter import percentile, read_count, read_late
 from .harness import Lab
 from .processes import (
     CHANCY,
@@ -36,6 +38,8 @@ class Engine:
     pending: str
     completed: str = ""
     """For one that keeps what it has done: how many jobs went well."""
+    beats: str = ""
+    """For one whose worker says that it lives: how often it has."""
 
     def ask(self, lab: Lab, home: Path, *words: object, timeout: float = 300) -> dict[str, float]:
         return self.program.ask(home, *words, timeout=timeout, BENCH_STORE=lab.postgres.dsn())
@@ -61,6 +65,7 @@ def mainspring(slots: int) -> Engine:
         slots,
         "SELECT count(*) FROM mainspring_jobs",
         "SELECT count(*) FROM mainspring_finished WHERE state = 'completed'",
+        "SELECT (info::json ->> 'beats')::int FROM mainspring_workers",
     )
 
 
@@ -97,10 +102,63 @@ def drain(lab: Lab, *, engine: Engine, jobs: int, workers: int) -> Figures:
         with ExitStack() as stack:
             children = [stack.enter_context(engine.worker(lab, place)) for place in homes]
             _await_runs(homes, jobs, children)
-            at = lab.postgres.until(engine.pending, 0, timeout=60)
+            at = lab.postgres.until(engine.pending, lambda left: left == 0, timeout=60)
         if engine.completed and (found := lab.postgres.value(engine.completed)) != jobs:
             raise Failed(f"{found} of {jobs} jobs completed")
         return {"rate": jobs / (at - min(read_count(place).first for place in homes if read_count(place).jobs))}
+
+
+def latency(lab: Lab, *, engine: Engine, jobs: int) -> Figures:
+    """From just before the enqueue in one process to the start in another, which idles."""
+    with _warm(lab, engine) as (home, worker):
+        engine.ask(lab, home, "paced", jobs, 0.05)
+        wait_for(lambda: len(read_late(home)) >= jobs, worker, timeout=30, what=f"{jobs} delays noted")
+        late = [1000 * delay for delay in read_late(home)]
+        return {"p50": percentile(late, 0.50), "p99": percentile(late, 0.99)}
+
+
+def idle(lab: Lab, *, engine: Engine, seconds: float) -> Figures:
+    with _warm(lab, engine) as (_, worker):
+        time.sleep(3)  # what the last job left to do is not idling
+        beats, start = _beats(lab, engine), time.monotonic()
+        statements, spent = lab.postgres.statements(), worker.cpu_seconds()
+        time.sleep(seconds)
+        beats, span = _beats(lab, engine) - beats, time.monotonic() - start
+        statements, spent = lab.postgres.statements() - statements, worker.cpu_seconds() - spent
+        return {
+            "CPU": 100 * spent / span, "memory": worker.resident_bytes() / 1e6, "statements": 60 * statements / span,
+            "beyond its beat": 60 * (statements - beats * _a_beat(lab, engine)) / span if engine.beats else nan,
+        }  # fmt: skip
+
+
+def _beats(lab: Lab, engine: Engine) -> int:
+    """How many the worker has sent, shortly after one: then none is under way."""
+    if not engine.beats:
+        return 0
+    before = lab.postgres.value(engine.beats)
+    lab.postgres.until(engine.beats, lambda now: now > before, timeout=30)
+    time.sleep(0.5)
+    return lab.postgres.value(engine.beats)
+
+
+def _a_beat(lab: Lab, engine: Engine) -> float:
+    """The statements of one beat, counted where there is nothing else."""
+    beats = 20
+    with engine.fresh(lab) as home:
+        before = lab.postgres.statements()
+        engine.ask(lab, home, "beats", 0)
+        nothing = lab.postgres.statements() - before
+        engine.ask(lab, home, "beats", beats)
+        return (lab.postgres.statements() - before - 2 * nothing) / beats
+
+
+@contextmanager
+def _warm(lab: Lab, engine: Engine) -> Iterator[tuple[Path, Child]]:
+    """A worker that has run five jobs and has nothing left."""
+    with engine.fresh(lab) as home, engine.worker(lab, home) as worker:
+        engine.ask(lab, home, "fill", 5)
+        _await_runs([home], 5, [worker])
+        yield home, worker
 
 
 def _await_runs(homes: list[Path], jobs: int, workers: list[Child]) -> None:

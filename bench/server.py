@@ -11,7 +11,8 @@ import socket
 import subprocess
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,11 @@ class Server:
             shutil.chown(self._folder, self._user)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port = free.getsockname()[1]
+        self._runner = asyncio.Runner()
         self._init()
         self._process = self._start()
         self._until_ready()
+        self.rows("CREATE EXTENSION pg_stat_statements", database="postgres")
 
     def _init(self) -> None:
         command = [program("initdb"), "-D", f"{self._folder}/data", "-U", "bench", "-A", "trust", "-E", "UTF8"]
@@ -94,6 +97,7 @@ class Server:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(20)
+        self._runner.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def dsn(self, database: str = DATABASE) -> str:
@@ -110,35 +114,53 @@ class Server:
         self.rows("ANALYZE")
         self.rows("CHECKPOINT")
 
-    def rows(self, sql: str, *, database: str = DATABASE) -> list[Any]:
+    def rows(self, sql: str, *values: object, database: str = DATABASE) -> list[Any]:
         async def ask() -> list[Any]:
-            connection = await asyncpg.connect(self.dsn(database), timeout=5)
+            connection = await self._connect(database)
             try:
-                return await connection.fetch(sql, timeout=CALL_SECONDS)
+                return await connection.fetch(sql, *values, timeout=CALL_SECONDS)
             finally:
                 await connection.close()
 
-        return asyncio.run(ask())
+        return self._runner.run(ask())
 
-    def value(self, sql: str, *, database: str = DATABASE) -> Any:
-        return self.rows(sql, database=database)[0][0]
+    def value(self, sql: str, *values: object, database: str = DATABASE) -> Any:
+        return self.rows(sql, *values, database=database)[0][0]
 
-    def until(self, sql: str, wanted: object, *, timeout: float) -> float:
-        """When the query gives what is wanted (Unix time); asks every few milliseconds."""
+    def until(self, sql: str, wanted: Callable[[Any], bool], *, timeout: float) -> float:
+        """When the query's one value is as wanted (Unix time); asks every few milliseconds."""
 
         async def ask() -> float:
-            connection = await asyncpg.connect(self.dsn(), timeout=5)
-            end = time.monotonic() + timeout
+            connection, end = await self._connect(DATABASE), time.monotonic() + timeout
             try:
-                while (found := await connection.fetchval(sql)) != wanted:
+                while not wanted(found := await connection.fetchval(sql)):
                     if time.monotonic() > end:
-                        raise Failed(f"{sql}: {found} after {timeout:g} s instead of {wanted}")
+                        raise Failed(f"{sql}: still {found} after {timeout:g} s")
                     await asyncio.sleep(0.005)
                 return time.time()
             finally:
                 await connection.close()
 
-        return asyncio.run(ask())
+        return self._runner.run(ask())
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """A transaction that somebody forgot: nothing that is deleted meanwhile can be cleaned away."""
+        connection = self._runner.run(self._connect(DATABASE))
+        self._runner.run(connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class"))
+        try:
+            yield
+            self._runner.run(connection.execute("SELECT 1"))  # it has been there all the time
+        finally:
+            self._runner.run(connection.close())
+
+    def statements(self) -> int:
+        """How many the database has run, if its statements are counted."""
+        sql = "SELECT sum(calls)::bigint FROM pg_stat_statements JOIN pg_database ON oid = dbid WHERE datname = $1"
+        return self.value(sql, DATABASE, database="postgres") or 0
+
+    async def _connect(self, database: str) -> Any:
+        return await asyncpg.connect(self.dsn(database), timeout=5)
 
     def cpu_seconds(self) -> float:
         """What the server and all its processes, past ones too, have worked."""

@@ -14,11 +14,15 @@ import uvloop
 from meter import Meter, answer, instants, read_count
 
 from mainspring import Mainspring
+from mainspring.job import WorkerInfo
+from mainspring.stores import open_store
 
 HOME = Path(os.environ["BENCH_HOME"])
 BATCH = 5_000
 
-app = Mainspring(os.environ.get("BENCH_STORE", f"sqlite:///{HOME}/mainspring.db"), durability="full")
+STORE = os.environ.get("BENCH_STORE", f"sqlite:///{HOME}/mainspring.db")
+
+app = Mainspring(STORE, durability="full")
 meter = Meter(HOME)
 
 
@@ -103,6 +107,21 @@ async def confirm(jobs: int) -> None:
         answer(at=time.time())
 
 
+async def beats(number: int) -> None:
+    """So many beats of a worker that does nothing else, as it sends them."""
+    store = open_store(STORE)
+    await store.open()
+    now = datetime.now(UTC)
+    info = WorkerInfo(
+        id="bench", host="bench", pid=os.getpid(), queues=None, tasks=("noop",), concurrency=1, started_at=now
+    )
+    for _ in range(number):
+        await store.time()
+        await store.beat(info, until=now + timedelta(minutes=1), now=now)
+    await store.close()
+    answer()
+
+
 def main() -> None:
     uvloop.run(_command(sys.argv[1:]))
 
@@ -125,6 +144,8 @@ def _command(words: list[str]) -> Coroutine[object, object, None]:
             return delayed(int(jobs), float(least), float(most))
         case ["memory", jobs]:
             return memory(int(jobs))
+        case ["beats", number]:
+            return beats(int(number))
         case ["confirm", jobs]:
             return confirm(int(jobs))
         case other:
