@@ -39,6 +39,8 @@ class Lab:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._postgres: Server | None = None
+        self.built: set[str] = set()
+        """Databases that stay for the run, because they take minutes to fill."""
 
     @property
     def postgres(self) -> Server:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
@@ -12,10 +12,13 @@ from typing import Any
 
 from .apps.meter import percentile, read_count, read_late
 from .harness import Lab
+from .postgres_rows import build, know
 from .processes import (
     CHANCY,
     GRAPHILE,
     MAINSPRING,
+    MAINSPRING_CLAIM,
+    MAINSPRING_INSIGHT,
     PGQUEUER,
     PROCRASTINATE,
     RAW_POSTGRES,
@@ -174,6 +177,43 @@ def enqueue(lab: Lab, *, engine: Engine, way: str, jobs: int, **words: Any) -> F
         lab.postgres.settle()
         told = engine.ask(lab, home, way, jobs, *words.values())
         return {"rate": told["jobs"] / told["seconds"]}
+
+
+def claim(lab: Lab, *, analysed: bool, calls: int, **rows: int) -> Figures:
+    """What a claim of 100 jobs costs, and the finish of them, beside so many rows."""
+    database = "_".join(["claim", *(f"{kind}_{number}" for kind, number in rows.items())])
+    build(lab, database, **rows)
+    know(lab, database, analysed=analysed)
+    try:
+        with lab.fresh() as home:
+            return MAINSPRING_CLAIM.ask(home, 0, 0, calls, timeout=300, BENCH_STORE=lab.postgres.dsn(database))
+    finally:
+        lab.postgres.set("autovacuum", "on")
+
+
+def look(lab: Lab, *, look: str, calls: int, **rows: int) -> Figures:
+    build(lab, "looks", **rows)
+    with lab.fresh() as home:
+        return MAINSPRING_INSIGHT.ask(home, 0, look, calls, timeout=300, BENCH_STORE=lab.postgres.dsn("looks"))
+
+
+def horizon(lab: Lab, *, slots: int, jobs: int, held: bool, calls: int) -> Figures:
+    """A drain, and what claims cost during and after it, while somebody's transaction sees all of it or not."""
+    engine = mainspring(slots)
+    with engine.fresh(lab) as home:
+        engine.ask(lab, home, "fill", jobs)
+        lab.postgres.settle()
+        with lab.postgres.snapshot() if held else nullcontext():
+            with MAINSPRING.running(home, "timed", slots, BENCH_STORE=lab.postgres.dsn()) as worker:
+                _await_runs([home], jobs, [worker])
+                at = lab.postgres.until(engine.pending, lambda left: left == 0, timeout=60)
+            after = MAINSPRING_CLAIM.ask(home, 0, 0, calls, timeout=300, BENCH_STORE=lab.postgres.dsn())
+        during = [float(line) for line in (home / "claims").read_text().split()]
+        return {
+            "rate": jobs / (at - read_count(home).first),
+            "worker's claims, p50": percentile(during, 0.50), "worker's claims, p99": percentile(during, 0.99),
+            "claims after it, p99": after["p99"],
+        }  # fmt: skip
 
 
 # the limit: no engine, the same work

@@ -8,6 +8,7 @@ from typing import Any
 from . import postgres_measures as measures
 from .harness import Case, Figure, Scenario
 from .postgres_measures import chancy, graphile, mainspring, pgqueuer, procrastinate, saq
+from .postgres_rows import QUEUES, TASKS
 from .scenarios import DELAY, RATE, other, ours
 
 STORE = "PostgreSQL"
@@ -26,16 +27,23 @@ class Sizes:
     latency: int = 200
     idle_seconds: float = 60
     peer_idle_seconds: float = 20
+    many: int = 10_000_000
+    future: int = 1_000_000
+    finished: int = 5_000_000
+    claims: int = 200
+    looks: int = 30
+    horizon: int = 500_000
 
 
 FULL = Sizes()
 QUICK = Sizes(
-    drain=20_000, slow=1_000, raw=50_000, bulk=20_000, single=1_000, latency=60, idle_seconds=20, peer_idle_seconds=10
-)
+    drain=20_000, slow=1_000, raw=50_000, bulk=20_000, single=1_000, latency=60, idle_seconds=20, peer_idle_seconds=10,
+    many=1_000_000, future=100_000, finished=500_000, claims=100, looks=10, horizon=50_000,
+)  # fmt: skip
 
 
 def scenarios(sizes: Sizes) -> list[Scenario]:
-    return [make(sizes) for make in (drain1, drain2, bulk, single, latency, idle)]
+    return [make(sizes) for make in (drain1, drain2, bulk, single, latency, idle, claim, look, horizon)]
 
 
 def drain1(sizes: Sizes) -> Scenario:
@@ -158,6 +166,74 @@ def idle(sizes: Sizes) -> Scenario:
         {"best peer": PEERS},
         store=STORE,
         rounds=2,
+    )  # fmt: skip
+
+
+def claim(sizes: Sizes) -> Scenario:
+    many, ahead, past = sizes.many, sizes.future, sizes.finished
+    rows = {
+        "nothing else": {},
+        f"{many:,} due in other queues": {"other": many},
+        f"{many:,} due in the same queue": {"same": many},
+        f"{ahead:,} in the future": {"future": ahead},
+        f"{past:,} finished": {"finished": past},
+    }
+    cases = [
+        ours(f"{beside}{known}", measures.claim, analysed=not known, calls=sizes.claims, **kinds)
+        for beside, kinds in rows.items()
+        for known in ("", ", never analysed")
+    ]
+    return Scenario(
+        "pg-claim",
+        f"What one call that claims 100 jobs costs, and the one that finishes them, {sizes.claims} calls, beside other "
+        "rows. *Never analysed*: the planner knows nothing of the tables, as right after a flood.",
+        (*DELAY, Figure("finish, p50", "ms"), Figure("finish, p99", "ms")),
+        tuple(cases),
+        {"nothing else": ("nothing else",)},
+        store=STORE,
+        rounds=3,
+    )
+
+
+LOOKS = (
+    "newest", "pending", "scheduled", "completed", "dead", "dead, grouped", "one queue", "one task", "a rare tag",
+    "a tag nobody has", "next due", "last finished", "counts", "queues", "stats, an hour", "stats, a day",
+    "stats, 30 days",
+)  # fmt: skip
+
+
+def look(sizes: Sizes) -> Scenario:
+    rows = {"other": sizes.many, "future": sizes.future, "finished": sizes.finished}
+    return Scenario(
+        "pg-looks",
+        f"What people and dashboards ask, {sizes.looks} calls each, of {sizes.many:,} jobs due, {sizes.future:,} ahead "
+        f"and {sizes.finished:,} finished, of {TASKS} tasks in {QUEUES} queues, one in a hundred of the finished dead, "
+        "one in a thousand with a tag: pages of 100, counts and statistics.",
+        DELAY,
+        tuple(ours(each, measures.look, look=each, calls=sizes.looks, **rows) for each in LOOKS),
+        {"newest": ("newest",)},
+        store=STORE,
+        rounds=3,
+    )
+
+
+def horizon(sizes: Sizes) -> Scenario:
+    def case(system: str, held: bool) -> Case:
+        return ours(system, measures.horizon, slots=500, jobs=sizes.horizon, held=held, calls=sizes.claims)
+
+    return Scenario(
+        "pg-horizon",
+        f"{sizes.horizon:,} jobs pass through one worker of 500 slots while a REPEATABLE READ transaction is held open "
+        "(no dead row can be cleaned away), and while none is: jobs per second; how long the worker's own claims took, "
+        f"which share its loop with the jobs; then {sizes.claims} claims of 100 jobs with nothing beside them.",
+        (
+            *RATE, Figure("worker's claims, p50", "ms"), Figure("worker's claims, p99", "ms"),
+            Figure("claims after it, p99", "ms"),
+        ),
+        (case("no transaction", False), case("a transaction held open", True)),
+        {"no transaction": ("no transaction",)},
+        store=STORE,
+        rounds=3,
     )  # fmt: skip
 
 

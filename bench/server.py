@@ -112,7 +112,12 @@ class Server:
     def settle(self) -> None:
         """As after a quiet while: statistics are there, and no checkpoint is near."""
         self.rows("ANALYZE")
-        self.rows("CHECKPOINT")
+        self.rows("CHECKPOINT", database="postgres")
+
+    def set(self, setting: str, value: str) -> None:
+        """For the whole server, from now on."""
+        self.rows(f"ALTER SYSTEM SET {setting} = {value}", database="postgres")
+        self.rows("SELECT pg_reload_conf()", database="postgres")
 
     def rows(self, sql: str, *values: object, database: str = DATABASE) -> list[Any]:
         async def ask() -> list[Any]:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import uvloop
 from meter import Meter, answer, instants, read_count
@@ -40,6 +41,32 @@ async def setup() -> None:
     """Makes the tables."""
     async with app:
         answer()
+
+
+async def sample() -> None:
+    """Leaves one job completed and one pending."""
+    async with app:
+        await noop.enqueue()
+        await app.drain()
+        await noop.enqueue()
+        answer()
+
+
+async def timed(slots: int) -> None:
+    """A worker that notes how long each of its claims took, in milliseconds, when it stops."""
+    store, taken = await app.opened(), []
+    claim = store.claim
+
+    async def timed_claim(*args: Any, **named: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return await claim(*args, **named)
+        finally:
+            taken.append(1000 * (time.perf_counter() - start))
+
+    setattr(store, "claim", timed_claim)  # noqa: B010, the worker's own claims, from outside
+    await app.worker(concurrency=slots).run()
+    (HOME / "claims").write_text("\n".join(map(str, taken)))
 
 
 async def put(jobs: int, batch: int = BATCH) -> float:
@@ -130,6 +157,10 @@ def _command(words: list[str]) -> Coroutine[object, object, None]:
     match words:
         case ["worker", slots]:
             return app.worker(concurrency=int(slots)).run()
+        case ["timed", slots]:
+            return timed(int(slots))
+        case ["sample"]:
+            return sample()
         case ["setup"]:
             return setup()
         case ["fill", jobs]:
