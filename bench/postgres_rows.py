@@ -13,7 +13,11 @@ QUEUES, TASKS = 5, 20
 _HEX = "lpad(to_hex($1::bigint + i), 12, '0')"
 _ID = f"left({_HEX}, 8) || '-' || right({_HEX}, 4) || '-7000-8000-' || lpad(to_hex(i), 12, '0')"
 _AT = "1000 * ($1::bigint + i)"
-_NAMES = {"queue": f"'queue' || i % {QUEUES}", "task": f"'task' || i % {TASKS}"}
+# A few of them are hard to find.
+_NAMES = {
+    "queue": f"CASE WHEN i % 100000 = 5 THEN 'rare' ELSE 'queue' || i % {QUEUES} END",
+    "task": f"CASE WHEN i % 100000 = 5 THEN 'rare' ELSE 'task' || i % {TASKS} END",
+}
 _TAGS = "CASE WHEN i % 1000 = 0 THEN ARRAY['rare'] END"
 _COLUMNS = """SELECT attname FROM pg_attribute
     WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum"""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from . import postgres_measures as measures
 from .harness import Case, Figure, Scenario
-from .postgres_measures import chancy, graphile, mainspring, pgqueuer, procrastinate, saq
+from .postgres_measures import Engine, chancy, graphile, mainspring, pgqueuer, procrastinate, saq
 from .postgres_rows import QUEUES, TASKS
 from .scenarios import DELAY, RATE, other, ours
 
@@ -86,35 +87,36 @@ def _drain(sizes: Sizes, name: str, who: str, workers: int) -> Scenario:
 
 
 def bulk(sizes: Sizes) -> Scenario:
-    jobs, thousands = sizes.bulk, "batches of 1,000"
+    jobs, batches = sizes.bulk, (1_000, 5_000)
 
-    def mine(batch: int) -> Case:
-        system = f"Mainspring, batches of {batch:,}"
-        return ours(system, measures.enqueue, engine=mainspring(1), way="bulk", jobs=jobs, batch=batch)
+    def named(name: str) -> tuple[str, ...]:
+        return tuple(f"{name}, batches of {batch:,}" for batch in batches)
 
-    peers = {
-        "PgQueuer": pgqueuer(1), "graphile-worker": graphile(1), "Procrastinate": procrastinate(1), "Chancy": chancy(1)
-    }  # fmt: skip
+    def cases(name: str, engine: Engine, make: Callable[..., Case] = other) -> Iterator[Case]:
+        for system, batch in zip(named(name), batches, strict=True):
+            yield make(system, measures.enqueue, engine=engine, way="fill", jobs=jobs, batch=batch)
+
     return Scenario(
         "pg-bulk",
         f"{jobs:,} jobs enqueued together, building them included. SAQ has no bulk call.",
         RATE,
         (
-            mine(1_000),
-            mine(5_000),
-            *(other(f"{name}, {thousands}", measures.enqueue, engine=engine, way="fill", jobs=jobs)
-              for name, engine in peers.items()),
-            other(f"raw asyncpg, unnest, {thousands}", measures.raw_insert, jobs=jobs, batch=1_000),
+            *cases("Mainspring", mainspring(1), ours),
+            *cases("PgQueuer", pgqueuer(1)),
+            *cases("graphile-worker", graphile(1)),
+            *cases("Procrastinate", procrastinate(1)),
+            next(cases("Chancy", chancy(1))),
+            other("raw asyncpg, unnest of 1,000", measures.raw_insert, jobs=jobs, batch=1_000),
             other("raw asyncpg, one COPY", measures.raw_insert, jobs=jobs, batch=0),
         ),
         {
-            "PgQueuer": (f"PgQueuer, {thousands}",),
-            "graphile-worker": (f"graphile-worker, {thousands}",),
-            "raw unnest": (f"raw asyncpg, unnest, {thousands}",),
+            "PgQueuer": named("PgQueuer"),
+            "graphile-worker": named("graphile-worker"),
+            "raw unnest": ("raw asyncpg, unnest of 1,000",),
             "raw COPY": ("raw asyncpg, one COPY",),
         },
         store=STORE,
-    )  # fmt: skip
+    )
 
 
 def single(sizes: Sizes) -> Scenario:
@@ -196,9 +198,9 @@ def claim(sizes: Sizes) -> Scenario:
 
 
 LOOKS = (
-    "newest", "pending", "scheduled", "completed", "dead", "dead, grouped", "one queue", "one task", "a rare tag",
-    "a tag nobody has", "next due", "last finished", "counts", "queues", "stats, an hour", "stats, a day",
-    "stats, 30 days",
+    "newest", "pending", "scheduled", "completed", "dead", "dead, grouped", "one queue", "a rare queue", "one task",
+    "a rare task", "a rare task's dead", "a rare tag", "a tag nobody has", "next due", "last finished", "counts",
+    "queues", "stats, an hour", "stats, a day", "stats, 30 days",
 )  # fmt: skip
 
 
@@ -208,7 +210,8 @@ def look(sizes: Sizes) -> Scenario:
         "pg-looks",
         f"What people and dashboards ask, {sizes.looks} calls each, of {sizes.many:,} jobs due, {sizes.future:,} ahead "
         f"and {sizes.finished:,} finished, of {TASKS} tasks in {QUEUES} queues, one in a hundred of the finished dead, "
-        "one in a thousand with a tag: pages of 100, counts and statistics.",
+        "one in a thousand with the rare tag, one in 100,000 of the rare task in the rare queue: pages of 100, "
+        "counts and statistics.",
         DELAY,
         tuple(ours(each, measures.look, look=each, calls=sizes.looks, **rows) for each in LOOKS),
         {"newest": ("newest",)},

@@ -16,6 +16,7 @@ BENCH = Path(__file__).resolve().parent
 REPO = BENCH.parent
 PYTHON = str(REPO / ".venv/bin/python")
 PEERS = BENCH / ".venv-peers/bin"
+NODE_MODULES = BENCH / ".node/node_modules"
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -87,9 +88,13 @@ class Program:
             return child.answer(timeout)
 
 
+def venv(name: str) -> str:
+    """The Python of a peer's own environment."""
+    return str(BENCH / f".venv-{name}/bin/python")
+
+
 def _peer(name: str) -> Program:
-    """A Python program in the peer's own environment."""
-    return Program((str(BENCH / f".venv-{name}/bin/python"), "-c", f"from {name}_app import main; main()"))
+    return Program((venv(name), "-c", f"from {name}_app import main; main()"))
 
 
 MAINSPRING = Program((PYTHON, "-c", "from mainspring_app import main; main()"))
@@ -116,7 +121,7 @@ def environment(home: Path) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith("MAINSPRING_") and name != "PYTHONDONTWRITEBYTECODE"
     }
-    paths = {"PYTHONPATH": f"{REPO / 'src'}:{BENCH / 'apps'}", "NODE_PATH": str(BENCH / ".node/node_modules")}
+    paths = {"PYTHONPATH": f"{REPO / 'src'}:{BENCH / 'apps'}", "NODE_PATH": str(NODE_MODULES)}
     return kept | paths | {"BENCH_HOME": str(home)}
 
 

@@ -13,7 +13,6 @@ import peer
 from chancy.app import setup_default_logger
 from meter import Meter
 
-BATCH = 1_000
 meter = Meter(Path(os.environ["BENCH_HOME"]))
 
 
@@ -39,8 +38,8 @@ class Queue:
         async with self.producer():
             await self.app.migrate()
 
-    async def put(self, jobs: int) -> None:
-        async for _ in self.app.push_many([noop.job] * jobs, batch_size=BATCH):
+    async def put(self, jobs: int, batch: int) -> None:
+        async for _ in self.app.push_many([noop.job] * jobs, batch_size=batch):
             pass
 
     async def one(self) -> None:

@@ -1,5 +1,5 @@
-// graphile-worker's side: `setup | fill N | single N | paced N GAP | worker SIZE`, as every peer's program. SIZE is that
-// of its local queue; 0 is no local queue and no batched completion.
+// graphile-worker's side: `setup | fill N [BATCH] | single N | paced N GAP | worker SIZE`, as every peer's program.
+// SIZE is that of its local queue; 0 is no local queue and no batched completion.
 "use strict";
 const fs = require("fs");
 const path = require("path");
@@ -56,10 +56,10 @@ async function worker(size) {
   await runner.promise;
 }
 
-async function fill(jobs, utils) {
+async function fill(jobs, batch, utils) {
   const start = seconds();
-  for (let first = 0; first < jobs; first += BATCH) {
-    const share = Math.min(BATCH, jobs - first);
+  for (let first = 0; first < jobs; first += batch) {
+    const share = Math.min(batch, jobs - first);
     await utils.addJobs(Array.from({ length: share }, () => ({ identifier: "noop", payload: {} })));
   }
   answer({ jobs, seconds: seconds() - start });
@@ -83,15 +83,15 @@ async function paced(jobs, gap, utils) {
 }
 
 async function main([word, ...rest]) {
-  const [size, gap] = rest.map(Number);
+  const [size, second] = rest.map(Number);
   if (word === "worker") return worker(size);
   const utils = await makeWorkerUtils({ connectionString: DSN, logger: quiet });
   if (word === "setup") {
     await utils.migrate();
     answer({});
-  } else if (word === "fill") await fill(size, utils);
+  } else if (word === "fill") await fill(size, second || BATCH, utils);
   else if (word === "single") await single(size, utils);
-  else if (word === "paced") await paced(size, gap, utils);
+  else if (word === "paced") await paced(size, second, utils);
   else throw new Error(`graphile_app does not know ${word}`);
   await utils.release();
 }

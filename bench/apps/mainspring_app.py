@@ -165,7 +165,7 @@ def _command(words: list[str]) -> Coroutine[object, object, None]:
             return setup()
         case ["fill", jobs]:
             return fill(int(jobs))
-        case ["bulk", jobs, batch]:
+        case ["fill", jobs, batch]:
             return fill(int(jobs), int(batch))
         case ["single", jobs, callers]:
             return single(int(jobs), int(callers))

@@ -13,6 +13,7 @@ import uvloop
 from meter import answer, instants
 
 DSN = os.environ.get("BENCH_STORE", "")
+BATCH = 1_000
 
 
 class Peer(Protocol):
@@ -25,8 +26,8 @@ class Peer(Protocol):
         """Open while it enqueues."""
         ...
 
-    async def put(self, jobs: int) -> None:
-        """So many noop jobs, by the fastest way it documents."""
+    async def put(self, jobs: int, batch: int) -> None:
+        """So many noop jobs, so many at a time, if it can."""
 
     async def one(self) -> None:
         """One noop job, durable on return."""
@@ -37,10 +38,10 @@ class Peer(Protocol):
         """A worker until it is ended; `size` is the setting that decides its speed."""
 
 
-async def fill(peer: Peer, jobs: int) -> None:
+async def fill(peer: Peer, jobs: int, batch: int = BATCH) -> None:
     async with peer.producer():
         start = time.perf_counter()
-        await peer.put(jobs)
+        await peer.put(jobs, batch)
         answer(jobs=jobs, seconds=time.perf_counter() - start)
 
 
@@ -73,6 +74,8 @@ def main(peer: Peer) -> None:
             uvloop.run(setup(peer))
         case ["fill", jobs]:
             uvloop.run(fill(peer, int(jobs)))
+        case ["fill", jobs, batch]:
+            uvloop.run(fill(peer, int(jobs), int(batch)))
         case ["single", jobs]:
             uvloop.run(single(peer, int(jobs)))
         case ["paced", jobs, gap]:

@@ -1,4 +1,4 @@
-"""PgQueuer's side: asyncpg, a pool for its worker, batches of a thousand for its producer."""
+"""PgQueuer's side: asyncpg, a pool for its worker, one connection for its producer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from pgqueuer.db import AsyncpgDriver, AsyncpgPoolDriver
 from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
-BATCH = 1_000
 meter = Meter(Path(os.environ["BENCH_HOME"]))
 
 
@@ -35,9 +34,9 @@ class Queue:
         async with self.producer():
             await self.queries.install()
 
-    async def put(self, jobs: int) -> None:
-        for first in range(0, jobs, BATCH):
-            share = min(BATCH, jobs - first)
+    async def put(self, jobs: int, batch: int) -> None:
+        for first in range(0, jobs, batch):
+            share = min(batch, jobs - first)
             await self.queries.enqueue(["noop"] * share, [b"x"] * share, [0] * share)
 
     async def one(self) -> None:

@@ -10,7 +10,6 @@ import peer
 from meter import Meter
 from procrastinate import App, PsycopgConnector
 
-BATCH = 1_000
 meter = Meter(Path(os.environ["BENCH_HOME"]))
 app = App(connector=PsycopgConnector(conninfo=peer.DSN, min_size=4, max_size=20))
 
@@ -33,9 +32,9 @@ class Queue:
         async with self.producer():
             await app.schema_manager.apply_schema_async()
 
-    async def put(self, jobs: int) -> None:
-        for first in range(0, jobs, BATCH):
-            await noop.batch_defer_async(*({} for _ in range(min(BATCH, jobs - first))))
+    async def put(self, jobs: int, batch: int) -> None:
+        for first in range(0, jobs, batch):
+            await noop.batch_defer_async(*({} for _ in range(min(batch, jobs - first))))
 
     async def one(self) -> None:
         await noop.defer_async()

@@ -40,7 +40,7 @@ class Queue:
         async with self.producer():
             pass  # it makes its tables when it connects
 
-    async def put(self, jobs: int) -> None:
+    async def put(self, jobs: int, batch: int) -> None:
         """It has no bulk call: many callers at once."""
         for first in range(0, jobs, TOGETHER):
             await asyncio.gather(*(self.one() for _ in range(min(TOGETHER, jobs - first))))
