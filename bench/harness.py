@@ -93,6 +93,11 @@ class Scenario:
     rounds: int = 100
     """The most it is measured, for what takes minutes."""
 
+    def __post_init__(self) -> None:
+        unknown = {system for named in self.references.values() for system in named} - {c.system for c in self.cases}
+        if unknown:
+            raise ValueError(f"{self.name} compares with {', '.join(sorted(unknown))}, which it does not measure")
+
     def repeated(self, repeat: int) -> int:
         return min(repeat, self.rounds)
 

@@ -208,6 +208,8 @@ def horizon(lab: Lab, *, slots: int, jobs: int, held: bool, calls: int) -> Figur
                 _await_runs([home], jobs, [worker])
                 at = lab.postgres.until(engine.pending, lambda left: left == 0, timeout=60)
             after = MAINSPRING_CLAIM.ask(home, 0, 0, calls, timeout=300, BENCH_STORE=lab.postgres.dsn())
+        if not (home / "claims").exists():
+            raise Failed("the worker had to be killed, and could not tell how long its claims took")
         during = [float(line) for line in (home / "claims").read_text().split()]
         return {
             "rate": jobs / (at - read_count(home).first),

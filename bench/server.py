@@ -11,14 +11,16 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import asyncpg
 
 from .processes import Failed
+
+T = TypeVar("T")
 
 # What the distribution ships, durability included; the library that counts statements is loaded for every system.
 SETTINGS = (
@@ -82,12 +84,13 @@ class Server:
     def _until_ready(self) -> None:
         end = time.monotonic() + START_SECONDS
         while self._process.poll() is None and time.monotonic() < end:
-            with suppress(OSError, asyncpg.CannotConnectNowError):
+            with suppress(Failed):
                 self.rows("SELECT 1", database="postgres")
                 return
             time.sleep(0.05)
+        log = (self._folder / "log").read_text(errors="replace").splitlines()
         self.close()
-        raise Failed(f"PostgreSQL did not start within {START_SECONDS:g} s")
+        raise Failed(f"PostgreSQL did not start within {START_SECONDS:g} s; its log ends: {' | '.join(log[-3:])}")
 
     def close(self) -> None:
         """A fast shutdown, by its own pid."""
@@ -127,7 +130,7 @@ class Server:
             finally:
                 await connection.close()
 
-        return self._runner.run(ask())
+        return self._run(ask())
 
     def value(self, sql: str, *values: object, database: str = DATABASE) -> Any:
         return self.rows(sql, *values, database=database)[0][0]
@@ -146,23 +149,29 @@ class Server:
             finally:
                 await connection.close()
 
-        return self._runner.run(ask())
+        return self._run(ask())
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """A transaction that somebody forgot: nothing that is deleted meanwhile can be cleaned away."""
-        connection = self._runner.run(self._connect(DATABASE))
-        self._runner.run(connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class"))
+        connection = self._run(self._connect(DATABASE))
+        self._run(connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class"))
         try:
             yield
-            self._runner.run(connection.execute("SELECT 1"))  # it has been there all the time
+            self._run(connection.execute("SELECT 1"))  # it has been there all the time
         finally:
-            self._runner.run(connection.close())
+            self._run(connection.close())
 
     def statements(self) -> int:
         """How many the database has run, if its statements are counted."""
         sql = "SELECT sum(calls)::bigint FROM pg_stat_statements JOIN pg_database ON oid = dbid WHERE datname = $1"
         return self.value(sql, DATABASE, database="postgres") or 0
+
+    def _run(self, call: Coroutine[Any, Any, T]) -> T:
+        try:
+            return self._runner.run(call)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            raise Failed(f"PostgreSQL: {error} ({type(error).__name__})") from error
 
     async def _connect(self, database: str) -> Any:
         return await asyncpg.connect(self.dsn(database), timeout=5)
