@@ -9,10 +9,12 @@ from .harness import Lab
 from .processes import MAINSPRING
 
 QUEUES, TASKS = 5, 20
-# The ids of a row a millisecond, from $1 on, as the store mints them: UUIDv7.
-_HEX = "lpad(to_hex($1::bigint + i), 12, '0')"
+DAYS = 30
+# Row i is of millisecond $1 + i * $2, and so is its id, as the store mints them: UUIDv7.
+_MS = "($1::bigint + i * $2::bigint)"
+_HEX = f"lpad(to_hex({_MS}), 12, '0')"
 _ID = f"left({_HEX}, 8) || '-' || right({_HEX}, 4) || '-7000-8000-' || lpad(to_hex(i), 12, '0')"
-_AT = "1000 * ($1::bigint + i)"
+_AT = f"1000 * {_MS}"
 # A few of them are hard to find.
 _NAMES = {
     "queue": f"CASE WHEN i % 100000 = 5 THEN 'rare' ELSE 'queue' || i % {QUEUES} END",
@@ -61,19 +63,18 @@ def build(lab: Lab, database: str, *, same: int = 0, other: int = 0, future: int
 
 
 def _multiply(lab: Lab, database: str, table: str, rows: int, changes: Mapping[str, str]) -> None:
-    """The table's first row so many times, changed; the newest of them is a minute old."""
+    """The table's own row so many times, changed: history of many days, the newest of it a minute old; the
+    rest, a row a millisecond."""
     if not rows:
         return
     columns = [name for (name,) in lab.postgres.rows(_COLUMNS, table, database=database)]
     values = ", ".join(changes.get(name, f"sample.{name}") for name in columns)
-    first = int(1000 * time.time()) - 60_000 - rows
-    lab.postgres.rows(
-        f"""INSERT INTO {table} ({", ".join(columns)}) SELECT {values}
-            FROM (SELECT * FROM {table} WHERE queue = 'default' ORDER BY id DESC LIMIT 1) AS sample,
-                generate_series(0, {rows - 1}) AS i""",
-        first,
-        database=database,
-    )
+    step = max(1, DAYS * 86_400_000 // rows) if table == "mainspring_finished" else 1
+    first = int(1000 * time.time()) - 60_000 - rows * step
+    sql = f"""INSERT INTO {table} ({", ".join(columns)}) SELECT {values}
+        FROM (SELECT * FROM {table} WHERE queue = 'default' ORDER BY id DESC LIMIT 1) AS sample,
+            generate_series(0, {rows - 1}) AS i"""
+    lab.postgres.rows(sql, first, step, database=database)
 
 
 def _tally(lab: Lab, database: str) -> None:

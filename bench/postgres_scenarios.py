@@ -9,7 +9,7 @@ from typing import Any
 from . import postgres_measures as measures
 from .harness import Case, Figure, Scenario
 from .postgres_measures import Engine, chancy, graphile, mainspring, pgqueuer, procrastinate, saq
-from .postgres_rows import QUEUES, TASKS
+from .postgres_rows import DAYS, QUEUES, TASKS
 from .scenarios import DELAY, RATE, other, ours
 
 STORE = "PostgreSQL"
@@ -209,9 +209,9 @@ def look(sizes: Sizes) -> Scenario:
     return Scenario(
         "pg-looks",
         f"What people and dashboards ask, {sizes.looks} calls each, of {sizes.many:,} jobs due, {sizes.future:,} ahead "
-        f"and {sizes.finished:,} finished, of {TASKS} tasks in {QUEUES} queues, one in a hundred of the finished dead, "
-        "one in a thousand with the rare tag, one in 100,000 of the rare task in the rare queue: pages of 100, "
-        "counts and statistics.",
+        f"and {sizes.finished:,} finished in {DAYS} days, of {TASKS} tasks in {QUEUES} queues; one in a hundred of the "
+        "finished is dead, one in a thousand has the rare tag, one in 100,000 is of the rare task in the rare queue: "
+        "pages of 100, counts and statistics.",
         DELAY,
         tuple(ours(each, measures.look, look=each, calls=sizes.looks, **rows) for each in LOOKS),
         {"newest": ("newest",)},

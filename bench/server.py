@@ -27,7 +27,8 @@ SETTINGS = (
     "fsync=on", "synchronous_commit=on", "full_page_writes=on", "max_connections=200", "listen_addresses=127.0.0.1",
     "unix_socket_directories=", "shared_preload_libraries=pg_stat_statements",
 )  # fmt: skip
-DATABASE = "bench"
+DATABASE = USER = "bench"
+WATCHER = "watcher"  # our own role, so that our looks are told apart from the systems' statements
 START_SECONDS, CALL_SECONDS = 30.0, 3600.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -63,9 +64,10 @@ class Server:
         self._process = self._start()
         self._until_ready()
         self.rows("CREATE EXTENSION pg_stat_statements", database="postgres")
+        self.rows(f"CREATE ROLE {USER} SUPERUSER LOGIN", database="postgres")
 
     def _init(self) -> None:
-        command = [program("initdb"), "-D", f"{self._folder}/data", "-U", "bench", "-A", "trust", "-E", "UTF8"]
+        command = [program("initdb"), "-D", f"{self._folder}/data", "-U", WATCHER, "-A", "trust", "-E", "UTF8"]
         made = subprocess.run(
             [*command, "--no-locale"], user=self._user, cwd=self._folder, capture_output=True, text=True, timeout=120
         )
@@ -104,7 +106,7 @@ class Server:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def dsn(self, database: str = DATABASE) -> str:
-        return f"postgresql://bench@127.0.0.1:{self._port}/{database}?sslmode=disable"
+        return f"postgresql://{USER}@127.0.0.1:{self._port}/{database}?sslmode=disable"
 
     def fresh(self, database: str = DATABASE) -> str:
         """The DSN of a database that holds nothing."""
@@ -163,9 +165,10 @@ class Server:
             self._run(connection.close())
 
     def statements(self) -> int:
-        """How many the database has run, if its statements are counted."""
-        sql = "SELECT sum(calls)::bigint FROM pg_stat_statements JOIN pg_database ON oid = dbid WHERE datname = $1"
-        return self.value(sql, DATABASE, database="postgres") or 0
+        """How many the database has run, but for ours."""
+        sql = """SELECT sum(calls)::bigint FROM pg_stat_statements JOIN pg_database ON oid = dbid
+            WHERE datname = $1 AND userid = $2::text::regrole"""
+        return self.value(sql, DATABASE, USER, database="postgres") or 0
 
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
         try:
@@ -174,7 +177,7 @@ class Server:
             raise Failed(f"PostgreSQL: {error} ({type(error).__name__})") from error
 
     async def _connect(self, database: str) -> Any:
-        return await asyncpg.connect(self.dsn(database), timeout=5)
+        return await asyncpg.connect(self.dsn(database), user=WATCHER, timeout=5)
 
     def cpu_seconds(self) -> float:
         """What the server and all its processes, past ones too, have worked."""
