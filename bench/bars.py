@@ -8,7 +8,7 @@ from html import escape
 from .harness import Case, Results, Scenario, number
 from .table import heading
 
-WIDTH, LEFT, RIGHT = 860, 290, 110
+WIDTH, LEFT, RIGHT = 900, 330, 110
 HEAD, BAR, STEP, FOOT = 40, 16, 24, 14
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #1f2328 } .head { font-weight: 600 } .soft { fill: #656d76 }

@@ -15,6 +15,7 @@ from pathlib import Path
 from subprocess import SubprocessError
 
 from .processes import Failed
+from .server import Server
 
 NOISE_LIMIT = 0.15  # share of one core used by others above which a measurement is made again
 PATIENCE = 600.0  # seconds a run may spend on waiting for a quiet machine and on measuring again
@@ -33,10 +34,28 @@ class Figure:
 
 
 class Lab:
-    """Room on the disk for one run."""
+    """Room on the disk for one run, and a server if one of its measurements wants it."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._postgres: Server | None = None
+        self.built: set[str] = set()
+        """Databases that stay for the run, because they take minutes to fill."""
+
+    @property
+    def postgres(self) -> Server:
+        self._postgres = self._postgres or Server()
+        return self._postgres
+
+    def close(self) -> None:
+        if self._postgres is not None:
+            self._postgres.close()
+
+    def cpu_seconds(self) -> float:
+        """Ours and that of children already waited for (a measurement leaves no others), and the server's."""
+        spent = os.times()
+        own = spent.user + spent.system + spent.children_user + spent.children_system
+        return own + (self._postgres.cpu_seconds() if self._postgres else 0.0)
 
     @contextmanager
     def fresh(self) -> Iterator[Path]:
@@ -70,6 +89,17 @@ class Scenario:
     cases: tuple[Case, ...]
     references: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Column heading -> systems; the best of them is the reference."""
+    store: str = "SQLite"
+    rounds: int = 100
+    """The most it is measured, for what takes minutes."""
+
+    def __post_init__(self) -> None:
+        unknown = {system for named in self.references.values() for system in named} - {c.system for c in self.cases}
+        if unknown:
+            raise ValueError(f"{self.name} compares with {', '.join(sorted(unknown))}, which it does not measure")
+
+    def repeated(self, repeat: int) -> int:
+        return min(repeat, self.rounds)
 
 
 @dataclass
@@ -138,7 +168,7 @@ class Gate:
 def run(scenarios: list[Scenario], lab: Lab, *, repeat: int, patience: float) -> Results:
     """Rounds over the cases of each scenario, every other one backwards: no place is the lucky one."""
     results, gate = Results(), Gate(patience)
-    total = repeat * sum(len(scenario.cases) for scenario in scenarios)
+    total = sum(scenario.repeated(repeat) * len(scenario.cases) for scenario in scenarios)
     for step, (scenario, turn, case) in enumerate(_plan(scenarios, repeat), 1):
         series = results.of(scenario, case)
         if series.failure:
@@ -166,15 +196,15 @@ def number(value: float) -> str:
 
 def _plan(scenarios: list[Scenario], repeat: int) -> Iterator[tuple[Scenario, int, Case]]:
     for scenario in scenarios:
-        for turn in range(1, repeat + 1):
+        for turn in range(1, scenario.repeated(repeat) + 1):
             for case in scenario.cases if turn % 2 else reversed(scenario.cases):
                 yield scenario, turn, case
 
 
 def _once(case: Case, lab: Lab) -> tuple[Mapping[str, float], float]:
-    start, all_before, own_before = time.monotonic(), _machine_cpu(), _own_cpu()
+    start, all_before, own_before = time.monotonic(), _machine_cpu(), lab.cpu_seconds()
     figures = case.measure(lab)
-    others = _machine_cpu() - all_before - (_own_cpu() - own_before)
+    others = _machine_cpu() - all_before - (lab.cpu_seconds() - own_before)
     return figures, max(0.0, others / (time.monotonic() - start))
 
 
@@ -182,12 +212,6 @@ def _machine_cpu() -> float:
     """Seconds all cores together have worked: user, nice, system, irq and softirq."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
     return sum(int(fields[i]) for i in (1, 2, 3, 6, 7)) / os.sysconf("SC_CLK_TCK")
-
-
-def _own_cpu() -> float:
-    """Ours and that of children already waited for; a measurement leaves no others."""
-    spent = os.times()
-    return spent.user + spent.system + spent.children_user + spent.children_system
 
 
 def _say(text: str, *, end: str = "\n") -> None:

@@ -79,7 +79,7 @@ def drain_huey(lab: Lab, *, jobs: int, threads: int, fsync: str) -> Figures:
 
 def bulk_mainspring(lab: Lab, *, jobs: int, batch: int) -> Figures:
     with lab.fresh() as home:
-        return _rate(MAINSPRING.ask(home, "bulk", jobs, batch))
+        return _rate(MAINSPRING.ask(home, "fill", jobs, batch))
 
 
 def single_mainspring(lab: Lab, *, jobs: int, callers: int) -> Figures:

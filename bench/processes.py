@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ BENCH = Path(__file__).resolve().parent
 REPO = BENCH.parent
 PYTHON = str(REPO / ".venv/bin/python")
 PEERS = BENCH / ".venv-peers/bin"
+NODE_MODULES = BENCH / ".node/node_modules"
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -64,6 +66,8 @@ class Program:
     def running(self, home: Path, *args: object, **env: str) -> Iterator[Child]:
         """Ended at the latest when the block is left: first politely, then not."""
         command = [*self.command, *map(str, args)]
+        if shutil.which(command[0]) is None:
+            raise Failed(f"there is no {command[0]}: bench/peers installs it")
         with open(home / "log", "a") as log:
             process = subprocess.Popen(
                 command, cwd=home, env=environment(home) | env, stdout=subprocess.PIPE, stderr=log, text=True
@@ -84,6 +88,15 @@ class Program:
             return child.answer(timeout)
 
 
+def venv(name: str) -> str:
+    """The Python of a peer's own environment."""
+    return str(BENCH / f".venv-{name}/bin/python")
+
+
+def _peer(name: str) -> Program:
+    return Program((venv(name), "-c", f"from {name}_app import main; main()"))
+
+
 MAINSPRING = Program((PYTHON, "-c", "from mainspring_app import main; main()"))
 MAINSPRING_CLAIM = Program((PYTHON, "-c", "from mainspring_claim import main; main()"))
 MAINSPRING_INSIGHT = Program((PYTHON, "-c", "from mainspring_insight import main; main()"))
@@ -93,6 +106,12 @@ APSCHEDULER = Program((str(PEERS / "python"), "-c", "from apscheduler_app import
 HUEY = Program((str(PEERS / "python"), "-c", "from huey_app import main; main()"))
 HUEY_WORKER = Program((str(PEERS / "huey_consumer"), "huey_app.huey", "-k", "thread", "-q"))
 RAW_SQLITE = Program((PYTHON, str(BENCH / "raw_sqlite.py")))
+RAW_POSTGRES = Program((PYTHON, str(BENCH / "raw_postgres.py")))
+PGQUEUER = _peer("pgqueuer")
+PROCRASTINATE = _peer("procrastinate")
+CHANCY = _peer("chancy")
+SAQ = _peer("saq")
+GRAPHILE = Program(("node", str(BENCH / "apps/graphile_app.js")))
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -102,14 +121,16 @@ def environment(home: Path) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith("MAINSPRING_") and name != "PYTHONDONTWRITEBYTECODE"
     }
-    return kept | {"PYTHONPATH": f"{REPO / 'src'}:{BENCH / 'apps'}", "BENCH_HOME": str(home)}
+    paths = {"PYTHONPATH": f"{REPO / 'src'}:{BENCH / 'apps'}", "NODE_PATH": str(NODE_MODULES)}
+    return kept | paths | {"BENCH_HOME": str(home)}
 
 
-def wait_for(done: Callable[[], bool], worker: Child, *, timeout: float, what: str) -> None:
-    """Looks every few milliseconds, as long as the worker lives."""
+def wait_for(done: Callable[[], bool], *workers: Child, timeout: float, what: str) -> None:
+    """Looks every few milliseconds, as long as the workers live."""
     end = time.monotonic() + timeout
     while not done():
-        worker.check()
+        for worker in workers:
+            worker.check()
         if time.monotonic() > end:
             raise Failed(f"{what}: not within {timeout:g} s")
         time.sleep(0.005)

@@ -1,8 +1,9 @@
-"""The report: docs/benchmarks.md and its plot."""
+"""The report: a page of docs/ for each store, and its plot."""
 
 from __future__ import annotations
 
 import statistics
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,18 +11,18 @@ from .bars import svg
 from .harness import NOISE_LIMIT, PATIENCE, Results, Scenario
 from .table import tables
 
-METHOD = f"""\
+TURNS = f"""\
 Workers and producers are processes of their own; a worker counts its jobs in a mapped file that the harness
 reads from outside. The systems of a table take turns, every other round in reverse order, each time on a new
-and empty store, so that what disturbs the machine disturbs all of them (the files of `claim` and `due` are built once
-and topped up). Before a measurement the harness waits for a quiet machine, and one during which others used
+and empty store, so that what disturbs the machine disturbs all of them (stores that take long to fill are filled
+once and topped up). Before a measurement the harness waits for a quiet machine, and one during which others used
 more than {NOISE_LIMIT:.0%} of a core is made again, until the run has spent {PATIENCE / 60:.0f} minutes on that. With
 `--quick` it does neither.
 
 A cell is the median [smallest .. largest] of all rounds. A ratio is the row's median divided by the best
 median of the systems in its heading, from the same run. Absolute figures change from machine to machine;
-ratios less so.
-
+ratios less so."""
+SQLITE = """\
 Mainspring runs on uvloop with `durability="full"` (WAL, `synchronous=FULL`: a job is on the disk when its
 enqueue returns) and keeps history. Huey is `SqliteHuey` with results off. *No fsync* is its fastest setting
 (`fsync=False`); *synced* is its default, which leaves SQLite at `synchronous=FULL`. Huey deletes a job before
@@ -30,26 +31,62 @@ running it and keeps no history: a crash loses the job. *APScheduler* is its `Ba
 tick, so a crash while the function runs loses that run, and two processes cannot share the store. *Raw SQLite* is
 a plain loop over one narrow table (`bench/raw_sqlite.py`), claiming and updating in batches with nothing around
 it: the limit of the store, not a job system."""
+POSTGRES = """\
+The server is one of the bench's own, with the distribution's settings, on the same machine and disk: `fsync`,
+`full_page_writes` and `synchronous_commit` are on, and `pg_stat_statements` is loaded. Each measurement has a new
+database, with statistics and a checkpoint before it is timed. A drain ends when the tables show that nothing is
+left unfinished, for every system: what it has run but not yet written down does not count.
+
+Mainspring runs on uvloop, fences every finish by a lease and keeps a row of history for each job. *PgQueuer* runs
+on asyncpg and uvloop; batches of 500 are its fastest, 10 is its default. *graphile-worker* is for Node: 24 jobs at
+once, a local queue of 500 and batched completion, its fastest; it deletes a job when it is done, keeps no history
+and has no fence. *Chancy* runs its asyncio executor with 500 slots and eager polling, *SAQ* 20 slots,
+*Procrastinate* 10, each on psycopg's C parts and uvloop. *Raw asyncpg* is a plain loop over one narrow table
+(`bench/raw_postgres.py`), claiming and deleting in batches with nothing around it: the limit of the store and the
+driver, not a job system. Statements of an idle worker are those the server counted; the beat's share is what a beat
+costs alone, times the beats there were meanwhile. Rows in their millions are copies of one that the store wrote."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """Where the figures of one store go."""
+
+    name: str
+    title: str
+    method: str
+
+
+PAGES = {
+    "SQLite": Page("benchmarks", "Benchmarks", SQLITE),
+    "PostgreSQL": Page("benchmarks-postgres", "Benchmarks on PostgreSQL", POSTGRES),
+}
 
 
 def write(
-    out: Path, scenarios: list[Scenario], results: Results, *, machine: list[str], repeat: int, command: str
+    out: Path, store: str, scenarios: list[Scenario], results: Results, *, machine: list[str], repeat: int, command: str
 ) -> None:
-    """benchmarks.md and benchmarks.svg, complete, in `out`."""
+    """The page of a store and its plot, complete, in `out`."""
     out.mkdir(parents=True, exist_ok=True)
-    (out / "benchmarks.svg").write_text(svg(scenarios, results))
+    page = PAGES[store]
+    (out / f"{page.name}.svg").write_text(svg(scenarios, results))
     when = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     parts = [
-        "# Benchmarks",
-        f"Written by `{command}` on {when}; {repeat} rounds. {_noise(results)}",
-        "![Medians as bars](benchmarks.svg)",
+        f"# {page.title}",
+        f"Written by `{command}` on {when}; {_rounds(scenarios, repeat)}. {_noise(results)}",
+        f"![Medians as bars]({page.name}.svg)",
         tables(scenarios, results),
         "## Method",
-        METHOD,
+        TURNS,
+        page.method,
         "## Machine",
         "\n".join(f"- {line}" for line in machine),
     ]
-    (out / "benchmarks.md").write_text("\n\n".join(parts) + "\n")
+    (out / f"{page.name}.md").write_text("\n\n".join(parts) + "\n")
+
+
+def _rounds(scenarios: list[Scenario], repeat: int) -> str:
+    fewer = [f"{s.repeated(repeat)} of `{s.name}`" for s in scenarios if s.repeated(repeat) < repeat]
+    return f"{repeat} rounds" + (f" ({', '.join(fewer)})" if fewer else "")
 
 
 def _noise(results: Results) -> str:

@@ -62,14 +62,14 @@ def drain(sizes: Sizes) -> Scenario:
         "history row; Huey deletes a job before it runs, so its last start counts.",
         RATE,
         (
-            _ours("Mainspring, SQLite, 100 slots", measures.drain_mainspring, jobs=jobs, slots=100),
-            _ours("Mainspring, SQLite, 500 slots", measures.drain_mainspring, jobs=jobs, slots=500),
-            _ours("Mainspring, memory, one process", measures.drain_memory, jobs=jobs),
-            _other("Huey, 1 thread, no fsync", measures.drain_huey, jobs=jobs, threads=1, fsync="off"),
-            _other("Huey, 4 threads, no fsync", measures.drain_huey, jobs=jobs, threads=4, fsync="off"),
-            _other("Huey, 1 thread, synced", measures.drain_huey, jobs=jobs, threads=1, fsync="default"),
-            _other("raw SQLite, batches of 100", measures.raw, what="drain", jobs=jobs, batch=100),
-            _other("raw SQLite, batches of 500", measures.raw, what="drain", jobs=jobs, batch=500),
+            ours("Mainspring, SQLite, 100 slots", measures.drain_mainspring, jobs=jobs, slots=100),
+            ours("Mainspring, SQLite, 500 slots", measures.drain_mainspring, jobs=jobs, slots=500),
+            ours("Mainspring, memory, one process", measures.drain_memory, jobs=jobs),
+            other("Huey, 1 thread, no fsync", measures.drain_huey, jobs=jobs, threads=1, fsync="off"),
+            other("Huey, 4 threads, no fsync", measures.drain_huey, jobs=jobs, threads=4, fsync="off"),
+            other("Huey, 1 thread, synced", measures.drain_huey, jobs=jobs, threads=1, fsync="default"),
+            other("raw SQLite, batches of 100", measures.raw, what="drain", jobs=jobs, batch=100),
+            other("raw SQLite, batches of 500", measures.raw, what="drain", jobs=jobs, batch=500),
         ),
         {
             "Huey": ("Huey, 1 thread, no fsync", "Huey, 4 threads, no fsync"),
@@ -88,11 +88,11 @@ def bulk(sizes: Sizes) -> Scenario:
         "without fsync stands in for it.",
         RATE,
         (
-            _ours(f"Mainspring, {parts}", measures.bulk_mainspring, jobs=jobs, batch=batch),
-            _ours(f"Mainspring, {whole}", measures.bulk_mainspring, jobs=jobs, batch=jobs),
-            _other("Huey, one by one, no fsync", measures.single_huey, jobs=sizes.concurrent, fsync="off"),
-            _other(f"raw SQLite, {parts}", measures.raw, what="insert", jobs=jobs, batch=batch),
-            _other(f"raw SQLite, {whole}", measures.raw, what="insert", jobs=jobs, batch=jobs),
+            ours(f"Mainspring, {parts}", measures.bulk_mainspring, jobs=jobs, batch=batch),
+            ours(f"Mainspring, {whole}", measures.bulk_mainspring, jobs=jobs, batch=jobs),
+            other("Huey, one by one, no fsync", measures.single_huey, jobs=sizes.concurrent, fsync="off"),
+            other(f"raw SQLite, {parts}", measures.raw, what="insert", jobs=jobs, batch=batch),
+            other(f"raw SQLite, {whole}", measures.raw, what="insert", jobs=jobs, batch=jobs),
         ),
         {
             "Huey": ("Huey, one by one, no fsync",),
@@ -107,11 +107,11 @@ def single(sizes: Sizes) -> Scenario:
         "One job a call, each durable when its call returns (not so for Huey without fsync).",
         RATE,
         (
-            _ours("Mainspring, one caller", measures.single_mainspring, jobs=sizes.single, callers=1),
-            _ours("Mainspring, 100 callers", measures.single_mainspring, jobs=sizes.concurrent, callers=100),
-            _other("Huey, no fsync", measures.single_huey, jobs=sizes.single, fsync="off"),
-            _other("Huey, synced", measures.single_huey, jobs=sizes.single, fsync="default"),
-            _other("raw SQLite, a commit each", measures.raw, what="insert", jobs=sizes.single, batch=1),
+            ours("Mainspring, one caller", measures.single_mainspring, jobs=sizes.single, callers=1),
+            ours("Mainspring, 100 callers", measures.single_mainspring, jobs=sizes.concurrent, callers=100),
+            other("Huey, no fsync", measures.single_huey, jobs=sizes.single, fsync="off"),
+            other("Huey, synced", measures.single_huey, jobs=sizes.single, fsync="default"),
+            other("raw SQLite, a commit each", measures.raw, what="insert", jobs=sizes.single, batch=1),
         ),
         {
             "Huey": ("Huey, no fsync",),
@@ -124,12 +124,12 @@ def single(sizes: Sizes) -> Scenario:
 def latency(sizes: Sizes) -> Scenario:
     return Scenario(
         "latency",
-        f"An idle worker in another process, {sizes.latency} jobs 50 ms apart: from just before the enqueue "
+        f"An idle worker in another process, {sizes.latency} jobs 25 to 75 ms apart: from just before the enqueue "
         "to the start of the job. Default settings (Huey polls every 0.1 s, less often the longer it idles).",
         DELAY,
         (
-            _ours("Mainspring, SQLite", measures.latency, system=OURS, jobs=sizes.latency),
-            _other("Huey", measures.latency, system=THEIRS, jobs=sizes.latency),
+            ours("Mainspring, SQLite", measures.latency, system=OURS, jobs=sizes.latency),
+            other("Huey", measures.latency, system=THEIRS, jobs=sizes.latency),
         ),
         {"Huey": ("Huey",)},
     )
@@ -142,8 +142,8 @@ def delayed(sizes: Sizes) -> Scenario:
         "(Huey looks at its schedule once a second).",
         DELAY,
         (
-            _ours("Mainspring, SQLite", measures.delayed, system=OURS, jobs=sizes.delayed),
-            _other("Huey", measures.delayed, system=THEIRS, jobs=sizes.delayed),
+            ours("Mainspring, SQLite", measures.delayed, system=OURS, jobs=sizes.delayed),
+            other("Huey", measures.delayed, system=THEIRS, jobs=sizes.delayed),
         ),
         {"Huey": ("Huey",)},
     )
@@ -156,8 +156,8 @@ def idle(sizes: Sizes) -> Scenario:
         f"A worker with nothing to do, watched for {seconds:g} s.",
         (Figure("CPU", "% of a core"), Figure("memory", "MB")),
         (
-            _ours("Mainspring, SQLite", measures.idle, system=OURS, seconds=seconds),
-            _other("Huey", measures.idle, system=THEIRS, seconds=seconds),
+            ours("Mainspring, SQLite", measures.idle, system=OURS, seconds=seconds),
+            other("Huey", measures.idle, system=THEIRS, seconds=seconds),
         ),
         {"Huey": ("Huey",)},
     )
@@ -174,9 +174,9 @@ def imports(sizes: Sizes) -> Scenario:
         "median of as many bare ones, bytecode cached.",
         (Figure("time", "ms"),),
         (
-            _ours("mainspring", measures.import_time, **settings(PYTHON, "import mainspring")),
-            _other("asyncio", measures.import_time, **settings(PYTHON, "import asyncio")),
-            _other("Huey", measures.import_time, **settings(peer, "from huey import SqliteHuey")),
+            ours("mainspring", measures.import_time, **settings(PYTHON, "import mainspring")),
+            other("asyncio", measures.import_time, **settings(PYTHON, "import asyncio")),
+            other("Huey", measures.import_time, **settings(peer, "from huey import SqliteHuey")),
         ),
         {"asyncio": ("asyncio",), "Huey": ("Huey",)},
     )
@@ -190,8 +190,8 @@ def claim(sizes: Sizes) -> Scenario:
         f"What one call that claims 100 jobs from an SQLite file costs, {claims} calls.",
         DELAY,
         (
-            _ours(few, measures.claim, pending=sizes.few, future=0, claims=claims),
-            _ours(many, measures.claim, pending=sizes.many, future=sizes.many, claims=claims),
+            ours(few, measures.claim, pending=sizes.few, future=0, claims=claims),
+            ours(many, measures.claim, pending=sizes.many, future=sizes.many, claims=claims),
         ),
         {few: (few,)},
     )
@@ -209,7 +209,7 @@ def insight(sizes: Sizes) -> Scenario:
         f"What people and dashboards ask of an SQLite file with {sizes.finished:,} finished jobs of 20 tasks in 5 "
         f"queues, one in a hundred of them dead: pages of 100 and statistics, {sizes.looks} calls each.",
         DELAY,
-        tuple(_ours(look, measures.insight, jobs=sizes.finished, look=look, calls=sizes.looks) for look in LOOKS),
+        tuple(ours(look, measures.insight, jobs=sizes.finished, look=look, calls=sizes.looks) for look in LOOKS),
         {LOOKS[3]: (LOOKS[3],)},
     )
 
@@ -224,9 +224,9 @@ def cron(sizes: Sizes) -> Scenario:
         "made anew for each question.",
         tuple(Figure(name, "µs") for name in ("typical", "London", "rare", "dearest", "hostile")),
         (
-            _ours("Mainspring", measures.cron, system="ours", seconds=seconds),
-            _other("croniter", measures.cron, system="croniter", seconds=seconds),
-            _other("cronsim", measures.cron, system="cronsim", seconds=seconds),
+            ours("Mainspring", measures.cron, system="ours", seconds=seconds),
+            other("croniter", measures.cron, system="croniter", seconds=seconds),
+            other("cronsim", measures.cron, system="cronsim", seconds=seconds),
         ),
         {"croniter": ("croniter",), "cronsim": ("cronsim",)},
     )
@@ -241,8 +241,8 @@ def ticks(sizes: Sizes) -> Scenario:
         "APScheduler starts its function in a thread, and writes no job.",
         (*DELAY, Figure("largest", "ms"), Figure("fired, p99", "ms")),
         (
-            _ours("Mainspring, SQLite", measures.ticks, program=MAINSPRING_SCHEDULES, schedules=20, jobs=jobs),
-            _other("APScheduler, SQLite", measures.ticks, program=APSCHEDULER, schedules=20, jobs=jobs),
+            ours("Mainspring, SQLite", measures.ticks, program=MAINSPRING_SCHEDULES, schedules=20, jobs=jobs),
+            other("APScheduler, SQLite", measures.ticks, program=APSCHEDULER, schedules=20, jobs=jobs),
         ),
         {"APScheduler": ("APScheduler, SQLite",)},
     )
@@ -255,7 +255,7 @@ def due(sizes: Sizes) -> Scenario:
         f"What finding the ten schedules that are due among many costs in an SQLite file, {sizes.claims} calls.",
         DELAY,
         tuple(
-            _ours(f"{number:,} schedules", measures.due, schedules=number, calls=sizes.claims)
+            ours(f"{number:,} schedules", measures.due, schedules=number, calls=sizes.claims)
             for number in sizes.schedules
         ),
         {f"{few:,}": (f"{few:,} schedules",)},
@@ -270,16 +270,16 @@ def burst(sizes: Sizes) -> Scenario:
         "jobs is on the disk, and until the last one has started. APScheduler writes no jobs.",
         (Figure("started", "ms"), Figure("fired", "ms")),
         (
-            _ours("Mainspring, SQLite", measures.burst, program=MAINSPRING_SCHEDULES, schedules=number, lead=5),
-            _other("APScheduler, SQLite", measures.burst, program=APSCHEDULER, schedules=number, lead=25),
+            ours("Mainspring, SQLite", measures.burst, program=MAINSPRING_SCHEDULES, schedules=number, lead=5),
+            other("APScheduler, SQLite", measures.burst, program=APSCHEDULER, schedules=number, lead=25),
         ),
         {"APScheduler": ("APScheduler, SQLite",)},
     )
 
 
-def _ours(system: str, measure: Callable[..., Figures], /, **settings: Any) -> Case:
+def ours(system: str, measure: Callable[..., Figures], /, **settings: Any) -> Case:
     return Case(system, partial(measure, **settings), ours=True)
 
 
-def _other(system: str, measure: Callable[..., Figures], /, **settings: Any) -> Case:
+def other(system: str, measure: Callable[..., Figures], /, **settings: Any) -> Case:
     return Case(system, partial(measure, **settings))

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from huey import SqliteHuey
-from meter import Meter, answer
+from meter import Meter, answer, instants
 
 HOME = Path(os.environ["BENCH_HOME"])
 # "off" is Huey's fastest; "default" leaves SQLite at synchronous=FULL, which is as safe as our own setting.
@@ -36,10 +36,10 @@ def fill(jobs: int) -> None:
 
 
 def paced(jobs: int, gap: float) -> None:
-    """One job every `gap` seconds, each carrying the instant of its enqueue."""
+    """One job every `gap` seconds or so, each carrying the instant of its enqueue."""
     start = time.perf_counter()
-    for number in range(jobs):
-        time.sleep(max(0.0, start + number * gap - time.perf_counter()))
+    for at in instants(jobs, gap):
+        time.sleep(max(0.0, start + at - time.perf_counter()))
         stamp(time.time())
     answer(jobs=jobs)
 

@@ -1,4 +1,4 @@
-"""Mainspring's side of every scenario: an app on SQLite, its worker and its producers."""
+"""Mainspring's side of every scenario: an app, its worker and its producers."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ import time
 from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import uvloop
-from meter import Meter, answer, read_count
+from meter import Meter, answer, instants, read_count
 
 from mainspring import Mainspring
+from mainspring.job import WorkerInfo
+from mainspring.stores import open_store
 
 HOME = Path(os.environ["BENCH_HOME"])
 BATCH = 5_000
 
-app = Mainspring(os.environ.get("BENCH_STORE", f"sqlite:///{HOME}/mainspring.db"), durability="full")
+STORE = os.environ.get("BENCH_STORE", f"sqlite:///{HOME}/mainspring.db")
+
+app = Mainspring(STORE, durability="full")
 meter = Meter(HOME)
 
 
@@ -30,6 +35,38 @@ async def noop() -> None:
 @app.task
 async def stamp(due: float) -> None:
     meter.late(due)
+
+
+async def setup() -> None:
+    """Makes the tables."""
+    async with app:
+        answer()
+
+
+async def sample() -> None:
+    """Leaves one job completed and one pending."""
+    async with app:
+        await noop.enqueue()
+        await app.drain()
+        await noop.enqueue()
+        answer()
+
+
+async def timed(slots: int) -> None:
+    """A worker that notes how long each of its claims took, in milliseconds, when it stops."""
+    store, taken = await app.opened(), []
+    claim = store.claim
+
+    async def timed_claim(*args: Any, **named: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return await claim(*args, **named)
+        finally:
+            taken.append(1000 * (time.perf_counter() - start))
+
+    setattr(store, "claim", timed_claim)  # noqa: B010, the worker's own claims, from outside
+    await app.worker(concurrency=slots).run()
+    (HOME / "claims").write_text("\n".join(map(str, taken)))
 
 
 async def put(jobs: int, batch: int = BATCH) -> float:
@@ -60,11 +97,11 @@ async def single(jobs: int, callers: int) -> None:
 
 
 async def paced(jobs: int, gap: float) -> None:
-    """One job every `gap` seconds, each carrying the instant of its enqueue."""
+    """One job every `gap` seconds or so, each carrying the instant of its enqueue."""
     async with app:
         start = time.perf_counter()
-        for number in range(jobs):
-            await asyncio.sleep(max(0.0, start + number * gap - time.perf_counter()))
+        for at in instants(jobs, gap):
+            await asyncio.sleep(max(0.0, start + at - time.perf_counter()))
             await stamp.enqueue(time.time())
     answer(jobs=jobs)
 
@@ -97,6 +134,21 @@ async def confirm(jobs: int) -> None:
         answer(at=time.time())
 
 
+async def beats(number: int) -> None:
+    """So many beats of a worker that does nothing else, as it sends them."""
+    store = open_store(STORE)
+    await store.open()
+    now = datetime.now(UTC)
+    info = WorkerInfo(
+        id="bench", host="bench", pid=os.getpid(), queues=None, tasks=("noop",), concurrency=1, started_at=now
+    )
+    for _ in range(number):
+        await store.time()
+        await store.beat(info, until=now + timedelta(minutes=1), now=now)
+    await store.close()
+    answer()
+
+
 def main() -> None:
     uvloop.run(_command(sys.argv[1:]))
 
@@ -105,9 +157,15 @@ def _command(words: list[str]) -> Coroutine[object, object, None]:
     match words:
         case ["worker", slots]:
             return app.worker(concurrency=int(slots)).run()
+        case ["timed", slots]:
+            return timed(int(slots))
+        case ["sample"]:
+            return sample()
+        case ["setup"]:
+            return setup()
         case ["fill", jobs]:
             return fill(int(jobs))
-        case ["bulk", jobs, batch]:
+        case ["fill", jobs, batch]:
             return fill(int(jobs), int(batch))
         case ["single", jobs, callers]:
             return single(int(jobs), int(callers))
@@ -117,6 +175,8 @@ def _command(words: list[str]) -> Coroutine[object, object, None]:
             return delayed(int(jobs), float(least), float(most))
         case ["memory", jobs]:
             return memory(int(jobs))
+        case ["beats", number]:
+            return beats(int(number))
         case ["confirm", jobs]:
             return confirm(int(jobs))
         case other:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import mmap
+import random
 import struct
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,6 +63,14 @@ def read_late(home: Path) -> list[float]:
         return [float(line) for line in (home / "late").read_text().split()]
     except FileNotFoundError:
         return []
+
+
+def instants(jobs: int, gap: float) -> Iterator[float]:
+    """Seconds from the start at which to enqueue: `gap` apart on average, no two gaps alike, the same in every run."""
+    at, dice = 0.0, random.Random(jobs)
+    for _ in range(jobs):
+        yield at
+        at += gap * dice.uniform(0.5, 1.5)
 
 
 def percentile(values: list[float], share: float) -> float:
