@@ -41,33 +41,27 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return _Caller().wait(work)
+        return _wait(work)
     work.close()
     raise MainspringError(".sync was used inside an event loop; await the method without .sync there")
 
 
-class _Caller:
-    """A thread that waits for a coroutine, and meanwhile does what belongs to it: its own connection's work."""
+class Errands:
+    """What a thread that waits does meanwhile, piece by piece, because only it may or can."""
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        token = _caller.set(self)  # the coroutine gets a copy of what is set here
-        try:
-            future = asyncio.run_coroutine_threadsafe(work, _bridge())
-        finally:
-            _caller.reset(token)
-        future.add_done_callback(lambda _: self._calls.put(None))
-        try:
-            while (call := self._calls.get()) is not None:
-                call()
-        except BaseException:
-            future.cancel()  # interrupted: nobody is here any more to do its part
-            raise
-        return future.result()
+    def serve(self) -> None:
+        """In that thread, until the end."""
+        while (call := self._calls.get()) is not None:
+            call()
+
+    def end(self) -> None:
+        self._calls.put(None)
 
     async def do(self, act: Callable[[], T]) -> T:
+        """Its value, from there."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def call() -> None:
@@ -81,7 +75,24 @@ class _Caller:
         return await answer
 
 
-_caller: ContextVar[_Caller | None] = ContextVar("mainspring_caller", default=None)
+def _wait(work: Coroutine[Any, Any, T]) -> T:
+    """For the coroutine, which runs in the bridge's thread and may have errands for this one."""
+    errands = Errands()
+    token = _caller.set(errands)  # the coroutine gets a copy of what is set here
+    try:
+        future = asyncio.run_coroutine_threadsafe(work, _bridge())
+    finally:
+        _caller.reset(token)
+    future.add_done_callback(lambda _: errands.end())
+    try:
+        errands.serve()
+    except BaseException:
+        future.cancel()  # interrupted: nobody is here any more to do its part
+        raise
+    return future.result()
+
+
+_caller: ContextVar[Errands | None] = ContextVar("mainspring_caller", default=None)
 
 
 def plain() -> bool:

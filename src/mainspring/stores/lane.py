@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from ..errors import ShuttingDown, StoreError, StoreUnavailable
@@ -20,6 +20,13 @@ Entry = tuple[Verb, "asyncio.Future[Any]"]
 
 # More verbs than this never share a commit, so that the first of them does not wait for ever.
 GROUP = 64
+
+
+class Alone(NamedTuple):
+    """A call that has the lane's thread and turn for itself, with a connection of its own."""
+
+    act: Callable[[], Any]
+    future: asyncio.Future[Any]
 
 
 class Guarded:
@@ -84,7 +91,7 @@ class Lane(Guarded):
         super().__init__(connection)
         self._begin = begin
         self._turn = turn
-        self._calls: SimpleQueue[Entry | None] = SimpleQueue()
+        self._calls: SimpleQueue[Entry | Alone | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"mainspring-{name}", daemon=True)
         self._thread.start()
 
@@ -92,6 +99,12 @@ class Lane(Guarded):
         """The verb's answer, after its commit. Cancelling the caller does not undo the verb."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._calls.put((verb, future))
+        return await future
+
+    async def alone(self, act: Callable[[], T]) -> T:
+        """The call's answer; it comes between two commits, in the order of all calls."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._calls.put(Alone(act, future))
         return await future
 
     def close(self) -> None:
@@ -103,8 +116,12 @@ class Lane(Guarded):
         open = True
         while open:
             group: list[Entry] = []
+            alone: Alone | None = None
             entry = self._calls.get()
             while entry is not None:
+                if isinstance(entry, Alone):
+                    alone = entry
+                    break
                 group.append(entry)
                 if len(group) == GROUP:
                     break
@@ -117,10 +134,21 @@ class Lane(Guarded):
             if group:
                 with self.busy:
                     self._commit(group)
+            if alone is not None:
+                self._stand_aside(alone)
         self.connection.close()
         while not self._calls.empty():
             if entry := self._calls.get():
                 _deliver([(entry[1], None, ShuttingDown("the store is closed"))])
+
+    def _stand_aside(self, call: Alone) -> None:
+        try:
+            with self._turn:
+                answer = call.act()
+        except Exception as error:
+            _deliver([(call.future, None, translated(error))])
+        else:
+            _deliver([(call.future, answer, None)])
 
     def _commit(self, group: list[Entry]) -> None:
         begun = False

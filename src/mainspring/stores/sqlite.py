@@ -279,7 +279,10 @@ class SqliteStore:
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         self._check()
-        return sqlite_transaction.transaction(self.path, self._durability, lambda outcome: self._told([outcome]))
+        sqlite_transaction.refuse_inside()
+        return sqlite_transaction.transaction(
+            self._writes, self.path, self._durability, lambda outcome: self._told([outcome])
+        )
 
     async def report(self, reports: Sequence[Report]) -> set[JobId]:
         stands = await self._write(lambda db: sqlite_finish.report(db, reports))

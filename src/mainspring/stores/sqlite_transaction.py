@@ -7,24 +7,56 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from typing import Any
 
 from ..config import Durability
 from ..errors import BadInput
 from ..job import JobId, Lease, Report
 from ..outcome import Outcome
+from ..sync import Errands
 from . import sqlite_file, sqlite_finish
-from .lane import translated
+from .lane import Lane, translated
 
 _inside: ContextVar[SqliteTransaction | None] = ContextVar("mainspring_sqlite_transaction", default=None)
 
 
 class SqliteTransaction:
-    """Nobody else writes to the file meanwhile."""
+    """Nobody else writes to the file meanwhile: the lane's thread stands aside until the task's block has ended."""
 
-    def __init__(self, connection: sqlite3.Connection, told: Callable[[Outcome], object]) -> None:
-        self.connection = connection
-        self.open = True
+    connection: sqlite3.Connection
+
+    def __init__(self, path: str, durability: Durability, told: Callable[[Outcome], object]) -> None:
+        self._path: str = path
+        self._durability: Durability = durability
         self._told = told
+        self._errands = Errands()
+        self._begun: asyncio.Future[sqlite3.Connection] = asyncio.get_running_loop().create_future()
+        self.open = True
+
+    def hold(self) -> None:
+        """In the lane's thread: begins, waits for the end, and rolls back what is not committed."""
+        connection = sqlite_file.connect(self._path, self._durability)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            self._begun.get_loop().call_soon_threadsafe(self._hand, connection)
+            self._errands.serve()
+        finally:
+            connection.close()
+
+    def _hand(self, connection: sqlite3.Connection) -> None:
+        if not self._begun.done():
+            self._begun.set_result(connection)
+
+    async def begin(self, lane: Lane) -> None:
+        self._holding = asyncio.ensure_future(lane.alone(self.hold))
+        # Whoever is cancelled meanwhile does not look at how it ended.
+        self._holding.add_done_callback(lambda held: held.cancelled() or held.exception())
+        both: list[asyncio.Future[Any]] = [self._begun, self._holding]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if not self._begun.done():
+            await self._holding  # could not begin, and says why
+        self.connection = self._begun.result()
+        _inside.set(self)
 
     async def holds(self, id: JobId, lease: Lease) -> bool:
         sql = "SELECT 1 FROM mainspring_jobs WHERE id = ? AND lease = ? AND state = 'running'"
@@ -34,7 +66,7 @@ class SqliteTransaction:
         if not self.connection.in_transaction:
             raise BadInput("ctx.transaction() was ended inside its block: leave COMMIT and ROLLBACK to the block")
         try:
-            accepted = await asyncio.to_thread(self._commit, outcome, reports)
+            accepted = await self._errands.do(lambda: self._commit(outcome, reports))
         except sqlite3.Error as error:
             raise translated(error) from error
         if accepted:
@@ -42,50 +74,32 @@ class SqliteTransaction:
         return accepted
 
     def _commit(self, outcome: Outcome, reports: Sequence[Report]) -> bool:
+        self.connection.row_factory, self.connection.text_factory = None, str  # the task may have set others
         sqlite_finish.report(self.connection, reports)
         if not sqlite_finish.finish(self.connection, [(outcome, sqlite_finish.ended_row(outcome))]):
             return False
         self.connection.execute("COMMIT")
         return True
 
+    async def end(self) -> None:
+        """The lane goes on, whatever becomes of whoever waits here for that."""
+        self.open = False
+        _inside.set(None)
+        self._errands.end()
+        if self._begun.done():
+            await asyncio.wait([self._holding])
+
 
 @asynccontextmanager
 async def transaction(
-    path: str, durability: Durability, told: Callable[[Outcome], object]
+    lane: Lane, path: str, durability: Durability, told: Callable[[Outcome], object]
 ) -> AsyncIterator[SqliteTransaction]:
-    begun = SqliteTransaction(await _begun(path, durability), told)
-    _inside.set(begun)
+    begun = SqliteTransaction(path, durability, told)
     try:
+        await begun.begin(lane)
         yield begun
     finally:
-        begun.open = False
-        _inside.set(None)
-        begun.connection.close()  # rolls back what is still open
-
-
-async def _begun(path: str, durability: Durability) -> sqlite3.Connection:
-    """A connection that has the file for itself; others may have it for a while yet."""
-    beginning = asyncio.ensure_future(asyncio.to_thread(_begin, path, durability))
-    try:
-        return await asyncio.shield(beginning)
-    except asyncio.CancelledError:
-        beginning.add_done_callback(_end)
-        raise
-
-
-def _end(beginning: asyncio.Future[sqlite3.Connection]) -> None:
-    if beginning.exception() is None:
-        beginning.result().close()
-
-
-def _begin(path: str, durability: Durability) -> sqlite3.Connection:
-    connection = sqlite_file.connect(path, durability)
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-    except sqlite3.Error as error:
-        connection.close()
-        raise translated(error) from error
-    return connection
+        await begun.end()
 
 
 def refuse_inside() -> None:

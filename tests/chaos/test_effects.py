@@ -1,0 +1,110 @@
+"""An effect in a task's own transaction happens once, whenever its process is killed or stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import payer
+import pytest
+from audit import until
+
+from mainspring import Mainspring, State
+from servers import Postgres
+
+POINTS = ["run.started", "finish.mid_batch", "transaction.after_commit", "run.returned"]
+
+
+class Till:
+    """The app, its effects and its processes."""
+
+    def __init__(self, url: str, run: Callable[[str], list[Any]], log: Path) -> None:
+        self.url, self.run, self._log = url, run, log
+        self.app: Mainspring = payer.make(url)
+        run("DROP TABLE IF EXISTS effects")
+        run("CREATE TABLE effects (job text)")
+
+    @contextmanager
+    def worker(self, failpoints: str = "") -> Iterator[subprocess.Popen[bytes]]:
+        environ = {"MAINSPRING_FAILPOINTS": failpoints, "MAINSPRING_FAILPOINT_LOG": str(self._log)}
+        process = subprocess.Popen([sys.executable, payer.__file__, self.url], env={**os.environ, **environ})
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait(20)
+
+    def enqueue(self, *args: Any, times: int = 1) -> list[str]:
+        jobs = [self.app.tasks["pay"].job(*args) for _ in range(times)]
+        return [handle.id for handle in self.app.sync.enqueue_many(jobs)]
+
+    def effects(self) -> list[str]:
+        return sorted(id for (id,) in self.run("SELECT job FROM effects"))
+
+    def completed(self, ids: list[str]) -> bool:
+        return all(self.app.sync.jobs.get(id).state is State.COMPLETED for id in ids)
+
+    def reached(self) -> list[str]:
+        return self._log.read_text().split()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def till(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Till]:
+    file, log = tmp_path / "till.db", tmp_path / "failpoints"
+
+    def run(sql: str) -> list[Any]:
+        db = sqlite3.connect(file, timeout=10)
+        try:
+            with db:
+                return db.execute(sql).fetchall()
+        finally:
+            db.close()
+
+    if request.param == "sqlite":
+        till = Till(f"sqlite:///{file}", run, log)
+    else:
+        server: Postgres = request.getfixturevalue("postgres")
+        till = Till(server.fresh(), server.run, log)
+    yield till
+    till.app.sync.close()
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_an_effect_happens_once_wherever_the_process_is_killed(till: Till, point: str) -> None:
+    ids = till.enqueue(times=20)
+    with till.worker(f"{point}=kill:3") as victim:
+        assert victim.wait(20) == -signal.SIGKILL
+    assert till.reached() == [point]
+    with till.worker():
+        until(lambda: till.completed(ids))
+    assert till.effects() == sorted(ids)
+
+
+def test_what_was_committed_before_the_kill_is_not_run_again(till: Till) -> None:
+    (id,) = till.enqueue()
+    with till.worker("transaction.after_commit=kill:1") as victim:
+        victim.wait(20)
+    assert (till.completed([id]), till.effects()) == (True, [id])
+    with till.worker():
+        until(lambda: till.completed(till.enqueue()) or not till.app.sync.stats().pending)
+    job = till.app.sync.jobs.get(id)
+    assert (job.runs, job.result) == (1, "1")
+
+
+@pytest.mark.parametrize("till", ["postgres"], indirect=True)
+def test_a_process_that_was_stopped_in_its_block_applies_nothing_when_it_goes_on(till: Till) -> None:
+    (id,) = till.enqueue(True)
+    with till.worker() as zombie, till.worker():
+        until(lambda: till.completed([id]))  # the other one has found it silent, and run its job again
+        zombie.send_signal(signal.SIGCONT)
+        later = till.enqueue(times=20)
+        until(lambda: till.completed(later))
+        assert till.effects() == sorted([id, *later])
+    assert till.app.sync.jobs.get(id).result == "2"
