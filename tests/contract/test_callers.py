@@ -466,6 +466,8 @@ async def test_an_awaiting_caller_that_is_cancelled_gets_its_connection_back_at_
         waiting = asyncio.create_task(shop.task.using(within=mine, unique_key="one").enqueue(2))
         await somebody_waits(postgres)
         waiting.cancel()
+        await asyncio.wait([waiting], timeout=0.1)
+        assert not waiting.done()  # the server is still at it
         await shop.caller.rollback()
         with pytest.raises(asyncio.CancelledError):
             await waiting

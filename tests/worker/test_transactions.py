@@ -183,12 +183,14 @@ async def test_a_failure_of_the_commit_itself_is_a_failed_run(served: Bank) -> N
     async def pay(ctx: Context) -> None:
         async with ctx.transaction() as connection:
             await served.book(connection, 7)
+            ctx.log.info("inside")
 
     async with served.app:
         job = await pay.enqueue()
         await served.app.drain()
         found = await job.job()
         assert found.state is State.DEAD
+        assert [line.text for line in await served.app.jobs.logs(job.id)] == ["inside"]
         assert found.failure is not None
         assert found.failure.type == "UniqueViolationError"
 
@@ -212,6 +214,7 @@ async def test_a_statement_that_failed_and_was_caught_fails_the_run(served: Bank
 
 async def test_a_run_that_has_lost_its_job_before_the_block_does_nothing(bank: Bank) -> None:
     lost: list[LeaseLost] = []
+    entered: list[int] = []
 
     @bank.app.task
     async def pay(ctx: Context, n: int) -> None:
@@ -219,6 +222,7 @@ async def test_a_run_that_has_lost_its_job_before_the_block_does_nothing(bank: B
             await bank.lose(ctx)
         try:
             async with ctx.transaction() as connection:
+                entered.append(ctx.job.runs)
                 await bank.book(connection, n)
         except LeaseLost as error:
             lost.append(error)
@@ -229,6 +233,7 @@ async def test_a_run_that_has_lost_its_job_before_the_block_does_nothing(bank: B
         job = await pay.enqueue(7)
         assert await bank.app.drain() == 2
         assert (bank.effects(), (await job.job()).state) == ([7], State.COMPLETED)
+        assert entered == [2]
     assert str(lost[0]) == f"job {job.id} (pay) was taken from this run; its transaction is rolled back"
     assert (len(lost), len(recorder.of(JobLost)), len(recorder.of(JobEnded))) == (1, 1, 1)
 
@@ -491,6 +496,23 @@ async def test_what_a_run_says_in_a_block_that_fails_is_kept_too(bank: Bank) -> 
             assert [line.text for line in await bank.app.jobs.logs(job.id)] == ["inside"]
 
 
+async def test_what_a_run_says_in_a_long_block_is_not_carried_apart_from_it(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    app = Mainspring(f"sqlite:///{tmp_path}/jobs.db", clock=clock)
+
+    @app.task
+    async def pay(ctx: Context) -> None:
+        async with ctx.transaction():
+            ctx.log.info("inside")
+            await clock.sleep(2)  # time enough for the courier, who could not write now
+
+    async with app, asyncio.timeout(20):
+        job = await pay.enqueue()
+        async with app.worker():
+            await clock.elapse(seconds=10)
+        assert [line.text for line in await app.jobs.logs(job.id)] == ["inside"]
+
+
 # interruptions
 
 
@@ -507,59 +529,74 @@ async def test_a_timeout_in_the_block_rolls_back(bank: Bank) -> None:
         assert (await endings(bank.app, job.id), bank.effects()) == (["timeout"], [])
 
 
-async def test_a_timeout_after_the_block_changes_nothing(bank: Bank) -> None:
-    @bank.app.task(timeout=0.2, max_retries=0)
+async def test_a_stop_after_the_block_changes_nothing(bank: Bank) -> None:
+    passed = asyncio.Event()
+
+    @bank.app.task
     async def pay(ctx: Context) -> None:
         async with ctx.transaction() as connection:
             await bank.book(connection, 7)
+        passed.set()
         await asyncio.Event().wait()
 
-    async with bank.app:
+    recorder = Recorder(bank.app)
+    async with bank.app, asyncio.timeout(20):
         job = await pay.enqueue()
-        await bank.app.drain()
+        worker = bank.app.worker()
+        async with worker:
+            await passed.wait()
+            await worker.stop(grace=0)
         assert (await endings(bank.app, job.id), bank.effects()) == (["completed"], [7])
+    assert (recorder.of(JobLost), len(recorder.of(JobEnded))) == ([], 1)
 
 
-async def test_a_cancel_that_comes_during_the_commit_finds_it_made(served: Bank) -> None:
-    """The commit waits for a lock; meanwhile the run is told to stop."""
+async def test_a_stop_that_comes_during_the_commit_finds_it_made(served: Bank) -> None:
+    """The commit waits for a lock; meanwhile the run is told to end."""
+    contexts: list[Context] = []
 
-    @served.app.task(timeout=0.5, max_retries=0)
+    @served.app.task
     async def pay(ctx: Context) -> None:
         async with ctx.transaction() as connection:
             await served.book(connection, 7)
-            await held.execute("SELECT 1 FROM fresh.mainspring_jobs WHERE id = $1 FOR UPDATE", ctx.job.id)
-            asyncio.get_running_loop().call_later(1.5, let_go)
+            await other.execute("SELECT 1 FROM fresh.mainspring_jobs WHERE id = $1 FOR UPDATE", ctx.job.id)
+            contexts.append(ctx)
 
-    def let_go() -> None:
-        ending.append(asyncio.ensure_future(blocking.rollback()))
-
-    ending: list[Any] = []
-    held = await asyncpg.connect(served.server.dsn if served.server else "")
-    blocking = held.transaction()
-    await blocking.start()
+    assert served.server is not None
+    other = await asyncpg.connect(served.server.dsn)
+    await other.execute("BEGIN")
     async with served.app, asyncio.timeout(20):
         job = await pay.enqueue()
-        await served.app.drain()
-        await ending[0]
+        worker = served.app.worker()
+        async with worker:
+            while not contexts or not served.run("SELECT 1 FROM pg_locks WHERE NOT granted"):
+                await asyncio.sleep(0)
+            stopping = asyncio.create_task(worker.stop(grace=0))
+            while not contexts[0].cancelled:
+                await asyncio.sleep(0)
+            await other.execute("ROLLBACK")
+            await stopping
         assert (await endings(served.app, job.id), served.effects()) == (["completed"], [7])
-    await held.close()
+    await other.close()
 
 
-async def test_a_beat_after_the_commit_does_not_take_the_run_for_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize("timeout", [30, 300])
+async def test_neither_a_beat_nor_a_timeout_after_the_commit_changes_anything(tmp_path: Path, timeout: int) -> None:
     clock = VirtualClock()
     app = Mainspring(f"sqlite:///{tmp_path}/jobs.db", clock=clock)
-    recorder = Recorder(app)
+    recorder, reached = Recorder(app), list[int]()
 
-    @app.task
+    @app.task(timeout=timeout)
     async def pay(ctx: Context) -> None:
         async with ctx.transaction():
             pass
         await clock.sleep(60)
+        reached.append(timeout)
 
     async with app:
         job = await pay.enqueue()
         async with app.worker():
             await clock.elapse(seconds=90)
+        assert reached == ([300] if timeout == 300 else [])
         assert (recorder.of(JobLost), len(recorder.of(JobEnded))) == ([], 1)
         assert (await job.job()).state is State.COMPLETED
 

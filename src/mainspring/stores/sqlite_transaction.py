@@ -51,8 +51,8 @@ class SqliteTransaction:
         self._holding = asyncio.ensure_future(lane.alone(self.hold))
         # Whoever is cancelled meanwhile does not look at how it ended.
         self._holding.add_done_callback(lambda held: held.cancelled() or held.exception())
-        either: list[asyncio.Future[Any]] = [self._begun, self._holding]
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        both: list[asyncio.Future[Any]] = [self._begun, self._holding]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if not self._begun.done():
             await self._holding  # could not begin, and says why
         self.connection = self._begun.result()
