@@ -235,10 +235,12 @@ async def beats(app: Mainspring, count: int) -> None:
 
 @pytest.mark.slow
 def test_an_idle_worker_asks_less_than_five_times_a_minute_beside_its_beat(postgres: Postgres, url: str) -> None:
-    """By the server's own log. In a transaction with the worker's row, or the sums that a beat folds, is the beat."""
+    """By the server's own log. A beat looks for what is due, too."""
     asked = asyncio.run(_idle(postgres, url))
+    beats = sum("WITH alive" in text for text in asked)
     beside = [text for text in asked if not _BEAT.search(text)]
-    assert len(beside) < 5, beside
+    assert beats >= 10
+    assert len(beside) - beats < 5, beside
 
 
 _BEAT = re.compile(
