@@ -15,6 +15,7 @@ from mainspring import Mainspring
 from mainspring.outcome import Retry
 from mainspring.store import Store
 from mainspring.stores import open_store
+from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.postgres_place import Place
 from mainspring.testing import Faults, FaultStore, VirtualClock
 from mainspring.testing.contract.build import beat, later, new_job, put, settle, start
@@ -262,3 +263,22 @@ async def _idle(postgres: Postgres, url: str) -> list[str]:
     finally:
         postgres.run("ALTER ROLE tests RESET log_statement")
     return re.findall(r"LOG:  (?:statement|execute [^:]*): (.*)", text)
+
+
+async def test_the_more_workers_hear_of_a_job_the_longer_some_of_them_wait(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainspring.stores.postgres_ear.MOST", 0.5)
+    monkeypatch.setattr("mainspring.stores.postgres_ear.random.uniform", lambda _, most: most)
+    app, _ = make(url)
+    async with app, opened(url) as other, asyncio.timeout(20):
+        await hears(app)
+        store, loop = await app.opened(), asyncio.get_running_loop()
+        for crowd, least, most in ((1, 0.0, 0.4), (10_000, 0.5, 9.0)):
+            cast(PostgresStore, store)._kin.crowd = crowd
+            waiting = asyncio.create_task(store.wait(None, 60))
+            await asyncio.sleep(0)
+            began = loop.time()
+            await put(other, new_job())
+            await waiting
+            assert least <= loop.time() - began < most

@@ -12,7 +12,7 @@ import pytest
 from mainspring.errors import ShuttingDown, StoreUnavailable
 from mainspring.stores import open_store
 from mainspring.stores.postgres_place import Place
-from mainspring.stores.postgres_pool import Pool
+from mainspring.stores.postgres_pool import Pool, Session
 from mainspring.stores.postgres_route import COUNT, IDLE, INTERVAL, SILENCE
 from mainspring.testing.contract.build import beat, everything, new_job, put
 from servers import Postgres
@@ -123,21 +123,40 @@ async def test_a_store_that_is_closed_while_its_server_is_away_says_so_to_who_as
 async def test_a_server_that_says_nothing_costs_a_call_its_time_and_no_more(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.stores.postgres_route.CALL_SECONDS", 0.5)
-    monkeypatch.setattr("mainspring.stores.postgres_route.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("mainspring.stores.postgres_route.CALL_SECONDS", 1.0)
+    monkeypatch.setattr("mainspring.stores.postgres_route.CONNECT_SECONDS", 1.0)
     async with door_to(postgres) as (door, url), asyncio.timeout(20):
         store = open_store(url)
         await store.open()
         await beat(store)
         door.silent = True
         for _ in range(2):  # in a connection that was made before, and in making one
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(1.8):
                 with pytest.raises(StoreUnavailable, match="no answer in time"):
-                    await put(store, new_job())
+                    await beat(store)
         door.silent = False
         (job_id,) = await put(store, new_job())
         assert [job.id for job in await everything(store)] == [job_id]
         await store.close()
+
+
+async def test_a_transaction_in_which_the_server_falls_silent_is_not_asked_to_roll_back(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainspring.stores.postgres_route.CALL_SECONDS", 1.0)
+    async with door_to(postgres) as (door, url):
+        pool = Pool(Place(url, ""))
+
+        async def falls_silent(db: Session) -> None:
+            door.silent = True
+            await db.run("SELECT 1")
+
+        async with asyncio.timeout(1.8):
+            with pytest.raises(StoreUnavailable, match="no answer in time"):
+                await pool.step(falls_silent)
+        door.silent = False
+        assert await ask(pool) == 1
+        await pool.close()
 
 
 @pytest.fixture
