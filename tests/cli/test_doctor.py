@@ -67,6 +67,14 @@ async def test_a_store_that_is_well_says_so_of_everything(app):
     assert found["schema"].text.endswith(", the newest")
 
 
+async def test_workers_that_listen_in_vain_are_a_warning(app):
+    async with app:
+        await alive(app)
+        await alive(app, "bob", deaf=True)
+        found = (await look(app))["workers"]
+    assert (found.verdict, found.text) == ("warn", "2 alive with 20 slots; deaf, so that they look at intervals: bob")
+
+
 async def test_no_worker_while_jobs_are_due_is_bad(app):
     async with app:
         await app.enqueue_many(app.tasks["add"].job(n) for n in range(3))

@@ -131,10 +131,11 @@ class Pool:
         raise AssertionError  # the last try returns or raises
 
     async def _once(self, verb: Verb[T], whole: bool) -> T:
+        await self._reached()
         async with self._room:
             if self._closed:
                 raise ShuttingDown(f"the store {self.place.shown} is closed")
-            connection = await self._connection()
+            connection = self._rested() or await self._made(self.route)
             try:
                 answer = await self._played(Session(connection, self.place, self._doubt), verb, whole)
             except LOST:
@@ -160,14 +161,15 @@ class Pool:
 
     # connections
 
-    async def _connection(self) -> Any:
-        """One that rests, or a new one. While the server is away one tries for all who ask, ever less often."""
-        while (connection := self._rested()) is None and self._failures:
+    async def _reached(self) -> None:
+        """While the server is away one tries for all who ask, ever less often, and fails for all of them."""
+        while self._failures and not self._closed and all(connection.is_closed() for connection in self._idle):
             if self._trying is None:
                 self._trying = self.loop.create_task(self._try_again())
-                self._trying.add_done_callback(lambda task: task.cancelled() or task.exception())
-            await asyncio.shield(self._trying)
-        return connection or await self._made(self.route)
+            trying = self._trying
+            await asyncio.wait([trying])
+            if not trying.cancelled() and (error := trying.exception()) is not None:
+                raise error
 
     async def _try_again(self) -> None:
         try:

@@ -1,0 +1,196 @@
+"""PostgreSQL that is away, full or silent: every call ends, few knock at the door, and all goes on by itself."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import asyncpg
+import pytest
+
+from mainspring.errors import ShuttingDown, StoreUnavailable
+from mainspring.stores import open_store
+from mainspring.stores.postgres_place import Place
+from mainspring.stores.postgres_pool import Pool, Session
+from mainspring.stores.postgres_route import COUNT, IDLE, INTERVAL, SILENCE
+from mainspring.testing.contract.build import beat, everything, new_job, put
+from servers import Postgres
+
+
+class Door:
+    """A port that passes on to a server what it is told to, and counts who comes."""
+
+    def __init__(self, port: int) -> None:
+        self.to, self.open, self.silent, self.knocks = port, True, False, 0
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.knocks += 1
+        self._writers.append(writer)
+        if not self.open:
+            writer.close()
+            return
+        if self.silent:
+            return
+        there = await asyncio.open_connection("127.0.0.1", self.to)
+        self._writers.append(there[1])
+        await asyncio.gather(self._pass(reader, there[1]), self._pass(there[0], writer))
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(1 << 16):
+                if not self.silent:
+                    writer.write(data)
+        writer.close()
+
+    def cut(self) -> None:
+        for writer in self._writers:
+            writer.close()
+        self._writers.clear()
+
+
+@asynccontextmanager
+async def door_to(postgres: Postgres) -> AsyncIterator[tuple[Door, str]]:
+    door = Door(postgres.port)
+    server = await asyncio.start_server(door.come, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        yield door, postgres.fresh().replace(f":{postgres.port}/", f":{port}/")
+    finally:
+        server.close()
+        door.cut()
+        await asyncio.sleep(0)
+
+
+async def ask(pool: Pool) -> Any:
+    return await pool.call(lambda db: db.value("SELECT 1"))
+
+
+async def test_while_a_server_is_away_one_knocks_for_all(postgres: Postgres) -> None:
+    async with door_to(postgres) as (door, url), asyncio.timeout(20):
+        door.open = False
+        pool = Pool(Place(url, ""))
+        with pytest.raises(StoreUnavailable):
+            await ask(pool)
+        for _ in range(3):
+            before = door.knocks
+            answers = await asyncio.gather(*(ask(pool) for _ in range(30)), return_exceptions=True)
+            assert {type(answer) for answer in answers} == {StoreUnavailable}
+            assert door.knocks - before == 1
+        await pool.close()
+
+
+async def test_whoever_asks_is_served_as_soon_as_the_server_is_back(postgres: Postgres) -> None:
+    async with door_to(postgres) as (door, url), asyncio.timeout(20):
+        door.open = False
+        pool = Pool(Place(url, ""))
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable):
+                await ask(pool)
+        door.open = True
+        assert await asyncio.gather(*(ask(pool) for _ in range(30))) == [1] * 30
+        await pool.close()
+
+
+async def test_a_caller_who_gives_up_does_not_keep_the_others_from_being_served(postgres: Postgres) -> None:
+    async with door_to(postgres) as (door, url), asyncio.timeout(20):
+        door.open = False
+        pool = Pool(Place(url, ""))
+        with pytest.raises(StoreUnavailable):
+            await ask(pool)
+        door.open = True
+        first, second = (asyncio.create_task(ask(pool)) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert await second == 1
+        await pool.close()
+
+
+async def test_a_store_that_is_closed_while_its_server_is_away_says_so_to_who_asks(postgres: Postgres) -> None:
+    async with door_to(postgres) as (door, url), asyncio.timeout(20):
+        door.open = False
+        pool = Pool(Place(url, "jobs"))
+        with pytest.raises(StoreUnavailable):
+            await ask(pool)
+        asking = asyncio.create_task(ask(pool))
+        await asyncio.sleep(0)
+        await pool.close()
+        with pytest.raises(ShuttingDown):
+            await asking
+
+
+async def test_a_server_that_says_nothing_costs_a_call_its_time_and_no_more(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainspring.stores.postgres_route.CALL_SECONDS", 1.0)
+    monkeypatch.setattr("mainspring.stores.postgres_route.CONNECT_SECONDS", 1.0)
+    async with door_to(postgres) as (door, url), asyncio.timeout(20):
+        store = open_store(url)
+        await store.open()
+        await beat(store)
+        door.silent = True
+        for _ in range(2):  # in a connection that was made before, and in making one
+            async with asyncio.timeout(1.8):
+                with pytest.raises(StoreUnavailable, match="no answer in time"):
+                    await beat(store)
+        door.silent = False
+        (job_id,) = await put(store, new_job())
+        assert [job.id for job in await everything(store)] == [job_id]
+        await store.close()
+
+
+async def test_a_transaction_in_which_the_server_falls_silent_is_not_asked_to_roll_back(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainspring.stores.postgres_route.CALL_SECONDS", 1.0)
+    async with door_to(postgres) as (door, url):
+        pool = Pool(Place(url, ""))
+
+        async def falls_silent(db: Session) -> None:
+            door.silent = True
+            await db.run("SELECT 1")
+
+        async with asyncio.timeout(1.8):
+            with pytest.raises(StoreUnavailable, match="no answer in time"):
+                await pool.step(falls_silent)
+        door.silent = False
+        assert await ask(pool) == 1
+        await pool.close()
+
+
+@pytest.fixture
+def narrow(postgres: Postgres) -> Iterator[str]:
+    """The URL of a user who may have one connection."""
+    postgres.run("CREATE ROLE narrow LOGIN CONNECTION LIMIT 1")
+    postgres.run("GRANT CREATE ON DATABASE postgres TO narrow")
+    yield postgres.own("narrow").replace("tests@", "narrow@")
+    postgres.run("DROP OWNED BY narrow CASCADE")
+    postgres.run("DROP ROLE narrow")
+
+
+async def test_a_server_without_a_free_connection_says_what_to_do_and_serves_again(narrow: str) -> None:
+    async with asyncio.timeout(20):
+        store = open_store(narrow)
+        other = await asyncpg.connect(Place(narrow, "").dsn)
+        with pytest.raises(StoreUnavailable, match="no connection left: raise max_connections"):
+            await store.open()
+        await other.close()
+        while True:  # a server process is gone a moment after its connection
+            with suppress(StoreUnavailable):
+                await store.open()
+                break
+        assert await everything(store) == []
+        await store.close()
+
+
+async def test_a_peer_that_is_gone_without_a_word_is_found_out_by_the_system(postgres: Postgres) -> None:
+    pool = Pool(Place(postgres.dsn, ""))
+    connection = await pool.listener()
+    peer = connection._transport.get_extra_info("socket")
+    assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    wanted = {"TCP_USER_TIMEOUT": SILENCE, "TCP_KEEPIDLE": IDLE, "TCP_KEEPINTVL": INTERVAL, "TCP_KEEPCNT": COUNT}
+    known = {name: value for name, value in wanted.items() if hasattr(socket, name)}
+    assert {name: peer.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in known} == known
+    await connection.close()
+    await pool.close()

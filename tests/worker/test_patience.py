@@ -1,0 +1,128 @@
+"""A worker on a store that tells it everything asks seldom, and is alive all the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from mainspring import Mainspring, Retention
+from mainspring.job import Beat
+from mainspring.patience import REST, patience
+from mainspring.store import Store
+from mainspring.stores.memory import MemoryStore
+from mainspring.testing import Faults, FaultStore, VirtualClock
+from mainspring.testing.contract.build import a_worker
+
+
+class Talkative(MemoryStore):
+    """Tells whoever waits of everything, unless it is deaf; its beats say whether anybody is silent."""
+
+    deaf: bool | None = False
+    lost = False
+
+    def hears(self) -> bool | None:
+        return None if self.deaf is None else not self.deaf
+
+    async def beat(self, *args: Any, **kwargs: Any) -> Beat:
+        return replace(await super().beat(*args, **kwargs), lost=self.lost)
+
+
+@pytest.fixture
+def asked() -> Counter[str]:
+    """How often each verb was asked for."""
+    return Counter()
+
+
+@pytest.fixture
+def store(clock: VirtualClock) -> Talkative:
+    return Talkative(clock)
+
+
+@pytest.fixture
+def app(store: Talkative, clock: VirtualClock, asked: Counter[str]) -> Mainspring:
+    faults = Faults()
+    for verb in ("claim", "due", "expired", "groups"):
+        faults.when(verb, lambda verb=verb: bool(asked.update([verb])))  # type: ignore[misc]
+    app = Mainspring(cast(Store, FaultStore(store, faults)), clock=clock)
+
+    @app.task
+    async def work() -> None: ...
+
+    return app
+
+
+async def test_who_hears_asks_a_few_times_in_ten_minutes(
+    app: Mainspring, clock: VirtualClock, asked: Counter[str]
+) -> None:
+    async with app, app.worker():
+        await clock.elapse(seconds=600)
+    assert asked["claim"] <= 16
+    assert asked["due"] <= 16
+    assert asked["expired"] <= 2
+
+
+@pytest.mark.parametrize("deaf", [True, None])
+async def test_who_does_not_hear_asks_every_second(
+    app: Mainspring, store: Talkative, clock: VirtualClock, asked: Counter[str], deaf: bool | None
+) -> None:
+    store.deaf = deaf
+    async with app, app.worker() as worker:
+        await clock.elapse(seconds=60)
+        assert worker.deaf is bool(deaf)
+        assert len((await app.health()).notes) == bool(deaf)
+    assert min(asked["claim"], asked["due"]) >= 55
+
+
+async def test_a_worker_that_rests_is_alive(app: Mainspring, clock: VirtualClock) -> None:
+    async with app, app.worker():
+        for _ in range(20):
+            await clock.elapse(seconds=REST / 5)
+            assert (await app.health()).live
+
+
+async def test_a_beat_that_says_somebody_is_silent_is_followed_by_a_sweep_at_once(
+    app: Mainspring, store: Talkative, clock: VirtualClock, asked: Counter[str]
+) -> None:
+    async with app, app.worker():
+        await clock.elapse(seconds=60)
+        handle, now = await app.tasks["work"].using(delay=1).enqueue(), clock.now()
+        await store.beat(a_worker("gone"), until=now + timedelta(seconds=2), now=now)
+        later = now + timedelta(seconds=1)
+        assert (await store.claim(None, worker="gone", tasks=["work"], limit=1, now=later)).jobs
+        asked.clear()
+        store.lost = True
+        await clock.elapse(seconds=5.5)
+        assert asked["expired"] >= 1
+        assert (await handle.job()).crashes == 1
+
+
+def test_where_nothing_is_heard_patience_is_the_interval(store: Talkative) -> None:
+    store.deaf = True
+    assert patience(store, 3.0) == 3.0
+
+
+def test_those_who_hear_do_not_look_together(store: Talkative) -> None:
+    spans = {patience(store, 3.0) for _ in range(20)}
+    assert len(spans) > 10
+    assert all(0.8 * REST <= span <= REST for span in spans)
+    assert patience(store, 1000.0) == 1000.0
+
+
+async def test_retention_is_looked_after_every_ten_minutes_and_more_often_if_an_age_is_short(
+    app: Mainspring, clock: VirtualClock, asked: Counter[str]
+) -> None:
+    async with app, app.worker():
+        await clock.elapse(hours=2)
+    assert 7 <= asked["groups"] <= 24
+    asked.clear()
+
+    @app.task(retention=Retention(keep=0, age=timedelta(minutes=5)))
+    async def fleeting() -> None: ...
+
+    async with app, app.worker():
+        await clock.elapse(hours=1)
+    assert asked["groups"] >= 39
