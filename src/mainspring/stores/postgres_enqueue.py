@@ -15,13 +15,15 @@ from .postgres_pool import Session
 from .rows import options_of
 from .rules import admit, meet
 
-# What has ended is no longer where the insert would meet it. The array is found once, and almost always empty.
+# What has ended is no longer where the insert would meet it; nor is what ends meanwhile, so both tables are looked at, as
+# they are at one moment. The array is found once, and almost always empty.
 _INSERT = """INSERT INTO mainspring_jobs
         (id, queue, task, rank, state, run_at, created_at, expires_at, schedule, tags, options, payload)
     SELECT id, queue, task, rank, 'pending', run_at, $6, expires_at, schedule, tags::text[], options, payload
     FROM unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::bigint[], $7::bigint[], $8::text[], $9::text[],
         $10::text[], $11::text[]) AS job (id, queue, task, rank, run_at, expires_at, schedule, tags, options, payload)
-    WHERE id <> ALL (ARRAY(SELECT id FROM mainspring_finished WHERE id = ANY($1)))
+    WHERE id <> ALL (ARRAY(SELECT id FROM mainspring_jobs WHERE id = ANY($1)
+        UNION ALL SELECT id FROM mainspring_finished WHERE id = ANY($1)))
     ON CONFLICT (id) DO NOTHING"""
 
 
