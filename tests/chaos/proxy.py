@@ -10,9 +10,9 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, Literal
 
-Mood = Literal["fair", "deaf", "mute", "torn"]
-"""What becomes of what is said: it is passed on; it is not, and who asks waits for ever; questions are passed on, and
-their answers are not, then the connection is cut; it is cut in the middle of an answer."""
+Mood = Literal["fair", "deaf", "dumb", "swallow", "torn"]
+"""Fair: what is said is passed on. Deaf: it is not, and nobody is told. Dumb: questions are, answers not, and nobody
+is told. Swallow: an answer is not, and the connection is cut. Torn: it is cut in the middle of an answer."""
 
 CHUNK = 1 << 16
 # How PostgreSQL tells a client the number of the process that serves it.
@@ -24,19 +24,19 @@ class Link:
 
     def __init__(self, proxy: Proxy, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
         self._proxy, self._client, self._server = proxy, client, server
-        self.deaf = False
+        self.vanished = False
 
     async def ask(self, reader: asyncio.StreamReader) -> None:
         while data := await reader.read(CHUNK):
-            await self._passable()
+            await self._passable("deaf")
             self._server.write(data)
 
     async def answer(self, reader: asyncio.StreamReader) -> None:
         while data := await reader.read(CHUNK):
-            await self._passable()
+            await self._passable("deaf", "dumb")
             data = _KEY.sub(_MASKED, data) if self._proxy.masks else data
             match self._proxy.strikes():
-                case "mute":
+                case "swallow":
                     return
                 case "torn":
                     self._client.write(data[: self._proxy.chance.randrange(len(data))])
@@ -44,10 +44,10 @@ class Link:
                 case _:
                     self._client.write(data)
 
-    async def _passable(self) -> None:
-        """A link that was deaf once stays so, as if the other end had vanished."""
-        self.deaf = self.deaf or self._proxy.mood == "deaf"
-        if self.deaf:
+    async def _passable(self, *moods: Mood) -> None:
+        """What was stopped once does not go on, as if the other end had vanished."""
+        if self._proxy.mood in moods:
+            self.vanished = True
             await self._proxy.over.wait()
 
     def cut(self) -> None:
@@ -56,7 +56,7 @@ class Link:
 
 
 class Proxy:
-    """Fair until its mood is another one. Deaf it is to everybody; mute or torn now and then, by `rate`."""
+    """Fair until its mood is another one. It strikes one answer in a while, by `rate`; deaf or dumb it is to all."""
 
     def __init__(self, port: int, *, seed: int = 20300101, rate: float = 0.02) -> None:
         self.mood: Mood = "fair"
@@ -89,7 +89,7 @@ class Proxy:
         halves = [asyncio.ensure_future(link.ask(reader)), asyncio.ensure_future(link.answer(answers))]
         try:
             await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
-            if link.deaf:  # nobody is told that the other end is gone
+            if link.vanished:  # nobody is told that the other end is gone
                 await self.over.wait()
         finally:
             for half in halves:
@@ -102,7 +102,7 @@ class Proxy:
 
     def strikes(self) -> Mood:
         """What befalls the answer that comes now."""
-        if self.mood not in ("mute", "torn") or self.chance.random() >= self._rate:
+        if self.mood not in ("swallow", "torn") or self.chance.random() >= self._rate:
             return "fair"
         self.struck += 1
         return self.mood

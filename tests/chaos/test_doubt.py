@@ -10,7 +10,7 @@ from proxy import Proxy
 from mainspring.errors import StoreUnavailable
 from mainspring.stores import postgres_doubt, postgres_route
 from mainspring.stores.postgres_place import Place
-from mainspring.stores.postgres_pool import Pool, Session
+from mainspring.stores.postgres_pool import SETTINGS, Pool, Session
 from servers import Postgres
 
 LONG = "SELECT pg_sleep(1)"
@@ -59,20 +59,37 @@ async def test_a_call_whose_answer_is_lost_is_given_up(postgres: Postgres, proxy
         assert await pool.call(ask) != first
 
 
-async def test_what_is_left_of_it_at_the_server_keeps_no_lock(postgres: Postgres, proxy: Proxy) -> None:
-    async def locked(db: Session) -> None:
-        await db.run("SELECT pg_advisory_xact_lock(1, 2)")
-        proxy.mood = "deaf"
-        await db.run("SELECT 1")
-
+async def test_a_call_that_the_server_waits_to_hear_more_of_is_given_up(postgres: Postgres, proxy: Proxy) -> None:
     async with pooled(postgres, proxy) as pool:
-        lost = asyncio.create_task(pool.step(locked))
-        while proxy.mood == "fair":
+        await pool.call(ask)
+        proxy.mood = "dumb"
+        lost = asyncio.create_task(pool.call(lambda db: db.value("SELECT 41 + $1::int", 1)))
+        while not postgres.run("SELECT 1 FROM pg_stat_activity WHERE query LIKE 'SELECT 41%'"):
             await asyncio.sleep(0)
         proxy.mood = "fair"
         with pytest.raises(StoreUnavailable):
             await lost
-        await pool.step(lambda db: db.run("SELECT pg_advisory_xact_lock(1, 2)"))
+
+
+async def test_what_is_left_of_a_lost_call_at_the_server_keeps_no_lock(
+    postgres: Postgres, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SETTINGS, "idle_in_transaction_session_timeout", "60000")
+    monkeypatch.setitem(SETTINGS, "lock_timeout", "1000")
+
+    async def locked(db: Session) -> None:
+        await db.run("SELECT pg_advisory_xact_lock(1, 2)")
+
+    async def cut_off(db: Session) -> None:
+        await locked(db)
+        proxy.mood = "deaf"
+        asyncio.get_running_loop().call_later(0.1, setattr, proxy, "mood", "fair")
+        await db.run("SELECT 1")
+
+    async with pooled(postgres, proxy) as pool:
+        with pytest.raises(StoreUnavailable):
+            await pool.step(cut_off)
+        await pool.step(locked)
 
 
 async def test_a_long_statement_is_waited_for(postgres: Postgres, proxy: Proxy) -> None:

@@ -9,7 +9,7 @@ import pytest
 from audit import until
 from crew import Crew
 from ground import on_a_server
-from proxy import Proxy
+from proxy import Mood, Proxy
 from trouble import Business
 
 from servers import Postgres
@@ -23,11 +23,14 @@ def pause(seconds: float) -> None:
 
 
 # More of the same with `pytest -m slow`.
-@pytest.mark.parametrize("crashes", [2, pytest.param(10, marks=pytest.mark.slow)])
-def test_a_server_that_crashes_again_and_again_loses_nothing(clockwork: Crew, postgres: Postgres, crashes: int) -> None:
+@pytest.mark.parametrize(("crashes", "away"), [(2, 0.0), pytest.param(6, 5.0, marks=pytest.mark.slow)])
+def test_a_server_that_crashes_again_and_again_loses_nothing(
+    clockwork: Crew, postgres: Postgres, crashes: int, away: float
+) -> None:
     business = Business(clockwork, 15 * crashes)
     for _ in range(crashes):
         postgres.crash()
+        pause(away)
         postgres.start()
         business.went_on()
         pause(0.5)
@@ -112,7 +115,7 @@ def proxy(postgres: Postgres, clockwork: Crew) -> Iterator[Proxy]:
 @pytest.mark.parametrize("times", [40, pytest.param(400, marks=pytest.mark.slow)])
 def test_answers_that_are_swallowed_or_torn_lose_nothing(clockwork: Crew, proxy: Proxy, times: int) -> None:
     business = Business(clockwork, 40)
-    proxy.mood = "mute"
+    proxy.mood = "swallow"
     until(lambda: proxy.struck >= times, 5 * times)
     proxy.mood = "torn"
     until(lambda: proxy.struck >= 2 * times, 5 * times)
@@ -121,9 +124,10 @@ def test_answers_that_are_swallowed_or_torn_lose_nothing(clockwork: Crew, proxy:
     business.survived()
 
 
-def test_a_way_that_hangs_is_given_up_for_a_new_one(clockwork: Crew, proxy: Proxy) -> None:
+@pytest.mark.parametrize("mood", ["deaf", pytest.param("dumb", marks=pytest.mark.slow)])
+def test_a_way_that_hangs_is_given_up_for_a_new_one(clockwork: Crew, proxy: Proxy, mood: Mood) -> None:
     business = Business(clockwork, 40)
-    proxy.mood = "deaf"
+    proxy.mood = mood
     until(lambda: not clockwork.client.sync.workers.list())
     proxy.mood = "fair"
     business.went_on()

@@ -213,6 +213,17 @@ class TestSharing(Served):
             (only,) = await everything(store)
             assert (only.state, only.result) == (State.COMPLETED, '"second"')
 
+    async def test_an_enqueue_that_is_repeated_while_its_job_ends_does_not_bring_it_back(self) -> None:
+        async with self.opened() as store, self.connected() as other, asyncio.timeout(20):
+            job = new_job()
+            await put(store, job)
+            async with other.transaction():
+                await other.execute("DELETE FROM fresh.mainspring_jobs")  # what its end does first
+                repeated = asyncio.create_task(put(store, job))
+                await asyncio.wait([repeated], timeout=0.2)
+            assert await repeated == [job.id]
+            assert await everything(store) == []
+
     def test_processes_that_claim_together_run_each_job_once(self, tmp_path: Path) -> None:
         async def fill() -> list[str]:
             async with self.opened() as store:

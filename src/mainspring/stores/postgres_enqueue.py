@@ -19,15 +19,18 @@ from .rules import admit, meet
 
 _NEW = "id, queue, task, rank, run_at, created_at, expires_at, schedule, tags, options, payload, state"
 _INTO = f"INSERT INTO mainspring_jobs ({_NEW})"
-# What has ended is no longer where the insert would meet it. The array is found once, and almost always empty.
+# What has ended is no longer where the insert would meet it; nor is what ends meanwhile, so both tables are looked at, as
+# they are at one moment. The array is found once, and almost always empty.
 _INSERT = f"""{_INTO}
     SELECT id, queue, task, rank, run_at, $11, expires_at, schedule, tags::text[], options, payload, 'pending'
     FROM unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::bigint[], $6::bigint[], $7::text[], $8::text[],
         $9::text[], $10::text[]) AS job (id, queue, task, rank, run_at, expires_at, schedule, tags, options, payload)
-    WHERE id <> ALL (ARRAY(SELECT id FROM mainspring_finished WHERE id = ANY($1)))
+    WHERE id <> ALL (ARRAY(SELECT id FROM mainspring_jobs WHERE id = ANY($1)
+        UNION ALL SELECT id FROM mainspring_finished WHERE id = ANY($1)))
     ON CONFLICT (id) DO NOTHING"""
 _INSERT_ONE = f"""{_INTO} SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12
-    WHERE NOT EXISTS (SELECT 1 FROM mainspring_finished WHERE id = $1) ON CONFLICT (id) DO NOTHING"""
+    WHERE NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE id = $1 UNION ALL SELECT 1 FROM mainspring_finished
+        WHERE id = $1) ON CONFLICT (id) DO NOTHING"""
 # From so many on a COPY is faster.
 MANY = 100
 

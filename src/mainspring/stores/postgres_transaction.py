@@ -76,8 +76,9 @@ class Lender(Pool):
 
     @asynccontextmanager
     async def begun(self, told: Callable[[Outcome], object]) -> AsyncIterator[PostgresTransaction]:
+        await self._reached()
         async with self._room:
-            connection = await self._connection()
+            connection = self._rested() or await self._made(self.route)
             try:
                 transaction = PostgresTransaction(connection, self.place, told)
                 await transaction.begin()
