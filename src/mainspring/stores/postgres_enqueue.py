@@ -19,8 +19,8 @@ from .rules import admit, meet
 
 _NEW = "id, queue, task, rank, run_at, created_at, expires_at, schedule, tags, options, payload, state"
 _INTO = f"INSERT INTO mainspring_jobs ({_NEW})"
-# What has ended is no longer where the insert would meet it; nor is what ends meanwhile, so both tables are looked at, as
-# they are at one moment. The array is found once, and almost always empty.
+# What has ended is no longer where the insert would meet it; nor is what ends meanwhile, so both tables are looked at,
+# as they are at one moment. The array is found once, and almost always empty.
 _INSERT = f"""{_INTO}
     SELECT id, queue, task, rank, run_at, $11, expires_at, schedule, tags::text[], options, payload, 'pending'
     FROM unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::bigint[], $6::bigint[], $7::text[], $8::text[],
