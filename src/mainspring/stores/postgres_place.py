@@ -32,7 +32,7 @@ class Place:
             raise BadSetting(f"pooler={pooler!r} in store URL {shown!r}: use one of {', '.join(get_args(Pooler))}")
         if listen not in (None, "off") and not listen.startswith(("postgresql://", "postgres://")):
             raise BadSetting(f"listen= in store URL {shown!r} takes postgresql://user@host/database, or off")
-        self.pooler = cast(Pooler, pooler)
+        self.pooler: Pooler = cast(Pooler, pooler)
         self.listens = listen != "off"
         self.listen = listen if self.listens else None
         """The DSN to listen at; None: that of all else."""
