@@ -84,6 +84,19 @@ async def index(ctx: Context, page: int) -> list[str]:
 
 
 @app.task
+async def pay(ctx: Context, amount: int) -> None:
+    async with ctx.transaction() as connection:
+        await connection.execute("UPDATE accounts SET balance = balance - $1", amount)
+        ctx.complete({"paid": amount})
+
+
+async def within(connection: sqlite3.Connection, session: object) -> None:
+    assert_type(await pay.using(within=connection).enqueue(5), Handle[None])
+    assert_type(pay.sync.using(within=session).enqueue(5).duplicate, bool)
+    await app.enqueue_many([pay.job(5)], within=session)
+
+
+@app.task
 async def steering(step: int) -> None:
     if step == 1:
         raise Retry(after=5)
