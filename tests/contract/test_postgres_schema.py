@@ -61,6 +61,10 @@ class Served:
         finally:
             await store.close()
 
+    async def step(self, steps: Steps) -> None:
+        async with self.opened(steps=steps):
+            pass
+
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Any]:
         connection = await asyncpg.connect(self.server.dsn, server_settings={"application_name": "a report"})
@@ -173,7 +177,7 @@ class TestLocks(Served):
             lock = other.transaction()
             await lock.start()
             await other.execute("SELECT 1 FROM own.mainspring_jobs")
-            stepping = asyncio.create_task(self.store(steps=NEXT).open())
+            stepping = asyncio.create_task(self.step(NEXT))
             await asyncio.wait([stepping], timeout=0.5)
             assert (stepping.done(), (await old.schema()).version) == (False, REAL.newest)
             await lock.rollback()
@@ -185,7 +189,7 @@ class TestLocks(Served):
         async with self.opened() as store, self.connected() as other, asyncio.timeout(20):
             async with other.transaction():
                 await other.execute("SELECT 1 FROM own.mainspring_jobs")
-                stepping = asyncio.create_task(self.store(steps=NEXT).open())
+                stepping = asyncio.create_task(self.step(NEXT))
                 for _ in range(5):
                     job = await start(store)
                     assert await settle(store, job, Done()) == {job.id}
@@ -199,7 +203,7 @@ class TestLocks(Served):
         async with self.opened() as store, self.connected() as other, asyncio.timeout(20):
             async with other.transaction():
                 await other.execute("SELECT 1 FROM own.mainspring_queues")
-                stepping = asyncio.create_task(self.store(steps=LAST).open())
+                stepping = asyncio.create_task(self.step(after(REAL, HARSH)))
                 while not await other.fetchval(WAITS):
                     await asyncio.wait([stepping], timeout=0.01)
                 beating = asyncio.create_task(store.beat(a_worker(schema=REAL.newest), until=later(60), now=later(0)))
@@ -250,7 +254,6 @@ class TestScript(Served):
             await store.beat(a_worker(schema=REAL.newest), until=now.replace(year=now.year + 1), now=now)
             played = self.play(self.store(steps=LAST).script(REAL.newest))
             assert f"workers are alive that cannot work with schema {LAST.newest}: ada (knows" in played.stderr
-            assert "HINT:  stop them first" in played.stderr
             assert (await store.schema()).version == REAL.newest
 
     def test_it_names_its_place_its_locks_and_its_version(self) -> None:

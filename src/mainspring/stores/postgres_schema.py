@@ -92,7 +92,7 @@ async def migrate(db: Session, steps: Steps, target: int | None, *, only_up: boo
             await db.connection.execute("ROLLBACK")
             holders = await _holders(db, steps)
         except asyncpg.ObjectInUseError as error:
-            raise StoreUnavailable(f"{error}; {error.hint}") from error
+            raise StoreUnavailable(str(error)) from error
         except asyncpg.InsufficientPrivilegeError as error:
             await db.connection.execute("ROLLBACK")
             raise StoreError(await _rights(db, steps, goal, str(error))) from error

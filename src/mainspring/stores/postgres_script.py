@@ -60,7 +60,7 @@ DO $$ DECLARE alive text; BEGIN
         WHERE until > extract(epoch FROM clock_timestamp()) * 1000000) AS live
     WHERE known > 0 AND known NOT BETWEEN {oldest} AND {target};
     IF alive IS NOT NULL THEN RAISE object_in_use USING
-        MESSAGE = 'workers are alive that cannot work with schema {target}: ' || alive, HINT = 'stop them first';
+        MESSAGE = 'workers are alive that cannot work with schema {target}: ' || alive || '; stop them first';
     END IF;
 END $$;"""
 

@@ -57,4 +57,4 @@ class Steps:
 
 def steps(name: str) -> Steps:
     """Those of a file of this package."""
-    return Steps(files(__package__).joinpath(name).read_text(encoding="utf-8"))
+    return Steps(files("mainspring.stores").joinpath(name).read_text(encoding="utf-8"))

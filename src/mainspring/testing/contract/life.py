@@ -76,6 +76,15 @@ class LifeContract(Contract):
             assert schema.version == schema.newest
             assert schema.usable
 
+    async def test_a_store_that_was_opened_as_it_is_serves_when_it_is_opened_again(self) -> None:
+        store = self.make_store()
+        await store.open(migrate=False)
+        assert (await store.schema()).newest == store.newest_schema
+        await store.open()
+        (job_id,) = await put(store, new_job())
+        assert (await see(store, job_id)).id == job_id
+        await store.close()
+
     async def test_migrating_a_newest_schema_passes_through_no_version(self) -> None:
         async with self.opened() as store:
             newest = (await store.schema()).newest
