@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import os
 import subprocess
 import sys
@@ -479,8 +480,10 @@ class TestPlans(Served):
             us = 1_000_000
             take = await self.explained(other, TAKE_PLAIN, "ada", us, ["task"], None, "lease", 500)
             ids = [job.id for job in await everything(store)]
-            texts = [SEPARATOR.join(one) for one in (ids[:500], ["x"] * 500, [str(us)] * 500)]
-            done = await self.explained(other, COMPLETE_ALL, *texts, None, [], [], [], [], "ada", [], 0)
+            said = json.dumps({id: ["x", us, None] for id in ids[:500]})
+            done = await self.explained(
+                other, COMPLETE_ALL, SEPARATOR.join(ids[:500]), said, [], [], [], [], "ada", [], 0
+            )
         assert "Seq Scan on mainspring_jobs" not in take
         assert take.count("mainspring_jobs_ready") >= 4
         assert "Tid Scan on mainspring_jobs" in take
