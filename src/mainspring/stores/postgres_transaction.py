@@ -79,8 +79,8 @@ class Lender(Pool):
     async def begun(self, told: Callable[[Outcome], object]) -> AsyncIterator[PostgresTransaction]:
         async with self._room:
             connection = self._rested() or await self.connect()
+            transaction = PostgresTransaction(connection, self.place, told)
             try:
-                transaction = PostgresTransaction(connection, self.place, told)
                 await transaction.begin()
                 yield transaction
             except Exception:
