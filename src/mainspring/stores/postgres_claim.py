@@ -23,8 +23,9 @@ from .rules import LONG_SILENT
 # A claim ends at most this many expired jobs, so that a flood of them does not keep it.
 EXPIRE_LIMIT = 5000
 LEASES_KNOWN = 10_000
-# Seconds: how often a busy worker looks whether claims have much to pass over, at most and as a multiple of what the
-# look takes; and how long one may take that has nothing to pass over.
+# A claim that is full with so many jobs has a backlog before it. Then, in seconds: how often it is looked whether there
+# is much to pass over, at most and as a multiple of what the look takes; and what one takes that has nothing to pass.
+BACKLOG = 50
 LOOK_EVERY, LOOK_SHARE, SLOW_LOOK = 2.0, 50.0, 0.01
 
 _encode = msgspec.json.encode

@@ -79,8 +79,8 @@ class Lender(Pool):
         await self._reached()
         async with self._room:
             connection = self._rested() or await self._made(self.route)
+            transaction = PostgresTransaction(connection, self.place, told)
             try:
-                transaction = PostgresTransaction(connection, self.place, told)
                 await transaction.begin()
                 yield transaction
             except Exception:
