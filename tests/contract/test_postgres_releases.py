@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from filled import fill, told
-from test_side_by_side import MILD, after
+from further import MILD, after
 
 from mainspring.job import Action, Filter, State
 from mainspring.outcome import Done

@@ -1,22 +1,17 @@
-"""The tables of PostgreSQL are stepped beside others: locks, rights, a script for psql, two apps in one database."""
+"""The tables of PostgreSQL are stepped beside others: locks, rights, a script for psql."""
 
 import asyncio
 import re
 import subprocess
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from itertools import product
 from typing import Any
 
-import asyncpg
 import pytest
 from filled import fill, told
-from test_side_by_side import HARSH, MILD, after
+from further import HARSH, LAST, NEXT, REAL, Placed, after
 
 from mainspring import Mainspring
 from mainspring.errors import BadInput, SchemaMismatch, StoreError, StoreUnavailable
 from mainspring.outcome import Done
-from mainspring.store import Store
 from mainspring.stores import open_store, postgres_schema, postgres_script
 from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.postgres_place import Place
@@ -25,9 +20,6 @@ from mainspring.stores.steps import Steps
 from mainspring.testing.contract.build import (
     a_schedule,
     a_worker,
-    beat,
-    claim,
-    everything,
     fire,
     later,
     new_job,
@@ -37,57 +29,11 @@ from mainspring.testing.contract.build import (
 )
 from servers import Postgres, program
 
-REAL = postgres_schema.STEPS
-NEXT = after(REAL, MILD)
-LAST = after(NEXT, HARSH)
 WAITS = """SELECT EXISTS (SELECT 1 FROM pg_locks
     WHERE relation = 'own.mainspring_queues'::regclass AND mode = 'AccessExclusiveLock' AND NOT granted)"""
 
 
-class Served:
-    @pytest.fixture(autouse=True)
-    def _server(self, postgres: Postgres) -> None:
-        self.server, self.url = postgres, postgres.own("own")
-
-    def store(self, url: str | None = None, steps: Steps = REAL) -> Store:
-        return PostgresStore(Place(url or self.url, "the database"), steps=steps)
-
-    @asynccontextmanager
-    async def opened(self, url: str | None = None, steps: Steps = REAL) -> AsyncIterator[Store]:
-        store = self.store(url, steps)
-        await store.open()
-        try:
-            yield store
-        finally:
-            await store.close()
-
-    async def step(self, steps: Steps) -> None:
-        async with self.opened(steps=steps):
-            pass
-
-    @asynccontextmanager
-    async def connected(self) -> AsyncIterator[Any]:
-        connection = await asyncpg.connect(self.server.dsn, server_settings={"application_name": "a report"})
-        try:
-            yield connection
-        finally:
-            await connection.close()
-
-    def tables(self, schema: str = "own", prefix: str = "") -> list[str]:
-        sql = f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}' AND starts_with(tablename, '{prefix}')"
-        return sorted(name for (name,) in self.server.run(sql))
-
-    def shape(self) -> list[Any]:
-        """Every table, column and index, as the server describes them."""
-        sql = """SELECT relname, relkind::text, attname::text, format_type(atttypid, atttypmod), attnotnull,
-                pg_get_expr(adbin, adrelid), CASE WHEN relkind = 'i' THEN pg_get_indexdef(pg_class.oid) END, reloptions
-            FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped
-            LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
-            WHERE relnamespace = 'own'::regnamespace ORDER BY 1, 2, 3"""
-        return [tuple(row) for row in self.server.run(sql)]
-
-
-class TestSteps(Served):
+class TestSteps(Placed):
     @pytest.mark.parametrize("steps", [REAL, NEXT], ids=["real", "one more"])
     async def test_a_store_full_of_live_rows_outlasts_every_step_down_and_up(self, steps: Steps) -> None:
         async with self.opened(steps=steps) as store:
@@ -146,7 +92,7 @@ class TestSteps(Served):
         await pool.close()
 
 
-class TestLocks(Served):
+class TestLocks(Placed):
     @pytest.fixture(autouse=True)
     def _soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(postgres_script, "LOCK_SECONDS", 0.2)
@@ -215,7 +161,7 @@ class TestLocks(Served):
             assert self.server.run("SELECT id FROM own.mainspring_workers") == []
 
 
-class TestScript(Served):
+class TestScript(Placed):
     def play(self, script: str, user: str = "tests") -> subprocess.CompletedProcess[str]:
         where = ["-h", "127.0.0.1", "-p", str(self.server.port), "-U", user, "-d", "postgres"]
         command = [program("psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", *where]
@@ -274,7 +220,7 @@ class TestScript(Served):
                 self.store().script(at, to)
 
 
-class TestRights(Served):
+class TestRights(Placed):
     """A role that may use tables and not make them."""
 
     @pytest.fixture(autouse=True)
@@ -328,89 +274,6 @@ class TestRights(Served):
         async with self.opened():
             with pytest.raises(StoreError, match="permission denied for schema own"):
                 await self.store(self.clerk).open()
-
-
-PAIRS = {
-    "two schemas": ("own", "mainspring_", "other", "mainspring_"),
-    "two prefixes": ("own", "shop_", "own", "mill_"),
-    "a prefix of the other": ("own", "shop_", "own", "shop_jobs_"),
-    "a prefix that ends in no _": ("own", "shop", "own", "shop_"),
-    "a schema named as a table is": ("own", "mainspring_", "mainspring_jobs", "mainspring_"),
-}
-
-
-@pytest.mark.parametrize("pair", PAIRS)
-class TestTwoApps(Served):
-    @pytest.fixture(autouse=True)
-    def _two(self, _server: None, pair: str) -> None:
-        self.server.own("other")
-        self.server.own("mainspring_jobs")
-        one, first, two, second = PAIRS[pair]
-        self.left = f"{self.server.dsn}&schema={one}&prefix={first}"
-        self.right = f"{self.server.dsn}&schema={two}&prefix={second}"
-
-    async def test_their_jobs_keys_workers_and_schedules_do_not_meet(self) -> None:
-        async with self.opened(self.left) as left, self.opened(self.right) as right:
-            await fill(left)
-            before = await told(left)
-            assert await everything(right) == []
-            running = await fill(right)
-            await settle(right, running, Done())
-            await beat(right)
-            await claim(right, limit=99)
-            assert await told(left) == before
-
-    async def test_one_is_not_woken_by_the_other(self) -> None:
-        async with self.opened(self.left) as left, self.opened(self.right) as right, asyncio.timeout(20):
-            await left.wait(None, 50)  # ends when it begins to listen
-            waiting = asyncio.create_task(left.wait(None, 50))
-            async with self.opened(self.left) as beside:
-                await put(right, new_job())
-                await asyncio.wait([waiting], timeout=0.2)
-                assert not waiting.done()
-                await put(beside, new_job())
-                await waiting
-
-    async def test_one_does_not_wait_for_the_locks_of_the_other(self) -> None:
-        async with asyncio.timeout(20), self.opened(self.left) as left, self.connected() as other, other.transaction():
-            for n in (-1, *range(512)):
-                await other.execute("SELECT pg_advisory_xact_lock($1, $2)", Place(self.right, "").lock, n)
-            await put(left, new_job(unique_key="key", idempotency_key="other"))
-            await left.migrate(0)
-            await left.migrate()
-
-    async def test_one_is_stepped_without_the_other(self) -> None:
-        async with self.opened(self.left, NEXT) as left, self.opened(self.right) as right:
-            running = await fill(right)
-            before = await told(right)
-            assert [(await store.schema()).version for store in (left, right)] == [NEXT.newest, REAL.newest]
-            assert (await left.migrate(0))[-1] == 0
-            assert await told(right) == before
-            assert await settle(right, running, Done()) == {running.id}
-            assert (await left.schema()).version == 0
-            names = {name for schema in ("own", "other", "mainspring_jobs") for name in self.tables(schema)}
-            assert names == {f"{Place(self.right, '').prefix}{name}" for name in TABLES}
-
-    async def test_the_doctor_looks_at_one_alone(self) -> None:
-        async with self.opened(self.left) as left, self.opened(self.right) as right:
-            await put(right, *(new_job(payload='"' + "x" * 5000 + '"') for _ in range(200)))
-            sizes = [
-                next(found.text for found in await store.diagnose() if found.about == "tables")
-                for store in (left, right)
-            ]
-            assert sizes[0] != sizes[1]
-
-
-NAMES = set(re.findall(r"\bmainspring_(\w+)", re.sub(r"--.*", "", REAL.text))) | {"schema"}
-TABLES = set(re.findall(r"^CREATE TABLE mainspring_(\w+)", REAL.text, re.MULTILINE)) | {"schema"}
-
-
-def test_no_prefix_makes_one_name_of_two() -> None:
-    assert [(one, two) for one, two in product(NAMES, TABLES) if one.endswith(f"_{two}")] == []
-
-
-def test_every_name_fits_behind_the_longest_prefix() -> None:
-    assert max(len(name) for name in NAMES) <= 63 - 41
 
 
 async def test_an_app_of_a_schema_that_is_not_for_it_says_so_at_its_first_use(postgres: Postgres) -> None:

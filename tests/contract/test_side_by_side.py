@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from filled import fill, told
+from further import HARSH, MILD, STERN, after
 
 from mainspring import Mainspring
 from mainspring.clock import StoreClock, SystemClock
@@ -24,33 +25,6 @@ from mainspring.stores.sqlite import SqliteStore
 from mainspring.stores.steps import Steps
 from mainspring.testing.contract.build import a_worker, later, new_job, put, settle, start
 from servers import Postgres
-
-# After the newest real step, N: one that N can live with, and one that it cannot.
-MILD = """
--- up {next}, for {newest}
-ALTER TABLE mainspring_jobs ADD COLUMN mood text;
-CREATE TABLE mainspring_moods (mood text);
--- down {next}
-DROP TABLE mainspring_moods;
-ALTER TABLE mainspring_jobs DROP COLUMN mood;
-"""
-HARSH = """
--- up {next}
-ALTER TABLE mainspring_queues RENAME TO mainspring_lanes;
--- down {next}
-ALTER TABLE mainspring_lanes RENAME TO mainspring_queues;
-"""
-# One that only says that it is not for N.
-STERN = """
--- up {next}
-CREATE TABLE mainspring_moods (mood text);
--- down {next}
-DROP TABLE mainspring_moods;
-"""
-
-
-def after(steps: Steps, text: str) -> Steps:
-    return Steps(steps.text + text.format(next=steps.newest + 1, newest=steps.newest))
 
 
 class Releases:

@@ -1,0 +1,92 @@
+"""Steps beyond the newest real one, and tables of PostgreSQL to try them on."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import pytest
+
+from mainspring.store import Store
+from mainspring.stores import postgres_schema
+from mainspring.stores.postgres import PostgresStore
+from mainspring.stores.postgres_place import Place
+from mainspring.stores.steps import Steps
+from servers import Postgres
+
+# After the newest real step, N: one that N can live with, and one that it cannot.
+MILD = """
+-- up {next}, for {newest}
+ALTER TABLE mainspring_jobs ADD COLUMN mood text;
+CREATE TABLE mainspring_moods (mood text);
+-- down {next}
+DROP TABLE mainspring_moods;
+ALTER TABLE mainspring_jobs DROP COLUMN mood;
+"""
+HARSH = """
+-- up {next}
+ALTER TABLE mainspring_queues RENAME TO mainspring_lanes;
+-- down {next}
+ALTER TABLE mainspring_lanes RENAME TO mainspring_queues;
+"""
+# One that only says that it is not for N.
+STERN = """
+-- up {next}
+CREATE TABLE mainspring_moods (mood text);
+-- down {next}
+DROP TABLE mainspring_moods;
+"""
+
+
+def after(steps: Steps, text: str) -> Steps:
+    return Steps(steps.text + text.format(next=steps.newest + 1, newest=steps.newest))
+
+
+REAL = postgres_schema.STEPS
+NEXT = after(REAL, MILD)
+LAST = after(NEXT, HARSH)
+
+
+class Placed:
+    """A store of PostgreSQL in a schema of its own, which is not there yet."""
+
+    @pytest.fixture(autouse=True)
+    def _server(self, postgres: Postgres) -> None:
+        self.server, self.url = postgres, postgres.own("own")
+
+    def store(self, url: str | None = None, steps: Steps = REAL) -> Store:
+        return PostgresStore(Place(url or self.url, "the database"), steps=steps)
+
+    @asynccontextmanager
+    async def opened(self, url: str | None = None, steps: Steps = REAL) -> AsyncIterator[Store]:
+        store = self.store(url, steps)
+        await store.open()
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    async def step(self, steps: Steps) -> None:
+        async with self.opened(steps=steps):
+            pass
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[Any]:
+        connection = await asyncpg.connect(self.server.dsn, server_settings={"application_name": "a report"})
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+    def tables(self, schema: str = "own", prefix: str = "") -> list[str]:
+        sql = f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}' AND starts_with(tablename, '{prefix}')"
+        return sorted(name for (name,) in self.server.run(sql))
+
+    def shape(self) -> list[Any]:
+        """Every table, column and index, as the server describes them."""
+        sql = """SELECT relname, relkind::text, attname::text, format_type(atttypid, atttypmod), attnotnull,
+                pg_get_expr(adbin, adrelid), CASE WHEN relkind = 'i' THEN pg_get_indexdef(pg_class.oid) END, reloptions
+            FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped
+            LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+            WHERE relnamespace = 'own'::regnamespace ORDER BY 1, 2, 3"""
+        return [tuple(row) for row in self.server.run(sql)]

@@ -1,0 +1,95 @@
+"""Two apps in one PostgreSQL database do not meet: jobs, notifications, locks, schemas."""
+
+import asyncio
+import re
+from itertools import product
+
+import pytest
+from filled import fill, told
+from further import NEXT, REAL, Placed
+
+from mainspring.outcome import Done
+from mainspring.stores.postgres_place import Place
+from mainspring.testing.contract.build import beat, claim, everything, new_job, put, settle
+
+PAIRS = {
+    "two schemas": ("own", "mainspring_", "other", "mainspring_"),
+    "two prefixes": ("own", "shop_", "own", "mill_"),
+    "a prefix of the other": ("own", "shop_", "own", "shop_jobs_"),
+    "a prefix that ends in no _": ("own", "shop", "own", "shop_"),
+    "a schema named as a table is": ("own", "mainspring_", "mainspring_jobs", "mainspring_"),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+class TestTwoApps(Placed):
+    @pytest.fixture(autouse=True)
+    def _two(self, _server: None, pair: str) -> None:
+        self.server.own("other")
+        self.server.own("mainspring_jobs")
+        one, first, two, second = PAIRS[pair]
+        self.left = f"{self.server.dsn}&schema={one}&prefix={first}"
+        self.right = f"{self.server.dsn}&schema={two}&prefix={second}"
+
+    async def test_their_jobs_keys_workers_and_schedules_do_not_meet(self) -> None:
+        async with self.opened(self.left) as left, self.opened(self.right) as right:
+            await fill(left)
+            before = await told(left)
+            assert await everything(right) == []
+            running = await fill(right)
+            await settle(right, running, Done())
+            await beat(right)
+            await claim(right, limit=99)
+            assert await told(left) == before
+
+    async def test_one_is_not_woken_by_the_other(self) -> None:
+        async with self.opened(self.left) as left, self.opened(self.right) as right, asyncio.timeout(20):
+            await left.wait(None, 50)  # ends when it begins to listen
+            waiting = asyncio.create_task(left.wait(None, 50))
+            async with self.opened(self.left) as beside:
+                await put(right, new_job())
+                await asyncio.wait([waiting], timeout=0.2)
+                assert not waiting.done()
+                await put(beside, new_job())
+                await waiting
+
+    async def test_one_does_not_wait_for_the_locks_of_the_other(self) -> None:
+        async with asyncio.timeout(20), self.opened(self.left) as left, self.connected() as other, other.transaction():
+            for n in (-1, *range(512)):
+                await other.execute("SELECT pg_advisory_xact_lock($1, $2)", Place(self.right, "").lock, n)
+            await put(left, new_job(unique_key="key", idempotency_key="other"))
+            await left.migrate(0)
+            await left.migrate()
+
+    async def test_one_is_stepped_without_the_other(self) -> None:
+        async with self.opened(self.left, NEXT) as left, self.opened(self.right) as right:
+            running = await fill(right)
+            before = await told(right)
+            assert [(await store.schema()).version for store in (left, right)] == [NEXT.newest, REAL.newest]
+            assert (await left.migrate(0))[-1] == 0
+            assert await told(right) == before
+            assert await settle(right, running, Done()) == {running.id}
+            assert (await left.schema()).version == 0
+            names = {name for schema in ("own", "other", "mainspring_jobs") for name in self.tables(schema)}
+            assert names == {f"{Place(self.right, '').prefix}{name}" for name in TABLES}
+
+    async def test_the_doctor_looks_at_one_alone(self) -> None:
+        async with self.opened(self.left) as left, self.opened(self.right) as right:
+            await put(right, *(new_job(payload='"' + "x" * 5000 + '"') for _ in range(200)))
+            sizes = [
+                next(found.text for found in await store.diagnose() if found.about == "tables")
+                for store in (left, right)
+            ]
+            assert sizes[0] != sizes[1]
+
+
+NAMES = set(re.findall(r"\bmainspring_(\w+)", re.sub(r"--.*", "", REAL.text))) | {"schema"}
+TABLES = set(re.findall(r"^CREATE TABLE mainspring_(\w+)", REAL.text, re.MULTILINE)) | {"schema"}
+
+
+def test_no_prefix_makes_one_name_of_two() -> None:
+    assert [(one, two) for one, two in product(NAMES, TABLES) if one.endswith(f"_{two}")] == []
+
+
+def test_every_name_fits_behind_the_longest_prefix() -> None:
+    assert max(len(name) for name in NAMES) <= 63 - 41
