@@ -38,6 +38,7 @@ from ..job import (
     WorkerInfo,
 )
 from ..outcome import Outcome
+from ..retention import Rules
 from ..schedule import Due, Fired, Firing, Leadership, Schedule, Tick
 from ..store import Store
 from ..tally import Span, Tally
@@ -290,3 +291,7 @@ class MemoryStore:
     async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
         with self._turn():
             return memory_read.surplus(self._jobs, state, task, keep, before, limit)
+
+    async def forget(self, rules: Rules, *, now: datetime) -> int:
+        with self._turn():
+            return 0

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import asyncpg
 import msgspec
 
-from ..clock import Clock, SystemClock, instant, micros
+from ..clock import EPOCH, Clock, SystemClock, instant, micros
 from ..config import Durability
 from ..errors import BadInput, ShuttingDown, StoreError
 from ..failpoint import failpoint
@@ -44,6 +44,7 @@ from ..job import (
     WorkerInfo,
 )
 from ..outcome import Outcome
+from ..retention import Rules
 from ..schedule import Due, Fired, Firing, Leadership, Schedule, Tick
 from ..store import Store
 from ..tally import Span, Tally
@@ -51,9 +52,11 @@ from . import (
     postgres_change,
     postgres_claim,
     postgres_condition,
+    postgres_days,
     postgres_enqueue,
     postgres_finish,
     postgres_fire,
+    postgres_forget,
     postgres_read,
     postgres_schema,
     postgres_series,
@@ -91,6 +94,8 @@ class PostgresStore:
         self._idle = False
         self._stride = postgres_claim.Stride()
         self._leases = postgres_claim.Leases()
+        # Before these the parts of the history are not looked at again.
+        self._make_at = self._forget_at = EPOCH
 
     # life
 
@@ -107,6 +112,7 @@ class PostgresStore:
                 with self._clock.outside():
                     if not await pool.call(postgres_schema.current):
                         await pool.step(lambda db: postgres_schema.migrate(db, None, only_up=True))
+                    await self._make_days(pool, self._clock.now(), postgres_days.AHEAD + 1)
             except BaseException:
                 await pool.close()
                 raise
@@ -249,7 +255,14 @@ class PostgresStore:
         beat = await self._step(lambda db: postgres_claim.beat(db, worker, micros(until), micros(now)))
         with suppress(StoreError):  # the next beat sums up what this one could not
             await self._step(postgres_tally.fold)
+        if now >= self._make_at:
+            with self._clock.outside():
+                await self._make_days(self._open(), now, 1)  # one, as the next beat must not be late
         return beat
+
+    async def _make_days(self, pool: Pool, now: datetime, most: int) -> None:
+        more = await postgres_days.keep(pool, now, most)
+        self._make_at = now if more else now + postgres_days.EVERY
 
     async def expired(self, *, now: datetime, limit: int) -> list[Job]:
         return [job_of(row) for row in await self._call(lambda db: postgres_claim.expired(db, micros(now), limit))]
@@ -392,6 +405,15 @@ class PostgresStore:
     async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
         rows = await self._call(lambda db: postgres_read.surplus(db, state, task, keep, before, limit))
         return [job_of(row) for row in rows]
+
+    async def forget(self, rules: Rules, *, now: datetime) -> int:
+        pool = self._open()
+        if now < self._forget_at:
+            return 0
+        with self._clock.outside():
+            gone = await postgres_forget.forget(pool, rules, now)
+        self._forget_at = now if gone is not None else now + postgres_forget.PATIENCE
+        return gone or 0
 
     # inside
 

@@ -13,7 +13,8 @@ _CONDITION = """SELECT current_setting('server_version_num')::integer, current_s
     current_setting('synchronous_commit'), current_setting('fsync'),
     (SELECT max(extract(epoch FROM clock_timestamp() - xact_start))::float8 FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid()),
-    pg_total_relation_size($1::regclass), pg_total_relation_size($2::regclass)"""
+    pg_total_relation_size($1::regclass),
+    (SELECT sum(pg_total_relation_size(relid))::bigint FROM pg_partition_tree($2::regclass))"""
 
 
 async def condition(db: Session) -> list[Finding]:
