@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime
 from inspect import isawaitable
 
 from msgspec import Struct
@@ -14,14 +14,14 @@ from .config import Settings
 from .events import Bus, JobsPruned
 from .insistence import Insistence
 from .job import FINAL, Action, Execution, Filter, Job, LogLine, State
-from .retention import Retention, kept
+from .retention import Retention, Rules, kept
 from .store import Store
 
 _logger = logging.getLogger("mainspring")
 # Seconds between two looks after retention: a tenth of the shortest age that is kept, within these.
 SOONEST, LATEST = 60.0, 600.0
-# Jobs a step, and the pause after it that leaves the store to others.
-STEP, PAUSE = 200, 0.05
+# Jobs a step. The pause after it, which leaves the store to others, is as long as it took, and this long at least.
+STEP, PAUSE = 500, 0.01
 LINES = 10_000
 
 
@@ -66,19 +66,32 @@ class Pruner:
 
     async def prune(self, store: Store) -> int:
         """Everything that retention does not keep; returns how many jobs went."""
-        gone = 0
+        rules = await self._rules(store)
+        # Without rules it still clears away what is empty.
+        gone = await store.forget(rules if self._unwatched() else {}, now=self._clock.now())
+        for (state, task), (keep, before) in rules.items():
+            gone += await self._group(store, state, task, keep, before)
+        return gone
+
+    async def _rules(self, store: Store) -> Rules:
+        now = self._clock.now()
+        rules = {}
         for state, task in await store.groups():
             rule = kept(state, self._own.get(task, {}), self._settings)
             if rule.age is not None:
-                gone += await self._group(store, state, task, rule.keep, rule.age)
-        return gone
+                rules[state, task] = (rule.keep, now - min(rule.age, now - EPOCH))
+        return rules
 
-    async def _group(self, store: Store, state: State, task: str, keep: int, age: timedelta) -> int:
-        gone, now = 0, self._clock.now()
-        before = now - min(age, now - EPOCH)
+    def _unwatched(self) -> bool:
+        """Whether nobody wants to know which jobs go."""
+        return self._archive is None and not self._bus.wants(JobsPruned)
+
+    async def _group(self, store: Store, state: State, task: str, keep: int, before: datetime) -> int:
+        gone = 0
         while old := await store.surplus(state, task, keep=keep, before=before, limit=STEP):
             if not await self._archived(store, old):
                 break
+            began = self._clock.monotonic()
             # Only those that are still what they were: somebody may have retried one meanwhile.
             which = Filter(ids=tuple(job.id for job in old), states=(state.value,))
             done = (await store.change(Action.DELETE, which, now=self._clock.now(), limit=STEP)).done
@@ -87,7 +100,7 @@ class Pruner:
                 self._bus.emit(JobsPruned(at=self._clock.now(), state=state, task=task, ids=tuple(done)))
             if len(old) < STEP:
                 break
-            await self._clock.sleep(PAUSE)
+            await self._clock.sleep(max(PAUSE, self._clock.monotonic() - began))
         return gone
 
     async def _archived(self, store: Store, old: Sequence[Job]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
@@ -24,6 +24,10 @@ class Retention(Struct, frozen=True):
             raise BadInput(f"Retention(keep=…) takes a whole number of 0 or more, got {self.keep!r}")
         if self.age is not None and (not isinstance(self.age, timedelta) or self.age < timedelta(0)):
             raise BadInput(f"Retention(age=…) takes a timedelta, or None to keep all; got {self.age!r}")
+
+
+Rules = Mapping[tuple[State, str], tuple[int, datetime]]
+"""By state and task: the `keep` jobs that finished last stay, and all that did not finish `before`."""
 
 
 def retentions(value: Any) -> Mapping[State, Retention]:

@@ -36,6 +36,7 @@ from .job import (
     WorkerInfo,
 )
 from .outcome import Outcome
+from .retention import Rules
 from .schedule import Due, Fired, Firing, Leadership, Schedule, Tick
 from .schema import Schema
 from .tally import Span, Tally
@@ -359,5 +360,12 @@ class Store(Protocol):
         """Jobs of that final state and task beyond the `keep` that finished last, and finished before `before`.
 
         The one that finished first comes first.
+        """
+        ...
+
+    async def forget(self, rules: Rules, *, now: datetime) -> int:
+        """Deletes what can go at once of the jobs that surplus() names under these rules, each (keep, before).
+
+        Never another one; maybe none of them: how many is for the store to say. Returns how many jobs went.
         """
         ...

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from ..clock import Clock, SystemClock, instant, micros
+from ..clock import EPOCH, Clock, SystemClock, instant, micros
 from ..config import Durability
 from ..errors import SchemaMismatch, ShuttingDown, StoreError
 from ..failpoint import failpoint
@@ -44,6 +44,7 @@ from ..job import (
     WorkerInfo,
 )
 from ..outcome import Outcome
+from ..retention import Rules
 from ..schedule import Due, Fired, Firing, Leadership, Schedule, Tick
 from ..schema import Schema
 from ..store import Store, Transaction
@@ -52,9 +53,11 @@ from . import (
     postgres_change,
     postgres_claim,
     postgres_condition,
+    postgres_days,
     postgres_enqueue,
     postgres_finish,
     postgres_fire,
+    postgres_forget,
     postgres_read,
     postgres_schema,
     postgres_script,
@@ -117,6 +120,8 @@ class PostgresStore:
         self._idle = self._ready = False
         self._stride = postgres_claim.Stride()
         self._leases = postgres_claim.Leases()
+        # Before these the parts of the history are not looked at again.
+        self._make_at = self._forget_at = EPOCH
 
     # life
 
@@ -154,6 +159,7 @@ class PostgresStore:
         """The schema is one that this release can work on."""
         if not (await pool.call(self._found)).usable:
             await pool.call(lambda db: postgres_schema.migrate(db, self._steps, None, only_up=True))
+        await self._make_days(pool, self._clock.now(), postgres_days.AHEAD + 1)
         self._ready = True
 
     async def _found(self, db: Session) -> Schema:
@@ -325,7 +331,14 @@ class PostgresStore:
                 self._kin.ring("new")
         with suppress(StoreError):  # the next beat sums up what this one could not
             await self._step(postgres_tally.fold)
+        if now >= self._make_at:
+            with self._clock.outside():
+                await self._make_days(self._open(), now, 1)  # one, as the next beat must not be late
         return beat
+
+    async def _make_days(self, pool: Pool, now: datetime, most: int) -> None:
+        more = await postgres_days.keep(pool, now, most)
+        self._make_at = now if more else now + postgres_days.EVERY
 
     async def expired(self, *, now: datetime, limit: int) -> list[Job]:
         return [job_of(row) for row in await self._call(lambda db: postgres_claim.expired(db, micros(now), limit))]
@@ -477,6 +490,15 @@ class PostgresStore:
     async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
         rows = await self._call(lambda db: postgres_read.surplus(db, state, task, keep, before, limit))
         return [job_of(row) for row in rows]
+
+    async def forget(self, rules: Rules, *, now: datetime) -> int:
+        pool = self._open()
+        if now < self._forget_at:
+            return 0
+        with self._clock.outside():
+            gone = await postgres_forget.forget(pool, rules, now)
+        self._forget_at = now if gone is not None else now + postgres_forget.PATIENCE
+        return gone or 0
 
     # inside
 

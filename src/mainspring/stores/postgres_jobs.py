@@ -123,7 +123,7 @@ def series_of(jobs: Iterable[Job]) -> set[str]:
 
 _HOLDERS = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE unique_key = ANY($1)
     UNION ALL SELECT {COLUMNS} FROM mainspring_jobs WHERE idempotency_key = ANY($2)"""
-_DONE = f"SELECT {COLUMNS} FROM mainspring_finished WHERE idempotency_key = ANY($1) AND state = 'completed'"
+_DONE = f"SELECT {COLUMNS} FROM mainspring_done($1)"
 
 
 class Holders:

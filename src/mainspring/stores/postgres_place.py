@@ -11,8 +11,8 @@ from ..errors import BadSetting
 from .postgres_route import Pooler
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
-# An index lies where its table does: its own name takes no schema.
-_OURS = re.compile(r"\b(INDEX )?mainspring_(\w+)")
+# What lies where it lay, or where its table does, takes no schema: a new name, and that of a new index.
+_OURS = re.compile(r"\b(CREATE INDEX |CREATE UNIQUE INDEX |RENAME TO )?mainspring_(\w+)")
 
 
 class Place:

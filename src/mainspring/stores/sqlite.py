@@ -46,6 +46,7 @@ from ..job import (
     WorkerInfo,
 )
 from ..outcome import Outcome
+from ..retention import Rules
 from ..schedule import Due, Fired, Firing, Leadership, Schedule, Tick
 from ..schema import Schema
 from ..store import Store, Transaction
@@ -438,6 +439,10 @@ class SqliteStore:
     async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
         rows = await self._read(lambda db: sqlite_read.surplus(db, state, task, keep, before, limit))
         return [job_of(row) for row in rows]
+
+    async def forget(self, rules: Rules, *, now: datetime) -> int:
+        self._check()
+        return 0
 
     # inside
 

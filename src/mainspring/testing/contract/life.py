@@ -41,6 +41,7 @@ CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "dead": lambda store: store.dead(limit=1),
     "groups": lambda store: store.groups(),
     "surplus": lambda store: store.surplus(State.DEAD, "task", keep=0, before=NOW, limit=1),
+    "forget": lambda store: store.forget({}, now=NOW),
 }
 
 

@@ -1,0 +1,558 @@
+"""The history of the PostgreSQL store by day: days are made ahead, and go whole with all that is surplus in them."""
+
+import asyncio
+import random
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from test_postgres import Served
+
+from mainspring import Archived, Mainspring
+from mainspring.clock import SystemClock
+from mainspring.events import JobsPruned
+from mainspring.ids import new_id
+from mainspring.job import Action, NewJob, State
+from mainspring.outcome import Discard, Done, decide
+from mainspring.retention import Rules
+from mainspring.store import Store
+from mainspring.stores import open_store, postgres_enqueue, postgres_read
+from mainspring.stores.postgres_days import AHEAD, DAY, Day
+from mainspring.stores.postgres_finish import COMPLETE_ALL
+from mainspring.stores.postgres_jobs import ALL
+from mainspring.stores.postgres_place import Place
+from mainspring.stores.postgres_pool import SEPARATOR, SETTINGS
+from mainspring.testing import VirtualClock
+from mainspring.testing.contract import StoreContract
+from mainspring.testing.contract.build import (
+    NOW,
+    a_line,
+    act,
+    beat,
+    bring,
+    claim,
+    everything,
+    new_job,
+    put,
+    run_again,
+    settle,
+    start,
+    tell,
+)
+from servers import Postgres
+
+TODAY = Day(NOW.date())
+COMPLETED, DEAD = State.COMPLETED, State.DEAD
+LONG_AGO = NOW - 100 * DAY
+
+
+class Then(SystemClock):
+    """Real, but set to the contract's instant."""
+
+    def __init__(self, at: datetime = NOW) -> None:
+        self.at = at
+
+    def now(self) -> datetime:
+        return self.at
+
+
+class Dated(Served):
+    """In a schema of their own, so that elsewhere the same jobs lie in the part for all else."""
+
+    @pytest.fixture(autouse=True)
+    def _server(self, postgres: Postgres) -> None:
+        self.server, self.url = postgres, postgres.own("dated")
+
+    def make_store(self, at: datetime = NOW) -> Store:
+        return open_store(self.url, clock=Then(at))
+
+    @asynccontextmanager
+    async def opened(self, at: datetime = NOW) -> AsyncIterator[Store]:
+        store = self.make_store(at)
+        await store.open()
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    def parts(self) -> list[str]:
+        """The days, and what else the history consists of."""
+        sql = """SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
+            WHERE inhparent = 'dated.mainspring_finished'::regclass ORDER BY 1"""
+        return [name.removeprefix("mainspring_finished_") for (name,) in self.server.run(sql)]
+
+    def lies_in(self, *ids: str) -> list[str]:
+        sql = "SELECT id, tableoid::regclass::text FROM dated.mainspring_finished"
+        places = {id: place.removeprefix("dated.mainspring_finished_") for id, place in self.server.run(sql)}
+        return [places[id] for id in ids]
+
+
+def names(days: Iterable[Day]) -> list[str]:
+    return [f"{day.date:%Y%m%d}" for day in days]
+
+
+def following(first: Day, count: int) -> list[Day]:
+    return [Day(first.date + n * DAY) for n in range(count)]
+
+
+def an_id(at: datetime, n: int) -> str:
+    """new_id() never goes back in time."""
+    ms = int(at.timestamp() * 1000)
+    return f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7000-8000-{n:012x}"
+
+
+class TestPostgresByDay(Served, StoreContract):
+    """All of the contract's jobs are of one day; in test_postgres.py there is no such day."""
+
+    @pytest.fixture(autouse=True)
+    def _server(self, postgres: Postgres) -> None:
+        self.server, self.url = postgres, postgres.fresh("by_day")
+
+    def make_store(self) -> Store:
+        return open_store(self.url, clock=Then())
+
+
+@pytest.mark.parametrize("day", [TODAY, Day((NOW - 9999 * DAY).date())])
+def test_the_ids_of_a_day_are_those_minted_in_it(day: Day) -> None:
+    begin, instant = day.end - DAY, timedelta(milliseconds=1)
+    assert day.low <= an_id(begin, 0) <= an_id(day.end - instant, 999) < day.high
+    assert an_id(begin - instant, 999) < day.low < day.high <= an_id(day.end, 0)
+    assert day.high == Day(day.end.date()).low
+
+
+def test_ids_are_as_the_days_expect_them() -> None:
+    assert TODAY.low <= new_id(NOW) < TODAY.high
+
+
+class TestDays(Dated):
+    async def test_today_and_the_days_to_come_are_there_when_a_store_is_open(self) -> None:
+        async with self.opened():
+            assert self.parts() == [*names(following(TODAY, AHEAD + 1)), "rest"]
+        async with self.opened(NOW + DAY):
+            assert self.parts() == [*names(following(TODAY, AHEAD + 2)), "rest"]
+
+    async def test_a_finished_job_lies_in_the_day_of_its_creation(self) -> None:
+        async with self.opened() as store:
+            done = await bring(store, COMPLETED)
+            (late,) = await put(store, new_job(id=an_id(NOW + 3 * DAY, 1)))
+            await settle(store, await run_again(store, late), Done())
+            days = following(TODAY, 4)
+            assert self.lies_in(done.id, late) == names([days[0], days[3]])
+
+    async def test_what_lies_in_no_day_is_kept_all_the_same(self) -> None:
+        async with self.opened() as store:
+            ids = await put(store, *(new_job(id=id) for id in (an_id(LONG_AGO, 1), an_id(NOW + 99 * DAY, 1), "zzz")))
+            await beat(store)
+            for job in (await claim(store)).jobs:
+                await settle(store, job, Done())
+            assert self.lies_in(*ids) == ["rest"] * 3
+            assert [job.state for job in await everything(store)] == [COMPLETED] * 3
+
+    async def test_beats_make_the_days_that_have_come_nearer_one_at_a_time(self) -> None:
+        async with self.opened() as store:
+            before = self.parts()
+            await beat(store, now=NOW + timedelta(hours=2))
+            assert self.parts() == before
+            for made in (1, 2, 2):
+                await beat(store, now=NOW + 2 * DAY)
+                assert self.parts() == [*names(following(TODAY, AHEAD + 1 + made)), "rest"]
+
+    async def test_a_day_of_which_rows_lie_elsewhere_is_left_out(self) -> None:
+        async with self.opened(NOW + AHEAD * DAY) as store:
+            done = await bring(store, COMPLETED)
+        async with self.opened():
+            assert self.parts() == [*names(following(TODAY, 2 * AHEAD + 1)[1:]), "rest"]
+            assert self.lies_in(done.id) == ["rest"]
+
+    async def test_many_who_open_at_once_make_each_day_once(self) -> None:
+        async with self.opened(LONG_AGO):
+            stores = [self.make_store() for _ in range(6)]
+            await asyncio.gather(*(store.open() for store in stores))
+            assert set(names(following(TODAY, 1))) <= set(self.parts())
+            await asyncio.gather(*(store.close() for store in stores))
+
+    async def test_a_store_opens_without_days_while_somebody_reads_the_rest(self) -> None:
+        async with self.opened(LONG_AGO), self.connected() as other, other.transaction():
+            before = self.parts()
+            await other.fetch("SELECT 1 FROM dated.mainspring_finished_rest")
+            began = time.perf_counter()
+            async with self.opened() as store:
+                assert time.perf_counter() - began < 5
+                assert self.parts() == before
+                assert self.lies_in((await bring(store, COMPLETED)).id) == ["rest"]
+
+    async def test_a_role_that_may_make_no_tables_uses_those_that_are_there(self) -> None:
+        async with self.opened(LONG_AGO):
+            before = self.parts()
+        self.server.run("DROP ROLE IF EXISTS reader")
+        self.server.run("CREATE ROLE reader LOGIN")
+        self.server.run("GRANT USAGE ON SCHEMA dated TO reader")
+        self.server.run("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA dated TO reader")
+        try:
+            store = open_store(self.url.replace("tests@", "reader@"), clock=Then())
+            await store.open()
+            done = await bring(store, COMPLETED)
+            assert (self.parts(), self.lies_in(done.id)) == (before, ["rest"])
+            assert await store.forget({(COMPLETED, "task"): (0, NOW)}, now=NOW) == 0
+            assert self.parts() == before
+            await store.close()
+        finally:
+            self.server.run("DROP OWNED BY reader")
+            self.server.run("DROP ROLE reader")
+
+    async def test_the_size_of_the_history_is_that_of_all_its_parts(self) -> None:
+        async with self.opened() as store:
+            (tables,) = [finding.text for finding in await store.diagnose() if finding.about == "tables"]
+            assert not tables.endswith(" 0 B")
+
+
+class TestSteps(Dated):
+    def indexes(self) -> list[str]:
+        sql = """SELECT indexdef FROM pg_indexes
+            WHERE schemaname = 'dated' AND tablename = 'mainspring_finished' ORDER BY indexname"""
+        return [text.replace(" ONLY ", " ") for (text,) in self.server.run(sql)]
+
+    async def test_every_row_of_every_part_outlasts_a_step_down_and_up_again(self) -> None:
+        async with self.opened() as store:
+            for state in (COMPLETED, DEAD, State.CANCELLED):
+                await bring(store, state, tags=("x",), idempotency_key=f"key {state}", metadata={"é": 1})
+            await put(store, new_job(id=an_id(NOW + 3 * DAY, 1)), new_job(id="zzz"))
+            await beat(store)
+            for job in (await claim(store)).jobs:
+                await settle(store, job, Done('"x"'))
+            self.server.run("ALTER TABLE dated.mainspring_finished_20300103 RENAME TO whatever")
+            jobs = await everything(store)
+            runs = [await store.executions(job.id) for job in jobs]
+            for _ in range(2):
+                assert await store.migrate(1) == [1]
+                assert await everything(store) == jobs
+                assert await store.migrate() == [2]
+                assert await everything(store) == jobs
+                assert [await store.executions(job.id) for job in jobs] == runs
+            assert self.lies_in(*(job.id for job in jobs)) == ["rest"] * 5
+
+    async def test_a_step_down_leaves_the_table_as_the_first_step_makes_it(self) -> None:
+        async with self.opened() as store:
+            await store.migrate(0)
+            await store.migrate(1)
+            before = self.indexes()
+            await store.migrate()
+            assert len(self.indexes()) == len(before) - 1
+            await store.migrate(1)
+            assert self.indexes() == before
+
+    async def test_a_database_of_the_first_step_gets_days_when_it_is_opened(self) -> None:
+        async with self.opened(LONG_AGO) as store:
+            done = await bring(store, COMPLETED)
+            await store.migrate(1)
+        async with self.opened(NOW + DAY) as store:
+            assert self.parts() == [*names(following(Day((NOW + DAY).date()), AHEAD + 1)), "rest"]
+            assert await everything(store) == [done]
+
+
+async def ended(store: Store, jobs: Sequence[NewJob], at: datetime, *, dead: bool = False) -> None:
+    """Jobs that were enqueued, claimed and ended at one instant; all have log lines, and the dead ones a failed run."""
+    await store.enqueue(jobs, now=at)
+    await beat(store, until=at + DAY, now=at)
+    tasks = {job.task for job in jobs}
+    runs = (await claim(store, tasks=tasks, limit=len(jobs), now=at)).jobs
+    for run in runs:
+        await tell(store, run, a_line(1))
+    await store.finish([decide(run, Discard() if dead else Done(), now=at) for run in runs])
+
+
+def some(at: datetime, count: int, first: int = 0, **fields: Any) -> list[NewJob]:
+    return [new_job(id=an_id(at, first + n), **fields) for n in range(count)]
+
+
+async def remains(store: Store) -> list[Any]:
+    """Every job with its runs and lines, but for what each store mints by itself."""
+    found = []
+    for job in await everything(store):
+        runs = [(run.number, run.ending, run.finished_at) for run in await store.executions(job.id)]
+        found.append((job.id, job.state, job.finished_at, job.runs, runs, await store.logs(job.id, limit=99)))
+    return found
+
+
+async def prune(store: Store, rules: Rules) -> int:
+    """Row by row, as the pruner does."""
+    gone = 0
+    for (state, task), (keep, before) in rules.items():
+        while old := await store.surplus(state, task, keep=keep, before=before, limit=50):
+            gone += len((await act(store, Action.DELETE, *(job.id for job in old))).done)
+    return gone
+
+
+EVERYTHING: Rules = {(state, "task"): (0, NOW - DAY) for state in State if state.final}
+THEN = NOW - 40 * DAY
+OLDEST = Day(THEN.date())
+
+
+class TestForgetting(Dated):
+    """On a store that was opened long ago, and has the days of that time."""
+
+    async def test_a_day_that_is_surplus_goes_with_its_runs_and_lines(self) -> None:
+        async with self.opened(THEN) as store:
+            await ended(store, some(THEN, 5), THEN)
+            await ended(store, some(THEN, 3, 5), THEN, dead=True)
+            assert await store.forget(EVERYTHING, now=NOW) == 8
+            assert names([OLDEST])[0] not in self.parts()
+            assert await everything(store) == await store.groups() == []
+            for table in ("executions", "logs"):
+                assert self.server.run(f"SELECT 1 FROM dated.mainspring_{table}") == []
+
+    async def test_the_last_to_finish_stay_with_their_runs_and_lines(self) -> None:
+        async with self.opened(THEN) as store:
+            await ended(store, some(THEN, 6), THEN, dead=True)
+            before = await remains(store)
+            assert await store.forget({(DEAD, "task"): (2, NOW)}, now=NOW) == 4
+            assert await remains(store) == before[4:]
+            assert self.lies_in(*(row[0] for row in before[4:])) == ["rest"] * 2
+            assert names([OLDEST])[0] not in self.parts()
+
+    async def test_those_that_finished_last_are_counted_over_all_days(self) -> None:
+        async with self.opened(THEN) as store:
+            await ended(store, some(THEN, 3), THEN)
+            await ended(store, some(THEN + DAY, 2, 3), THEN + DAY)
+            before = await remains(store)
+            assert await store.forget({(COMPLETED, "task"): (3, NOW)}, now=NOW) == 2
+            assert await remains(store) == before[2:]
+
+    async def test_jobs_of_that_day_that_finished_later_stay(self) -> None:
+        async with self.opened(THEN) as store:
+            await ended(store, some(THEN, 2), THEN)
+            await ended(store, some(THEN, 2, 2), NOW - timedelta(hours=1))
+            before = await remains(store)
+            assert await store.forget(EVERYTHING, now=NOW) == 2
+            assert await remains(store) == before[2:]
+
+    async def test_jobs_without_a_rule_stay(self) -> None:
+        async with self.opened(THEN) as store:
+            await ended(store, some(THEN, 2), THEN)
+            await ended(store, some(THEN, 2, 2, task="other"), THEN)
+            await ended(store, some(THEN, 2, 4), THEN, dead=True)
+            before = await remains(store)
+            assert await store.forget({(COMPLETED, "task"): (0, NOW)}, now=NOW) == 2
+            assert await remains(store) == before[2:]
+
+    async def test_unfinished_jobs_of_that_day_keep_their_runs_and_lines(self) -> None:
+        async with self.opened(THEN) as store:
+            await ended(store, some(THEN, 3), THEN, dead=True)
+            await act(store, Action.RETRY, an_id(THEN, 1))
+            _, retried, _ = await remains(store)
+            assert await store.forget(EVERYTHING, now=NOW) == 2
+            assert await remains(store) == [retried]
+            assert len(retried[4]) == len(retried[5]) == 1
+
+    async def test_a_day_that_keeps_more_than_a_few_is_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("mainspring.stores.postgres_forget.FEW", 2)
+        async with self.opened(THEN) as store:
+            await ended(store, some(THEN, 6), THEN)
+            before = await remains(store)
+            assert await store.forget({(COMPLETED, "task"): (3, NOW)}, now=NOW) == 0
+            assert (await remains(store), self.lies_in(before[0][0])) == (before, names([OLDEST]))
+            assert await store.forget({(COMPLETED, "task"): (2, NOW)}, now=NOW) == 4
+
+    async def test_a_day_whose_jobs_may_be_young_is_left_alone(self) -> None:
+        async with self.opened(THEN) as store:
+            await ended(store, some(THEN, 2), THEN)
+            assert await store.forget({(COMPLETED, "task"): (0, OLDEST.end - DAY / 4)}, now=THEN + DAY) == 0
+            assert names([OLDEST])[0] in self.parts()
+            assert await store.forget({(COMPLETED, "task"): (0, OLDEST.end)}, now=THEN + DAY) == 2
+
+    async def test_days_without_jobs_go_when_they_are_old(self) -> None:
+        async with self.opened(THEN) as store:
+            assert await store.forget({}, now=OLDEST.end + 29 * DAY) == 0
+            assert names([OLDEST])[0] in self.parts()
+            assert await store.forget({}, now=OLDEST.end + 31 * DAY) == 0
+            assert self.parts() == [*names(following(OLDEST, AHEAD + 1)[2:]), "rest"]
+
+    async def test_what_lies_in_no_day_is_left_to_others(self) -> None:
+        async with self.opened(NOW) as store:
+            await ended(store, some(THEN, 2), THEN)
+            assert await store.forget(EVERYTHING, now=NOW) == 0
+            assert await prune(store, EVERYTHING) == 2
+
+    async def test_a_key_of_a_completed_job_is_free_when_its_day_has_gone(self) -> None:
+        async with self.opened(THEN) as store:
+            await ended(store, some(THEN, 1, idempotency_key="key"), THEN)
+            (known,) = await put(store, new_job(idempotency_key="key"))
+            assert known == an_id(THEN, 0)
+            await store.forget(EVERYTHING, now=NOW)
+            (fresh,) = await put(store, new_job(idempotency_key="key"))
+            assert fresh != known
+
+    @pytest.mark.parametrize("seed", range(6))
+    async def test_what_remains_is_what_remains_row_by_row(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        draw = random.Random(seed)
+        monkeypatch.setattr("mainspring.stores.postgres_forget.FEW", draw.choice([0, 3, 1000]))
+        rules = {
+            (state, task): (draw.choice([0, 0, 1, 3, 9]), THEN + draw.uniform(0, 9) * DAY)
+            for state in (COMPLETED, DEAD) for task in ("a", "b", "c") if draw.random() < 0.8
+        }  # fmt: skip
+        twin = open_store("memory://")
+        await twin.open()
+        async with self.opened(THEN) as store:
+            for n in range(12):
+                created = THEN + draw.randrange(9) * DAY
+                jobs = some(created, draw.randrange(1, 6), 10 * n, task=draw.choice("abc"))
+                end, dead = created + draw.choice([0, 0, 0.4, 3, 8]) * DAY, draw.random() < 0.4
+                retried = [job.id for job in jobs if dead and draw.random() < 0.2]
+                for one in (store, twin):
+                    await ended(one, jobs, end, dead=dead)
+                    await act(one, Action.RETRY, *retried)
+            assert await remains(store) == await remains(twin)
+            gone = await store.forget(rules, now=NOW)
+            assert gone + await prune(store, rules) == await prune(twin, rules)
+            assert await remains(store) == await remains(twin)
+            assert await store.groups() == await twin.groups()
+        await twin.close()
+
+
+class TestForgettingBesideWork(Dated):
+    async def test_a_reader_keeps_a_day_and_holds_nobody_up_for_long(self) -> None:
+        async with self.opened(THEN) as store, self.connected() as other, asyncio.timeout(20):
+            await ended(store, some(THEN, 4), THEN)
+            run = await start(store)
+            async with other.transaction():
+                await other.fetch("SELECT 1 FROM dated.mainspring_finished")
+                forgetting = asyncio.create_task(store.forget(EVERYTHING, now=NOW))
+                began = time.perf_counter()
+                await asyncio.wait([forgetting], timeout=0.2)
+                assert await settle(store, run, Done()) == {run.id}
+                assert await forgetting == 0
+                assert time.perf_counter() - began < 2
+                assert len(await everything(store)) == 5
+            assert await store.forget(EVERYTHING, now=NOW) == 0  # whoever was refused does not ask again at once
+            assert await store.forget(EVERYTHING, now=NOW + timedelta(minutes=11)) == 4
+
+    async def test_a_writer_in_that_day_keeps_it(self) -> None:
+        async with self.opened(THEN) as store, self.connected() as other, asyncio.timeout(20):
+            await ended(store, some(THEN, 4), THEN)
+            async with other.transaction():
+                await other.execute("UPDATE dated.mainspring_finished SET result = 'x'")
+                assert await store.forget(EVERYTHING, now=NOW) == 0
+            assert len(await everything(store)) == 4
+
+    async def test_two_who_forget_at_once_count_each_job_once(self) -> None:
+        async with self.opened(THEN) as left, self.opened(THEN) as right:
+            for n in range(3):
+                await ended(left, some(THEN + n * DAY, 4), THEN + n * DAY)
+            gone = await asyncio.gather(left.forget(EVERYTHING, now=NOW), right.forget(EVERYTHING, now=NOW))
+            assert sum(gone) == 12
+            assert await everything(left) == []
+
+    async def test_jobs_end_and_are_retried_while_days_go(self) -> None:
+        async with self.opened(THEN) as store, self.opened(THEN) as other, asyncio.timeout(60):
+            for n in range(6):
+                await ended(store, some(THEN + n * DAY, 10), THEN + n * DAY, dead=True)
+            await put(store, *(new_job(id=an_id(THEN + n * DAY, 99)) for n in range(6)))
+            await beat(store)
+            runs = (await claim(store)).jobs
+            ends = [settle(other, run, Done(), now=NOW) for run in runs]
+            retries = [act(other, Action.RETRY, an_id(THEN + n * DAY, 5)) for n in range(6)]
+            gone, *_ = await asyncio.gather(store.forget(EVERYTHING, now=NOW), *ends, *retries)
+            later = await store.forget(EVERYTHING, now=NOW + timedelta(minutes=11))
+            jobs = await everything(store)
+            assert {run.id for run in runs} <= {job.id for job in jobs if job.state is COMPLETED}
+            assert gone + later + len(jobs) == 66
+            for job in jobs:
+                assert len(await store.executions(job.id)) == 1
+
+
+class TestPruner(Dated):
+    @asynccontextmanager
+    async def app(self) -> AsyncIterator[Mainspring]:
+        """An app with forty jobs that ended long ago, of which two are to be kept."""
+        clock = VirtualClock(THEN)
+        app = Mainspring(self.url, clock=clock, history_keep=2, history_days=1)
+
+        async with app:
+            await ended(await app.opened(), some(THEN, 40), THEN)
+            clock.advance(days=40)
+            yield app
+
+    async def test_it_drops_days(self) -> None:
+        async with self.app() as app:
+            assert await app.prune() == 38
+            assert self.lies_in(*(job.id for job in await app.jobs.list())) == ["rest"] * 2
+            assert names([OLDEST])[0] not in self.parts()
+
+    async def test_it_names_each_job_to_whoever_wants_to_know(self) -> None:
+        async with self.app() as app:
+            told: list[str] = []
+            app.events.subscribe(JobsPruned, lambda event: told.extend(event.ids))
+            assert await app.prune() == len(told) == 38
+
+    async def test_it_gives_each_job_to_the_archive(self) -> None:
+        async with self.app() as app:
+            kept: list[Archived] = []
+            app.archive(kept.extend)
+            assert await app.prune() == len(kept) == 38
+            assert {len(one.lines) for one in kept} == {1}
+
+    async def test_days_go_also_if_every_job_is_archived(self) -> None:
+        async with self.app() as app:
+            app.archive(lambda leaving: None)
+            assert await app.prune() == 38
+            assert await app.prune() == 0
+            assert names([OLDEST])[0] not in self.parts()
+            assert len(await app.jobs.list()) == 2
+
+
+class TestPlans(Dated):
+    """With as many days as a month has, on tables that nobody has analysed."""
+
+    @asynccontextmanager
+    async def explained(self) -> AsyncIterator[Callable[..., Awaitable[str]]]:
+        place = Place(self.url, "")
+        for n in range(4):
+            async with self.opened(NOW - n * (AHEAD + 1) * DAY) as store:
+                await ended(store, some(NOW - n * (AHEAD + 1) * DAY, 20, 100 * n, tags=("x",)), NOW)
+        async with self.connected(**SETTINGS) as connection:
+
+            async def explain(sql: str, *values: Any) -> str:
+                return "\n".join(line for (line,) in await connection.fetch(f"EXPLAIN {place.sql(sql)}", *values))
+
+            yield explain
+
+    def parts_in(self, plan: str) -> set[str]:
+        return set(re.findall(r"on mainspring_finished_(\d{8}|rest)\b", plan))
+
+    async def test_what_is_asked_for_by_id_is_looked_for_in_its_day(self) -> None:
+        async with self.explained() as explain:
+            ids = [job.id for job in some(NOW, 50)]
+            columns: list[Any] = [["x"] * 50, ["x"] * 50, [0] * 50, [1] * 50, *[[None] * 50] * 3, ["{}"] * 50]
+            texts = [SEPARATOR.join(ids), SEPARATOR.join(["x"] * 50), SEPARATOR.join(["1"] * 50)]
+            assert len(self.parts()) == 4 * (AHEAD + 1) + 1
+            today = set(names([TODAY]))
+            assert self.parts_in(await explain(postgres_enqueue._INSERT, ids, *columns, ["{}"] * 50, 1)) == today
+            one = (ids[0], "x", "x", 0, 1, 1, None, None, None, "{}", "{}", "pending")
+            assert self.parts_in(await explain(postgres_enqueue._INSERT_ONE, *one)) == today
+            assert self.parts_in(await explain(postgres_enqueue._ENDED, ids[0], ids[-1])) == today
+            by_id = f"SELECT * FROM {ALL} WHERE id = ANY($1) ORDER BY id LIMIT 9"
+            assert self.parts_in(await explain(by_id, ids)) == today
+            done = await explain(COMPLETE_ALL, *texts, None, [], [], [], [], "ada", [], 0)
+            assert self.parts_in(done) == set()
+
+    async def test_what_is_asked_of_all_days_goes_by_their_indexes(self) -> None:
+        async with self.explained() as explain:
+            for sql, values in (
+                (postgres_read._GROUPS, ()),
+                (postgres_read._SURPLUS, ("completed", "task", 10**15, 3, 200)),
+                (f"SELECT id FROM {ALL} WHERE true ORDER BY id DESC LIMIT 50", ()),
+                (f"SELECT id FROM {ALL} WHERE tags @> $1 LIMIT 50", (["x"],)),
+            ):
+                plan = await explain(sql, *values)
+                assert "Seq Scan" not in plan
+                assert len(self.parts_in(plan)) == len(self.parts())
+
+    async def test_a_list_in_order_of_id_reads_no_more_than_its_page(self) -> None:
+        async with self.explained() as explain:
+            plan = await explain(f"SELECT id FROM {ALL} WHERE true ORDER BY id DESC LIMIT 50")
+            assert plan.splitlines()[1].strip().startswith("->  Merge Append")
+            assert "Sort  " not in plan
