@@ -75,8 +75,9 @@ class Served(Contract):
             await connection.close()
 
 
+@pytest.mark.slow
 class TestPostgres(Served, StoreContract):
-    pass
+    """The contract's jobs lie in no day; with one it is played in test_postgres_days.py."""
 
 
 class TestSharing(Served):

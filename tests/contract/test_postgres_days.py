@@ -1,6 +1,7 @@
 """The history of the PostgreSQL store by day: days are made ahead, and go whole with all that is surplus in them."""
 
 import asyncio
+import json
 import random
 import re
 import time
@@ -106,7 +107,7 @@ def an_id(at: datetime, n: int) -> str:
 
 
 class TestPostgresByDay(Served, StoreContract):
-    """All of the contract's jobs are of one day; in test_postgres.py there is no such day."""
+    """All of the contract's jobs are of one day, as they are in use."""
 
     @pytest.fixture(autouse=True)
     def _server(self, postgres: Postgres) -> None:
@@ -527,7 +528,6 @@ class TestPlans(Dated):
         async with self.explained() as explain:
             ids = [job.id for job in some(NOW, 50)]
             columns: list[Any] = [["x"] * 50, ["x"] * 50, [0] * 50, [1] * 50, *[[None] * 50] * 3, ["{}"] * 50]
-            texts = [SEPARATOR.join(ids), SEPARATOR.join(["x"] * 50), SEPARATOR.join(["1"] * 50)]
             assert len(self.parts()) == 4 * (AHEAD + 1) + 1
             today = set(names([TODAY]))
             assert self.parts_in(await explain(postgres_enqueue._INSERT, ids, *columns, ["{}"] * 50, 1)) == today
@@ -536,7 +536,8 @@ class TestPlans(Dated):
             assert self.parts_in(await explain(postgres_enqueue._ENDED, ids[0], ids[-1])) == today
             by_id = f"SELECT * FROM {ALL} WHERE id = ANY($1) ORDER BY id LIMIT 9"
             assert self.parts_in(await explain(by_id, ids)) == today
-            done = await explain(COMPLETE_ALL, *texts, None, [], [], [], [], "ada", [], 0)
+            said = json.dumps({id: ["x", 0, None] for id in ids})
+            done = await explain(COMPLETE_ALL, SEPARATOR.join(ids), said, [], [], [], [], "ada", [], 0)
             assert self.parts_in(done) == set()
 
     async def test_what_is_asked_of_all_days_goes_by_their_indexes(self) -> None:
