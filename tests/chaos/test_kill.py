@@ -4,7 +4,7 @@ import random
 import signal
 import time
 
-from audit import until
+from audit import Audit, until
 from crew import Crew
 from ground import each, slow_on_a_server
 from victim import LEASE, SWEEP
@@ -16,7 +16,13 @@ RUNNING = [point for point in POINTS if not point.startswith("fire.")]
 # Those inside of a store's verbs, or right after.
 STORED = ["claim.after_commit", "finish.mid_batch", "finish.after_commit"]
 # What a loaded machine may add to the bound: starting a process, waiting for a turn on the CPU.
-MARGIN = 3.0
+MARGIN = 10.0
+
+
+def rescued(audit: Audit, died: float) -> float:
+    """How long after its worker's death the last of the jobs that it had was started again."""
+    again = [line.at for line in audit.lines if line.event == "start" and len(audit.runs[line.id]) > 1]
+    return max(again, default=died) - died
 
 
 @each("case", [(point, count) for count in (1, 3, 7) for point in RUNNING], [(point, 3) for point in STORED])
@@ -31,7 +37,7 @@ def test_jobs_of_a_worker_killed_at_a_failpoint_run_again_in_time(crew: Crew, ca
     audit = crew.audit()
     audit.check(crew.acknowledged)
     assert {job.state for job in audit.jobs.values()} == {"completed"}
-    assert max(line.at for line in audit.lines if line.event == "start") - died <= LEASE + SWEEP + MARGIN
+    assert rescued(audit, died) <= LEASE + SWEEP + MARGIN
 
 
 @each("point", RUNNING)
@@ -51,7 +57,7 @@ def test_a_worker_beside_the_killed_one_takes_over(crew: Crew, point: str) -> No
     audit = crew.audit()
     audit.check(crew.acknowledged)
     assert {job.state for job in audit.jobs.values()} == {"completed"}
-    assert max(line.at for line in audit.lines if line.event == "start") - died <= LEASE + SWEEP + MARGIN
+    assert rescued(audit, died) <= LEASE + SWEEP + MARGIN
 
 
 @slow_on_a_server

@@ -15,8 +15,8 @@ from .postgres_pool import Session
 from .rows import options_of
 from .rules import admit, meet
 
-# What has ended is no longer where the insert would meet it; nor is what ends meanwhile, so both tables are looked at, as
-# they are at one moment. The array is found once, and almost always empty.
+# What has ended is no longer where the insert would meet it; nor is what ends meanwhile, so both tables are looked at,
+# as they are at one moment. The array is found once, and almost always empty.
 _INSERT = """INSERT INTO mainspring_jobs
         (id, queue, task, rank, state, run_at, created_at, expires_at, schedule, tags, options, payload)
     SELECT id, queue, task, rank, 'pending', run_at, $6, expires_at, schedule, tags::text[], options, payload
