@@ -21,7 +21,8 @@ MARGIN = 10.0
 
 def rescued(audit: Audit, died: float) -> float:
     """How long after its worker's death the last of the jobs that it had was started again."""
-    return max(line.at - died for line in audit.lines if line.event == "start" and len(audit.runs[line.id]) > 1)
+    again = [line.at for line in audit.lines if line.event == "start" and len(audit.runs[line.id]) > 1]
+    return max(again, default=died) - died
 
 
 @each("case", [(point, count) for count in (1, 3, 7) for point in RUNNING], [(point, 3) for point in STORED])
