@@ -19,7 +19,7 @@ T = TypeVar("T")
 SIZE = 10
 # Stands between texts that are sent as one: in no id, lease or number.
 SEPARATOR = "\x1f"
-CONNECT_SECONDS, CALL_SECONDS = 10, 60
+CONNECT_SECONDS, CALL_SECONDS, LOOK_SECONDS = 10, 60, 5
 # A deadlock, a lock not given in time, a serialization failure: nothing was written, so the verb is played again.
 AGAIN, TRIES = ("40001", "40P01", "55P03"), 5
 # The classes of what passes: connections, resources, an operator's intervention, a lock, a server that only reads.
@@ -37,6 +37,11 @@ SETTINGS = {
     "jit": "off",
     "timezone": "UTC",
 }
+
+# Where an index has the order asked for, a page is to be read along it, whatever the planner thinks of the filter.
+LOOK = f"""BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY;
+    SET LOCAL statement_timeout = {1000 * LOOK_SECONDS}; SET LOCAL enable_sort = off;
+    SET LOCAL work_mem = '32MB'"""
 
 
 class Session:
@@ -104,6 +109,22 @@ class Pool:
             return answer
 
         return await self._call(committed)
+
+    async def look(self, verb: Verb[T]) -> T:
+        """The answer of a verb that only reads, for people: all of its statements see one state of the tables, and
+        none takes long."""
+
+        async def seen(db: Session) -> T:
+            await db.connection.execute(LOOK)
+            try:
+                answer = await verb(db)
+            except asyncpg.QueryCanceledError as error:
+                text = f"a list took more than {LOOK_SECONDS} s on the server: narrow the filter, or try again"
+                raise StoreUnavailable(text) from error
+            await db.connection.execute("COMMIT")
+            return answer
+
+        return await self._call(seen)
 
     async def _call(self, verb: Verb[T]) -> T:
         for tries in range(1, TRIES + 1):
