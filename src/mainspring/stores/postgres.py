@@ -392,7 +392,7 @@ class PostgresStore:
         return await self._call(postgres_read.groups)
 
     async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
-        rows = await self._call(lambda db: postgres_read.surplus(db, state, task, keep, before, limit))
+        rows = await self._look(lambda db: postgres_read.surplus(db, state, task, keep, before, limit))
         return [job_of(row) for row in rows]
 
     # inside

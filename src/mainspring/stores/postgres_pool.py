@@ -41,7 +41,7 @@ SETTINGS = {
 # Where an index has the order asked for, a page is to be read along it, whatever the planner thinks of the filter.
 LOOK = f"""BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY;
     SET LOCAL statement_timeout = {1000 * LOOK_SECONDS}; SET LOCAL enable_sort = off;
-    SET LOCAL work_mem = '32MB'"""
+    SET LOCAL work_mem = '32MB'; SET LOCAL max_parallel_workers_per_gather = 0"""
 
 
 class Session:
