@@ -321,7 +321,7 @@ class Store(Protocol):
         ...
 
     async def queues(self, *, now: datetime) -> list[Queue]:
-        """Every queue that holds unfinished jobs or is paused, by name."""
+        """Every queue that holds unfinished jobs or is paused, by name; its figures are as those of `counts`."""
         ...
 
     async def workers(self, *, now: datetime) -> list[LiveWorker]:
@@ -329,7 +329,10 @@ class Store(Protocol):
         ...
 
     async def counts(self, *, now: datetime) -> dict[Shown, int]:
-        """How many jobs are in each shown state; states without a job are left out."""
+        """How many jobs are in each shown state; states without a job are left out.
+
+        Exact while a store has up to some ten thousand jobs; beyond that, a store may estimate figures that are large.
+        """
         ...
 
     async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
@@ -346,7 +349,7 @@ class Store(Protocol):
     async def dead(self, *, limit: int) -> list[DeadGroup]:
         """Dead jobs by task and Failure.kind, most first, then by those two; `newest` is the one that finished last.
 
-        A dead job without a failure is in no group.
+        A dead job without a failure is in no group. Large counts may be estimates, as in `counts`.
         """
         ...
 

@@ -83,10 +83,10 @@ class Placed:
         return sorted(name for (name,) in self.server.run(sql))
 
     def shape(self) -> list[Any]:
-        """Every table, column and index, as the server describes them."""
+        """Every table, column and index, as the server describes them; but those of days, which come by themselves."""
         sql = """SELECT relname, relkind::text, attname::text, format_type(atttypid, atttypmod), attnotnull,
                 pg_get_expr(adbin, adrelid), CASE WHEN relkind = 'i' THEN pg_get_indexdef(pg_class.oid) END, reloptions
             FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped
             LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
-            WHERE relnamespace = 'own'::regnamespace ORDER BY 1, 2, 3"""
+            WHERE relnamespace = 'own'::regnamespace AND relname !~ 'finished_[0-9]' ORDER BY 1, 2, 3"""
         return [tuple(row) for row in self.server.run(sql)]

@@ -53,11 +53,13 @@ from . import (
     postgres_change,
     postgres_claim,
     postgres_condition,
+    postgres_count,
     postgres_days,
     postgres_enqueue,
     postgres_finish,
     postgres_fire,
     postgres_forget,
+    postgres_list,
     postgres_read,
     postgres_schema,
     postgres_script,
@@ -451,7 +453,7 @@ class PostgresStore:
         sort: Sort = "created",
     ) -> list[Job]:
         us = micros(now)
-        rows = await self._call(lambda db: postgres_read.jobs(db, which, us, limit, after, newest, sort))
+        rows = await self._look(lambda db: postgres_list.jobs(db, which, us, limit, after, newest, sort))
         return [job_of(row) for row in rows]
 
     async def executions(self, job_id: JobId) -> list[Execution]:
@@ -461,7 +463,7 @@ class PostgresStore:
         return await self._call(lambda db: postgres_read.logs(db, job_id, limit, after))
 
     async def queues(self, *, now: datetime) -> list[Queue]:
-        return await self._call(lambda db: postgres_read.queues(db, micros(now)))
+        return await self._look(lambda db: postgres_count.queues(db, micros(now)))
 
     async def workers(self, *, now: datetime) -> list[LiveWorker]:
         sql = "SELECT info, until, orders FROM mainspring_workers WHERE until > $1 ORDER BY id"
@@ -471,7 +473,7 @@ class PostgresStore:
         ]
 
     async def counts(self, *, now: datetime) -> dict[Shown, int]:
-        return await self._call(lambda db: postgres_read.counts(db, micros(now)))
+        return await self._look(lambda db: postgres_count.counts(db, micros(now)))
 
     async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
         return await self._call(lambda db: postgres_tally.tallies(db, span, since))
@@ -480,7 +482,7 @@ class PostgresStore:
         return await self._call(postgres_finish.circuits)
 
     async def dead(self, *, limit: int) -> list[DeadGroup]:
-        return await self._call(lambda db: postgres_read.dead(db, limit))
+        return await self._look(lambda db: postgres_count.dead(db, limit))
 
     # forgetting
 
@@ -488,7 +490,7 @@ class PostgresStore:
         return await self._call(postgres_read.groups)
 
     async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
-        rows = await self._call(lambda db: postgres_read.surplus(db, state, task, keep, before, limit))
+        rows = await self._look(lambda db: postgres_read.surplus(db, state, task, keep, before, limit))
         return [job_of(row) for row in rows]
 
     async def forget(self, rules: Rules, *, now: datetime) -> int:
@@ -517,6 +519,11 @@ class PostgresStore:
             except StoreError as error:
                 await self._explain(pool, error)
                 raise
+
+    async def _look(self, verb: Verb[T]) -> T:
+        pool = self._open()
+        with self._clock.outside():
+            return await pool.look(verb)
 
     async def _step(self, verb: Verb[T]) -> T:
         pool = self._open()

@@ -40,13 +40,19 @@ CREATE TABLE mainspring_jobs (
 CREATE TABLE mainspring_finished (LIKE mainspring_jobs INCLUDING DEFAULTS);
 ALTER TABLE mainspring_finished ADD COLUMN ending text COLLATE "C";
 
--- Neither pending nor running.
+-- Neither pending nor running; pending again. No claim of a new job changes these.
 ALTER TABLE mainspring_jobs
-    ADD COLUMN parked boolean NOT NULL GENERATED ALWAYS AS (state NOT IN ('pending', 'running')) STORED;
+    ADD COLUMN parked boolean NOT NULL GENERATED ALWAYS AS (state NOT IN ('pending', 'running')) STORED,
+    ADD COLUMN retried boolean NOT NULL GENERATED ALWAYS AS (state = 'pending' AND attempt > 0) STORED;
 ALTER TABLE mainspring_jobs ADD PRIMARY KEY (id);
 CREATE INDEX mainspring_jobs_ready ON mainspring_jobs (queue, task, rank, run_at, id) WHERE crashes < 2 AND NOT parked;
 CREATE INDEX mainspring_jobs_suspects ON mainspring_jobs (rank, run_at, id) WHERE crashes >= 2 AND NOT parked;
 CREATE INDEX mainspring_jobs_expiring ON mainspring_jobs (expires_at) WHERE expires_at IS NOT NULL AND NOT parked;
+-- For lists, free for a job that is neither: what stands aside, and what was created at another time than its id says.
+CREATE INDEX mainspring_jobs_aside ON mainspring_jobs (id) WHERE parked OR retried;
+CREATE INDEX mainspring_jobs_odd ON mainspring_jobs (created_at)
+    WHERE left(id, 10) <> left(lpad(to_hex(created_at / 1000), 12, '0'), 8) || '-'
+        || substr(lpad(to_hex(created_at / 1000), 12, '0'), 9, 1);
 CREATE UNIQUE INDEX mainspring_jobs_unique ON mainspring_jobs (unique_key) WHERE unique_key IS NOT NULL;
 CREATE UNIQUE INDEX mainspring_jobs_idempotent ON mainspring_jobs (idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX mainspring_jobs_schedule ON mainspring_jobs (schedule) WHERE schedule IS NOT NULL;
@@ -54,13 +60,16 @@ CREATE INDEX mainspring_jobs_error ON mainspring_jobs (error) WHERE error IS NOT
 CREATE INDEX mainspring_jobs_tags ON mainspring_jobs USING gin (tags) WHERE tags IS NOT NULL;
 
 ALTER TABLE mainspring_finished ADD PRIMARY KEY (id);
-CREATE INDEX mainspring_finished_order ON mainspring_finished (state, task, finished_at);
+CREATE INDEX mainspring_finished_order ON mainspring_finished (task, queue, state, finished_at);
+CREATE INDEX mainspring_finished_odd ON mainspring_finished (created_at)
+    WHERE left(id, 10) <> left(lpad(to_hex(created_at / 1000), 12, '0'), 8) || '-'
+        || substr(lpad(to_hex(created_at / 1000), 12, '0'), 9, 1);
 CREATE UNIQUE INDEX mainspring_finished_done ON mainspring_finished (idempotency_key)
     WHERE idempotency_key IS NOT NULL AND state = 'completed';
 CREATE INDEX mainspring_finished_idempotent ON mainspring_finished (idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX mainspring_finished_unique ON mainspring_finished (unique_key) WHERE unique_key IS NOT NULL;
 CREATE INDEX mainspring_finished_schedule ON mainspring_finished (schedule) WHERE schedule IS NOT NULL;
-CREATE INDEX mainspring_finished_error ON mainspring_finished (task, error, finished_at) WHERE error IS NOT NULL;
+CREATE INDEX mainspring_finished_error ON mainspring_finished (error, task, state, finished_at) WHERE error IS NOT NULL;
 CREATE INDEX mainspring_finished_tags ON mainspring_finished USING gin (tags) WHERE tags IS NOT NULL;
 
 -- Every run but the last of a job that went well.
@@ -183,6 +192,7 @@ DROP INDEX mainspring_finished_done;
 ALTER TABLE mainspring_finished RENAME TO mainspring_finished_rest;
 ALTER INDEX mainspring_finished_pkey RENAME TO mainspring_finished_rest_pkey;
 ALTER INDEX mainspring_finished_order RENAME TO mainspring_finished_rest_order;
+ALTER INDEX mainspring_finished_odd RENAME TO mainspring_finished_rest_odd;
 ALTER INDEX mainspring_finished_idempotent RENAME TO mainspring_finished_rest_idempotent;
 ALTER INDEX mainspring_finished_unique RENAME TO mainspring_finished_rest_unique;
 ALTER INDEX mainspring_finished_schedule RENAME TO mainspring_finished_rest_schedule;
@@ -191,11 +201,14 @@ ALTER INDEX mainspring_finished_tags RENAME TO mainspring_finished_rest_tags;
 CREATE TABLE mainspring_finished (LIKE mainspring_finished_rest INCLUDING DEFAULTS INCLUDING STORAGE)
     PARTITION BY RANGE (id);
 ALTER TABLE mainspring_finished ADD PRIMARY KEY (id);
-CREATE INDEX mainspring_finished_order ON mainspring_finished (state, task, finished_at);
+CREATE INDEX mainspring_finished_order ON mainspring_finished (task, queue, state, finished_at);
+CREATE INDEX mainspring_finished_odd ON mainspring_finished (created_at)
+    WHERE left(id, 10) <> left(lpad(to_hex(created_at / 1000), 12, '0'), 8) || '-'
+        || substr(lpad(to_hex(created_at / 1000), 12, '0'), 9, 1);
 CREATE INDEX mainspring_finished_idempotent ON mainspring_finished (idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX mainspring_finished_unique ON mainspring_finished (unique_key) WHERE unique_key IS NOT NULL;
 CREATE INDEX mainspring_finished_schedule ON mainspring_finished (schedule) WHERE schedule IS NOT NULL;
-CREATE INDEX mainspring_finished_error ON mainspring_finished (task, error, finished_at) WHERE error IS NOT NULL;
+CREATE INDEX mainspring_finished_error ON mainspring_finished (error, task, state, finished_at) WHERE error IS NOT NULL;
 CREATE INDEX mainspring_finished_tags ON mainspring_finished USING gin (tags) WHERE tags IS NOT NULL;
 ALTER TABLE mainspring_finished ATTACH PARTITION mainspring_finished_rest DEFAULT;
 
@@ -216,6 +229,7 @@ DROP TABLE mainspring_finished;
 ALTER TABLE mainspring_finished_rest RENAME TO mainspring_finished;
 ALTER INDEX mainspring_finished_rest_pkey RENAME TO mainspring_finished_pkey;
 ALTER INDEX mainspring_finished_rest_order RENAME TO mainspring_finished_order;
+ALTER INDEX mainspring_finished_rest_odd RENAME TO mainspring_finished_odd;
 ALTER INDEX mainspring_finished_rest_idempotent RENAME TO mainspring_finished_idempotent;
 ALTER INDEX mainspring_finished_rest_unique RENAME TO mainspring_finished_unique;
 ALTER INDEX mainspring_finished_rest_schedule RENAME TO mainspring_finished_schedule;

@@ -8,8 +8,8 @@ from ..clock import micros
 from ..job import ALLOWED, Action, Changed, Cursor, Filter, Job, JobId, Refusal, Update
 from . import postgres_series as series
 from .postgres_jobs import Holders, Pair, drop, follow, lock, lock_keys, series_of, write
+from .postgres_list import jobs
 from .postgres_pool import Session
-from .postgres_read import jobs
 from .rows import job_of
 from .rules import act, lapsed, matches
 

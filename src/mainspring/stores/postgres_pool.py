@@ -23,6 +23,7 @@ SIZE = 10
 SEPARATOR = "\x1f"
 # Seconds between tries to reach a server that is away: the first and the longest.
 SOONEST, LATEST = 0.1, 2.0
+LOOK_SECONDS = 5
 # A deadlock, a lock not given in time, a serialization failure: nothing was written, so the verb is played again.
 AGAIN, TRIES = ("40001", "40P01", "55P03"), 5
 # Not an answer of the server's: whatever comes from this connection later belongs to no call. The driver is confused by
@@ -44,6 +45,11 @@ SETTINGS = {
     "jit": "off",
     "timezone": "UTC",
 }
+
+# Where an index has the order asked for, a page is to be read along it, whatever the planner thinks of the filter.
+LOOK = f"""SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;
+    SET LOCAL statement_timeout = {1000 * LOOK_SECONDS}; SET LOCAL enable_sort = off;
+    SET LOCAL work_mem = '32MB'; SET LOCAL max_parallel_workers_per_gather = 0"""
 
 
 class Session:
@@ -115,6 +121,20 @@ class Pool:
     async def step(self, verb: Verb[T]) -> T:
         """The answer of a verb of several statements, once all of them are committed."""
         return await self._call(verb, whole=True)
+
+    async def look(self, verb: Verb[T]) -> T:
+        """The answer of a verb that only reads, for people: all of its statements see one state of the tables, and
+        none takes long."""
+
+        async def seen(db: Session) -> T:
+            await db.run(LOOK)
+            try:
+                return await verb(db)
+            except asyncpg.QueryCanceledError as error:
+                text = f"a list took more than {LOOK_SECONDS} s on the server: narrow the filter, or try again"
+                raise StoreUnavailable(text) from error
+
+        return await self._call(seen, whole=True)
 
     async def _call(self, verb: Verb[T], whole: bool) -> T:
         for tries in range(1, TRIES + 1):

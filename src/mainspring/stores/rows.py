@@ -233,7 +233,7 @@ def where(which: Filter, now: int) -> tuple[str, dict[str, Any]]:
         # The keys of "a:5" begin as those of "a" do, and anybody may use such a key.
         among("json_extract(options, '$.schedule')", "makers", which.schedules)
     if which.key_prefix is not None:
-        values |= {"prefix": which.key_prefix, "beyond": _beyond(which.key_prefix)}
+        values |= {"prefix": which.key_prefix, "beyond": beyond(which.key_prefix)}
         until = "" if values["beyond"] is None else " AND key < :beyond"
         parts.append(f"id IN (SELECT job_id FROM mainspring_keys WHERE key >= :prefix{until})")
     for name, sign in (("created_after", ">="), ("created_before", "<=")):
@@ -243,7 +243,7 @@ def where(which: Filter, now: int) -> tuple[str, dict[str, Any]]:
     return " AND ".join(parts), values
 
 
-def _beyond(prefix: str) -> str | None:
+def beyond(prefix: str) -> str | None:
     """The first text after all that begin so, in the order of code points, which SQLite's is; None: there is none."""
     kept = prefix.rstrip(chr(0x10FFFF))
     if not kept:

@@ -1,0 +1,163 @@
+"""Lists of the PostgreSQL store go by its indexes; its counts are exact where they are small, and else about right."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+
+from mainspring.errors import StoreUnavailable
+from mainspring.job import Action, Filter, Job, NewJob, Sort, State
+from mainspring.outcome import Policy
+from mainspring.store import Store
+from mainspring.stores import open_store, postgres_count, postgres_list, postgres_pool
+from mainspring.stores.postgres_list import FINISHED, JOBS, _List
+from mainspring.stores.postgres_place import Place
+from mainspring.stores.postgres_pool import SETTINGS
+from mainspring.stores.rules import matches
+from mainspring.testing.contract.build import NOW, Contract, act, bring, claimed, later, new_job, put, settle, start
+from servers import Postgres
+
+US = 1_000_000_000_000_000
+FILTERS = {
+    "any": Filter(),
+    "queue": Filter(queues=("mail",)),
+    "task": Filter(tasks=("report",)),
+    "tags": Filter(tags=("red",)),
+    "schedule": Filter(schedules=("daily",)),
+    "error": Filter(errors=("ValueError: no",)),
+    "key": Filter(key_prefix="order:"),
+    "running": Filter(states=("running",)),
+    "worker": Filter(workers=("ada",)),
+    "retrying": Filter(states=("retrying",)),
+    "paused": Filter(states=("paused",)),
+    "scheduled": Filter(states=("scheduled",)),
+    "expired": Filter(states=("expired",)),
+    "dead": Filter(states=("dead",)),
+    "time": Filter(created_after=NOW, created_before=later(60)),
+    "queue and state": Filter(queues=("mail",), states=("pending", "completed")),
+}
+SORTS: tuple[Sort, ...] = ("created", "due", "finished")
+
+
+class Served(Contract):
+    @pytest.fixture(autouse=True)
+    def _server(self, postgres: Postgres) -> None:
+        self.server, self.url = postgres, postgres.fresh()
+
+    def make_store(self) -> Store:
+        return open_store(self.url)
+
+    @asynccontextmanager
+    async def looking(self) -> AsyncIterator[Any]:
+        connection = await asyncpg.connect(self.server.dsn, server_settings=SETTINGS)
+        try:
+            await connection.execute(postgres_pool.LOOK)
+            yield connection
+        finally:
+            await connection.close()
+
+
+class TestWays(Served):
+    async def statements(self, which: Filter, sort: Sort, newest: bool) -> list[tuple[str, list[Any]]]:
+        found = []
+        for table in {"created": (JOBS, FINISHED), "due": (JOBS,), "finished": (FINISHED,)}[sort]:
+            asked = _List(table, which, US, 50, None, newest, sort)
+            if not asked.empty:
+                ways = [asked.near(), asked.beyond(), asked.whole(), *(sql for sql, _ in asked.few())]
+                found += [asked.bound(sql) for sql in ways]
+        return found
+
+    @pytest.mark.parametrize("name", FILTERS)
+    async def test_every_list_goes_by_an_index(self, name: str) -> None:
+        async with self.opened() as store, self.looking() as connection:
+            await put(store, *(new_job() for _ in range(500)))
+            for sort in SORTS:
+                for sql, values in await self.statements(FILTERS[name], sort, True):
+                    rows = await connection.fetch(f"EXPLAIN {Place(self.url, '').sql(sql)}", *values)
+                    plan = "\n".join(line for (line,) in rows)
+                    assert "Seq Scan on mainspring_jobs" not in plan
+                    assert "Seq Scan on mainspring_finished" not in plan
+
+    @pytest.mark.parametrize(("near", "few"), [(1, 10_000), (1, 0), (2_000, 10_000)], ids=["few", "whole", "near"])
+    @pytest.mark.parametrize("newest", [False, True])
+    async def test_each_way_leads_to_the_same_page(
+        self, near: int, few: int, newest: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name, value in (("NEAR", 10 * near), ("FEW", few), ("TOLD", few)):
+            monkeypatch.setattr(postgres_list, name, value)
+        async with self.opened() as store:
+            await self.fill(store)
+            everything = await store.jobs(Filter(), now=later(1), limit=999)
+            assert len(everything) == 49
+            for which in FILTERS.values():
+                listed = await store.jobs(which, now=later(1), limit=999, newest=newest)
+                assert [job.id for job in listed] == self.expected(everything, which, newest)
+                assert [job.id for job in await store.jobs(which, now=later(1), limit=3, newest=newest)] == [
+                    job.id for job in listed[:3]
+                ]
+
+    async def fill(self, store: Store) -> None:
+        """Jobs of each kind, stored at some distance in time."""
+        for state in (State.DEAD, State.COMPLETED, State.PAUSED, State.CANCELLED, State.EXPIRED, State.RUNNING):
+            await bring(store, state, queue="mail")
+        await settle(store, await start(store), ValueError("no"), now=NOW, policy=Policy(max_retries=1))
+        kinds: list[dict[str, Any]] = [
+            {}, {"queue": "mail"}, {"task": "report"}, {"tags": ("red", "blue")}, {"schedule": "daily"},
+            {"run_at": later(3600)}, {"unique_key": "order:{n}"}, {"idempotency_key": "order:i{n}"},
+        ]  # fmt: skip
+        for n in range(40):
+            kind = {key: value.format(n=n) if isinstance(value, str) else value for key, value in kinds[n % 8].items()}
+            await store.enqueue([new_job(**kind)], now=NOW + timedelta(seconds=10 * n - 200))
+        await put(store, new_job(expires_at=later(0.5)), new_job(id="by-hand"))
+
+    def expected(self, jobs: list[Job], which: Filter, newest: bool) -> list[str]:
+        return sorted((job.id for job in jobs if matches(job, which, later(1))), reverse=newest)
+
+
+class TestEstimates(Served):
+    @pytest.fixture(autouse=True)
+    def _small(self, _server: None, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.url = self.server.own("estimates")  # without the empty pages that other tests have left
+        monkeypatch.setattr(postgres_count, "WHOLE", 1)
+
+    async def many(self, store: Store, count: int, **options: Any) -> list[NewJob]:
+        made = [new_job(**options) for _ in range(count)]
+        await put(store, *made)
+        return made
+
+    async def test_a_figure_beyond_what_is_counted_is_about_right(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(postgres_count, "SAMPLE", 60)
+        async with self.opened() as store:
+            await self.many(store, 15_000)
+            found = await store.counts(now=NOW)
+        assert 10_000 <= found["pending"] <= 22_500
+        assert set(found) == {"pending"}
+
+    async def test_small_figures_are_exact_beside_large_ones(self) -> None:
+        async with self.opened() as store:
+            await self.many(store, 12_000)
+            await self.many(store, 7, queue="rare")
+            await self.many(store, 5, run_at=later(60))
+            held = await self.many(store, 3)
+            await act(store, Action.PAUSE, *(job.id for job in held))
+            assert len(await claimed(store, limit=4)) == 4
+            found = await store.counts(now=NOW)
+            queues = {queue.name: queue for queue in await store.queues(now=NOW)}
+        assert (found["scheduled"], found["paused"], found["running"]) == (5, 3, 4)
+        assert queues["rare"].pending == 7
+        assert (queues["default"].running, queues["default"].scheduled) == (4, 5)
+
+
+class TestLongLists(Served):
+    async def test_a_list_that_takes_too_long_is_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        slow = postgres_pool.LOOK.replace("statement_timeout = 5000", "statement_timeout = 20")
+        assert slow != postgres_pool.LOOK
+        monkeypatch.setattr(postgres_pool, "LOOK", slow)
+        async with self.opened() as store:
+            pool = store._pool  # type: ignore[attr-defined]
+            with pytest.raises(StoreUnavailable, match="narrow the filter"):
+                await pool.look(lambda db: db.value("SELECT pg_sleep(9)"))
+            assert await store.counts(now=NOW) == {}
