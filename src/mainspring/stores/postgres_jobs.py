@@ -18,8 +18,6 @@ from .rows import COLUMNS, Row, job_of, row_of
 
 BESIDE = "error, tags, schedule"
 BOTH = f"{COLUMNS}, {BESIDE}"
-# Both tables as one; PostgreSQL hands conditions and orders on to each.
-ALL = f"(SELECT {BOTH} FROM mainspring_jobs UNION ALL SELECT {BOTH} FROM mainspring_finished) AS job"
 
 # Keys share this many locks: a batch of any size must fit into the server's table of locks.
 BUCKETS = 512
