@@ -121,15 +121,15 @@ class TestEstimates(Served):
     @pytest.fixture(autouse=True)
     def _small(self, _server: None, monkeypatch: pytest.MonkeyPatch) -> None:
         self.url = self.server.own("estimates")  # without the empty pages that other tests have left
-        monkeypatch.setattr(postgres_count, "WHOLE", 1)
+        monkeypatch.setattr(postgres_count, "WHOLE", 60)
+        monkeypatch.setattr(postgres_count, "SAMPLE", 60)
 
     async def many(self, store: Store, count: int, **options: Any) -> list[NewJob]:
         made = [new_job(**options) for _ in range(count)]
         await put(store, *made)
         return made
 
-    async def test_a_figure_beyond_what_is_counted_is_about_right(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(postgres_count, "SAMPLE", 60)
+    async def test_a_figure_beyond_what_is_counted_is_about_right(self) -> None:
         async with self.opened() as store:
             await self.many(store, 15_000)
             found = await store.counts(now=NOW)
