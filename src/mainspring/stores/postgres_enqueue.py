@@ -28,9 +28,7 @@ _INSERT = f"""{_INTO}
     WHERE id <> ALL (ARRAY(SELECT id FROM mainspring_jobs WHERE id = ANY($1)
         UNION ALL SELECT id FROM mainspring_finished WHERE id = ANY($1)))
     ON CONFLICT (id) DO NOTHING"""
-_INSERT_ONE = f"""{_INTO} SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12
-    WHERE NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE id = $1 UNION ALL SELECT 1 FROM mainspring_finished
-        WHERE id = $1) ON CONFLICT (id) DO NOTHING"""
+_INSERT_ONE = "SELECT mainspring_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 # From so many on a COPY is faster.
 MANY = 100
 
@@ -51,7 +49,7 @@ async def insert(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enq
     """Jobs without keys: one statement."""
     us = micros(now)
     if len(jobs) == 1:
-        await db.run(_INSERT_ONE, *_row(jobs[0], us))
+        await db.run(_INSERT_ONE, *_row(jobs[0], us)[:-1])
     else:
         (ids, queues, tasks, ranks, due, _, expire, schedules, tags, options, payloads, _) = zip(
             *(_row(job, us) for job in jobs), strict=True
