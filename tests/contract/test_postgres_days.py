@@ -24,7 +24,6 @@ from mainspring.store import Store
 from mainspring.stores import open_store, postgres_enqueue, postgres_read
 from mainspring.stores.postgres_days import AHEAD, DAY, Day
 from mainspring.stores.postgres_finish import COMPLETE_ALL
-from mainspring.stores.postgres_jobs import ALL
 from mainspring.stores.postgres_place import Place
 from mainspring.stores.postgres_pool import SEPARATOR, SETTINGS
 from mainspring.testing import VirtualClock
@@ -505,6 +504,9 @@ class TestPruner(Dated):
             assert len(await app.jobs.list()) == 2
 
 
+NEWEST = "SELECT id FROM mainspring_finished ORDER BY id DESC LIMIT 50"
+
+
 class TestPlans(Dated):
     """With as many days as a month has, on tables that nobody has analysed."""
 
@@ -531,10 +533,8 @@ class TestPlans(Dated):
             assert len(self.parts()) == 4 * (AHEAD + 1) + 1
             today = set(names([TODAY]))
             assert self.parts_in(await explain(postgres_enqueue._INSERT, ids, *columns, ["{}"] * 50, 1)) == today
-            one = (ids[0], "x", "x", 0, 1, 1, None, None, None, "{}", "{}", "pending")
-            assert self.parts_in(await explain(postgres_enqueue._INSERT_ONE, *one)) == today
             assert self.parts_in(await explain(postgres_enqueue._ENDED, ids[0], ids[-1])) == today
-            by_id = f"SELECT * FROM {ALL} WHERE id = ANY($1) ORDER BY id LIMIT 9"
+            by_id = "SELECT * FROM mainspring_finished WHERE id = ANY($1) ORDER BY id LIMIT 9"
             assert self.parts_in(await explain(by_id, ids)) == today
             said = json.dumps({id: ["x", 0, None] for id in ids})
             done = await explain(COMPLETE_ALL, SEPARATOR.join(ids), said, [], [], [], [], "ada", [], 0)
@@ -545,8 +545,8 @@ class TestPlans(Dated):
             for sql, values in (
                 (postgres_read._GROUPS, ()),
                 (postgres_read._SURPLUS, ("completed", "task", 10**15, 3, 200)),
-                (f"SELECT id FROM {ALL} WHERE true ORDER BY id DESC LIMIT 50", ()),
-                (f"SELECT id FROM {ALL} WHERE tags @> $1 LIMIT 50", (["x"],)),
+                (NEWEST, ()),
+                ("SELECT id FROM mainspring_finished WHERE tags @> $1 LIMIT 50", (["x"],)),
             ):
                 plan = await explain(sql, *values)
                 assert "Seq Scan" not in plan
@@ -554,6 +554,6 @@ class TestPlans(Dated):
 
     async def test_a_list_in_order_of_id_reads_no_more_than_its_page(self) -> None:
         async with self.explained() as explain:
-            plan = await explain(f"SELECT id FROM {ALL} WHERE true ORDER BY id DESC LIMIT 50")
+            plan = await explain(NEWEST)
             assert plan.splitlines()[1].strip().startswith("->  Merge Append")
             assert "Sort  " not in plan
