@@ -24,16 +24,14 @@ SILENCE, IDLE, INTERVAL, COUNT = 15_000, 30, 5, 3
 class Route:
     """Finds out by its first connection whether there is a pooler, unless it was told."""
 
-    def __init__(
-        self, dsn: str, settings: Mapping[str, str], pooler: Pooler = "auto", bound: float | None = CALL_SECONDS
-    ) -> None:
-        """`bound`: seconds that a statement may take; None: any."""
+    def __init__(self, dsn: str, settings: Mapping[str, str], pooler: Pooler = "auto", *, bounded: bool = True) -> None:
+        """`bounded`: a statement without an answer is given up."""
         self.dsn = dsn
         self.pooled: bool | None = None if pooler == "auto" else pooler == "transaction"
         """None: nobody has connected yet."""
         self._told = pooler != "auto"
         self._settings = settings
-        self._bound = bound
+        self._bounded = bounded
 
     @property
     def begin(self) -> str:
@@ -69,8 +67,9 @@ class Route:
         return connection
 
     async def _connect(self, settings: Mapping[str, str], **options: Any) -> Any:
+        bound = CALL_SECONDS if self._bounded else None
         connection = await asyncpg.connect(
-            self.dsn, timeout=CONNECT_SECONDS, command_timeout=self._bound, server_settings=dict(settings), **options
+            self.dsn, timeout=CONNECT_SECONDS, command_timeout=bound, server_settings=dict(settings), **options
         )
         _watch(connection)
         return connection

@@ -72,7 +72,7 @@ class Lender(Pool):
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
-        self.route = Route(place.dsn, _THEIRS, place.pooler, bound=None)
+        self.route = Route(place.dsn, _THEIRS, place.pooler, bounded=False)
 
     @asynccontextmanager
     async def begun(self, told: Callable[[Outcome], object]) -> AsyncIterator[PostgresTransaction]:
