@@ -23,7 +23,7 @@ from mainspring.stores import open_store
 from mainspring.stores.postgres_claim import TAKE_PLAIN
 from mainspring.stores.postgres_finish import COMPLETE_ALL
 from mainspring.stores.postgres_place import Place
-from mainspring.stores.postgres_pool import AGAIN, SEPARATOR, SETTINGS, Pool, Session
+from mainspring.stores.postgres_pool import AGAIN, HOT, SEPARATOR, SETTINGS, Pool, Session
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import (
     NOW,
@@ -490,6 +490,31 @@ class TestPlans(Served):
         assert "Tid Scan on mainspring_jobs" in take
         assert "Seq Scan on mainspring_jobs" not in done
         assert "mainspring_jobs_pkey" in done
+
+    @pytest.mark.parametrize("full", [False, True])
+    async def test_a_plan_that_is_kept_goes_by_the_indexes_whatever_was_there_when_it_was_made(
+        self, full: bool
+    ) -> None:
+        async with self.opened() as store, self.connected(**HOT) as other:
+            if full:
+                await put(store, *(new_job(run_at=later(n % 100)) for n in range(20_000)))
+            for name, sql, known in (
+                ("take", TAKE_PLAIN, "text, bigint, text[], text[], text, bigint"),
+                ("done", COMPLETE_ALL, "text, jsonb, bigint[], text[], text[], text[], text, text[], bigint"),
+            ):
+                await other.execute(f"PREPARE {name} ({known}) AS {store.place.sql(sql)}")
+            take = await self.planned(other, "EXECUTE take ('ada', 1000000, '{task}', NULL, 'lease', 500)")
+            done = await self.planned(other, "EXECUTE done ('x', '{}', '{}', '{}', '{}', '{}', 'ada', '{}', 0)")
+        assert "$3" in take  # no value is known to it
+        for plan in (take, done):
+            assert "Seq Scan on mainspring_jobs" not in plan
+            assert "Bitmap" not in plan
+        assert take.count("Index") - take.count("Index Cond") >= 8
+        assert "Tid Scan on mainspring_jobs" in take
+        assert "Index Scan using mainspring_jobs_pkey" in done
+
+    async def planned(self, connection: Any, sql: str) -> str:
+        return "\n".join(line for (line,) in await connection.fetch(f"EXPLAIN {sql}"))
 
 
 async def test_a_finished_job_is_not_enqueued_again(postgres: Postgres) -> None:

@@ -252,8 +252,14 @@ class PostgresStore:
         if not jobs:
             self._open()
             return []
+        told = any(soon(job.run_at, now) for job in jobs)
+        alone = told and len(jobs) == 1 and not postgres_enqueue.keyed(jobs)
+        if alone and self._wire is not None and (word := self._wire.ride()) is not None:
+            answers = await self._hot(lambda db: postgres_enqueue.insert(db, jobs, now, word))
+            self._kin.ring("new")
+            return answers
         answers = await self._enqueue(jobs, now)
-        if any(soon(job.run_at, now) for job in jobs):
+        if told:
             self._tell("new")
         return answers
 
@@ -263,7 +269,7 @@ class PostgresStore:
         if len(jobs) >= postgres_enqueue.MANY:
             with suppress(postgres_enqueue.Known):
                 return await self._step(lambda db: postgres_enqueue.copy(db, jobs, now))
-        return await self._call(lambda db: postgres_enqueue.insert(db, jobs, now))
+        return await self._hot(lambda db: postgres_enqueue.insert(db, jobs, now))
 
     async def _enqueue_within(self, within: Any, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
         pool = self._open()
@@ -287,7 +293,7 @@ class PostgresStore:
         rows = [] if self._idle else await self._take(asked)
         next_at = rows[0]["next_at"] if rows else -1
         if next_at == -1:
-            view = await self._call(lambda db: postgres_claim.look(db, asked))
+            view = await self._hot(lambda db: postgres_claim.look(db, asked))
             next_at = view.next_at if view.alive else None
             if self._idle and view.acts(asked.now):
                 self._idle = False
@@ -306,13 +312,13 @@ class PostgresStore:
     async def _take(self, asked: postgres_claim.Asked) -> list[Any]:
         stride, began = self._stride, self._clock.monotonic()
         if known := stride.of(asked, began):
-            rows = await self._call(lambda db: postgres_claim.take_known(db, asked, known))
+            rows = await self._hot(lambda db: postgres_claim.take_known(db, asked, known))
             stride.took(rows, asked.limit)
             return rows
-        rows = await self._call(lambda db: postgres_claim.take_plain(db, asked))
+        rows = await self._hot(lambda db: postgres_claim.take_plain(db, asked))
         if len(rows) == asked.limit >= postgres_claim.BACKLOG and stride.due(began):
             began = self._clock.monotonic()
-            view = await self._call(lambda db: postgres_claim.look(db, asked))
+            view = await self._hot(lambda db: postgres_claim.look(db, asked))
             now = self._clock.monotonic()
             stride.learn(view, asked, now, now - began)
         return rows
@@ -350,7 +356,7 @@ class PostgresStore:
             self._open()
             return set()
         freed = self._leases.ended(outcomes)
-        if postgres_finish.simple(outcomes) and await self._call(
+        if postgres_finish.simple(outcomes) and await self._hot(
             lambda db: postgres_finish.finish_simple(db, outcomes, *freed)
         ):
             stands = {outcome.id for outcome in outcomes}
@@ -516,6 +522,15 @@ class PostgresStore:
         with self._clock.outside():
             try:
                 return await pool.call(verb)
+            except StoreError as error:
+                await self._explain(pool, error)
+                raise
+
+    async def _hot(self, verb: Verb[T]) -> T:
+        pool = self._open()
+        with self._clock.outside():
+            try:
+                return await pool.hot(verb)
             except StoreError as error:
                 await self._explain(pool, error)
                 raise

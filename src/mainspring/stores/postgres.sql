@@ -224,18 +224,21 @@ END $$;
 -- One job without keys, if it is in neither table, as they are at one moment: what ends meanwhile goes from one to the
 -- other. To plan that for each call would take as long as to do it.
 CREATE FUNCTION mainspring_put(the_id text, queue text, task text, rank integer, run_at bigint, created_at bigint,
-    expires_at bigint, schedule text, tags text[], options text, payload text) RETURNS void
+    expires_at bigint, schedule text, tags text[], options text, payload text, channel text, word text) RETURNS void
     LANGUAGE plpgsql SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
-    INSERT INTO mainspring_jobs (id, queue, task, rank, run_at, created_at, expires_at, schedule, tags, options, payload, state)
+    INSERT INTO mainspring_jobs
+        (id, queue, task, rank, run_at, created_at, expires_at, schedule, tags, options, payload, state)
         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending'
         WHERE NOT EXISTS (SELECT 1 FROM mainspring_jobs AS job WHERE job.id = $1
             UNION ALL SELECT 1 FROM mainspring_finished AS job WHERE job.id = $1)
         ON CONFLICT (id) DO NOTHING;
+    IF channel IS NOT NULL THEN PERFORM pg_notify(channel, word); END IF;
 END $$;
 
 -- down 2
-DROP FUNCTION mainspring_put(text, text, text, integer, bigint, bigint, bigint, text, text[], text, text);
+DROP FUNCTION mainspring_put(
+    text, text, text, integer, bigint, bigint, bigint, text, text[], text, text, text, text);
 DROP FUNCTION mainspring_done(text[]);
 ALTER TABLE mainspring_finished DETACH PARTITION mainspring_finished_rest;
 INSERT INTO mainspring_finished_rest SELECT * FROM mainspring_finished;

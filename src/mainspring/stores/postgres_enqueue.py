@@ -28,7 +28,7 @@ _INSERT = f"""{_INTO}
     WHERE id <> ALL (ARRAY(SELECT id FROM mainspring_jobs WHERE id = ANY($1)
         UNION ALL SELECT id FROM mainspring_finished WHERE id = ANY($1)))
     ON CONFLICT (id) DO NOTHING"""
-_INSERT_ONE = "SELECT mainspring_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+_INSERT_ONE = "SELECT mainspring_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
 # From so many on a COPY is faster.
 MANY = 100
 
@@ -45,11 +45,11 @@ def _row(job: NewJob, now: int) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-async def insert(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
-    """Jobs without keys: one statement."""
+async def insert(db: Session, jobs: Sequence[NewJob], now: datetime, word: str | None = None) -> list[Enqueued]:
+    """Jobs without keys: one statement. With a single one a word may ride along."""
     us = micros(now)
     if len(jobs) == 1:
-        await db.run(_INSERT_ONE, *_row(jobs[0], us)[:-1])
+        await db.run(_INSERT_ONE, *_row(jobs[0], us)[:-1], None if word is None else db.place.channel, word)
     else:
         (ids, queues, tasks, ranks, due, _, expire, schedules, tags, options, payloads, _) = zip(
             *(_row(job, us) for job in jobs), strict=True

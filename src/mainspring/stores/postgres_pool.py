@@ -14,7 +14,7 @@ from ..config import Durability
 from ..errors import ShuttingDown, StoreError, StoreUnavailable
 from .postgres_doubt import Doubt
 from .postgres_place import Place
-from .postgres_route import Route
+from .postgres_route import Route, hang_up
 
 T = TypeVar("T")
 
@@ -45,6 +45,9 @@ SETTINGS = {
     "jit": "off",
     "timezone": "UTC",
 }
+# For the few statements of a job's way, which are written so that one plan is right for any values, whatever the tables
+# held when it was made: along the indexes, in their order. To plan a claim takes longer than to take one job.
+HOT = {**SETTINGS, "plan_cache_mode": "force_generic_plan", "enable_bitmapscan": "off", "enable_sort": "off"}
 
 # Where an index has the order asked for, a page is to be read along it, whatever the planner thinks of the filter.
 LOOK = f"""SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;
@@ -95,15 +98,16 @@ Verb = Callable[[Session], Awaitable[T]]
 
 
 class Pool:
-    """Up to SIZE connections of one event loop. What a verb leaves half done is undone with its connection."""
+    """Connections of one event loop, SIZE of them at work at most. What a verb leaves half done goes with its own."""
 
     def __init__(self, place: Place, durability: Durability = "full") -> None:
         self.place, self.loop, self.pid = place, asyncio.get_running_loop(), os.getpid()
         # In full, the server's own setting counts: it may be stricter than ours would be.
-        settings = SETTINGS if durability == "full" else {**SETTINGS, "synchronous_commit": "off"}
-        self.route = Route(place.dsn, settings, place.pooler)
-        self._ear = self.route if place.listen is None else Route(place.listen, settings)
-        self._idle: list[Any] = []
+        more = {} if durability == "full" else {"synchronous_commit": "off"}
+        self.route = Route(place.dsn, {**SETTINGS, **more}, place.pooler)
+        self._hot = Route(place.dsn, {**HOT, **more}, place.pooler)
+        self._ear = self.route if place.listen is None else Route(place.listen, SETTINGS)
+        self._idle: dict[Route, list[Any]] = {self.route: [], self._hot: []}
         self._room = asyncio.Semaphore(SIZE)
         self._doubt = Doubt(self.route.connect)
         self._closed = False
@@ -117,6 +121,10 @@ class Pool:
     async def call(self, verb: Verb[T]) -> T:
         """The answer of a verb that is one statement."""
         return await self._call(verb, whole=False)
+
+    async def hot(self, verb: Verb[T]) -> T:
+        """The same, of a statement whose plan is kept."""
+        return await self._call(verb, whole=False, route=None if self.route.pooled else self._hot)
 
     async def step(self, verb: Verb[T]) -> T:
         """The answer of a verb of several statements, once all of them are committed."""
@@ -136,10 +144,10 @@ class Pool:
 
         return await self._call(seen, whole=True)
 
-    async def _call(self, verb: Verb[T], whole: bool) -> T:
+    async def _call(self, verb: Verb[T], whole: bool, route: Route | None = None) -> T:
         for tries in range(1, TRIES + 1):
             try:
-                return await self._once(verb, whole)
+                return await self._once(verb, whole, route or self.route)
             except asyncpg.PostgresError as error:
                 # A statement prepared before the schema was changed under it was not run either.
                 outdated = isinstance(error, asyncpg.InvalidCachedStatementError)
@@ -150,24 +158,24 @@ class Pool:
             await asyncio.sleep(random.uniform(0, 0.01 * 2**tries))
         raise AssertionError  # the last try returns or raises
 
-    async def _once(self, verb: Verb[T], whole: bool) -> T:
+    async def _once(self, verb: Verb[T], whole: bool, route: Route) -> T:
         await self._reached()
         async with self._room:
             if self._closed:
                 raise ShuttingDown(f"the store {self.place.shown} is closed")
-            connection = self._rested() or await self._made(self.route)
+            connection = self._rested(route) or await self._made(route)
             try:
                 answer = await self._played(Session(connection, self.place, self._doubt), verb, whole)
             except LOST:
                 connection.terminate()
                 raise
             except Exception:
-                await self._undo(connection)
+                await self._undo(connection, route)
                 raise
             except BaseException:
                 connection.terminate()  # cancelled: what the server makes of the statement under way is unknown
                 raise
-            self._rest(connection)
+            self._rest(connection, route)
             return answer
 
     async def _played(self, db: Session, verb: Verb[T], whole: bool) -> T:
@@ -183,7 +191,7 @@ class Pool:
 
     async def _reached(self) -> None:
         """While the server is away one tries for all who ask, ever less often, and fails for all of them."""
-        while self._failures and not self._closed and all(connection.is_closed() for connection in self._idle):
+        while self._failures and not self._closed and not self._rests():
             if self._trying is None:
                 self._trying = self.loop.create_task(self._try_again())
             trying = self._trying
@@ -191,10 +199,13 @@ class Pool:
             if not trying.cancelled() and (error := trying.exception()) is not None:
                 raise error
 
+    def _rests(self) -> bool:
+        return any(not connection.is_closed() for idle in self._idle.values() for connection in idle)
+
     async def _try_again(self) -> None:
         try:
             await asyncio.sleep(min(SOONEST * 2 ** min(self._failures, 10), LATEST) * random.uniform(0.5, 1))
-            self._rest(await self._made(self.route))
+            self._rest(await self._made(self.route), self.route)
         except StoreUnavailable:
             self._failures += 1
             raise
@@ -206,41 +217,40 @@ class Pool:
             connection = await route.connect()
         except Exception as error:
             known = translated(error, f"cannot connect to {self.place.shown}")
-            if route is self.route:
+            if route in self._idle:
                 self._failures = max(1, self._failures) if isinstance(known, StoreUnavailable) else 0
             raise known from error
-        if route is self.route:
+        if route in self._idle:
             self._failures = 0
         return connection
 
-    def _rested(self) -> Any:
-        while self._idle:
-            if not (connection := self._idle.pop()).is_closed():
+    def _rested(self, route: Route) -> Any:
+        while self._idle[route]:
+            if not (connection := self._idle[route].pop()).is_closed():
                 return connection
         return None
 
-    def _rest(self, connection: Any) -> None:
+    def _rest(self, connection: Any, route: Route) -> None:
         if self._closed:
             connection.terminate()
         elif not connection.is_closed():
-            self._idle.append(connection)
+            self._idle[route].append(connection)
 
-    async def _undo(self, connection: Any) -> None:
+    async def _undo(self, connection: Any, route: Route) -> None:
         try:
             if connection.is_in_transaction():
                 await connection.execute("ROLLBACK")
         except Exception:
             connection.terminate()
         else:
-            self._rest(connection)
+            self._rest(connection, route)
 
     async def close(self) -> None:
         self._closed = True
         if self._trying is not None:
             self._trying.cancel()
         self._doubt.close()
-        idle, self._idle = self._idle, []
-        for connection in idle:
+        for connection in self._forgotten():
             try:
                 await connection.close(timeout=2)
             except Exception:
@@ -248,7 +258,15 @@ class Pool:
 
     def forget(self) -> None:
         """Its event loop is gone, or this is a child of its process: the sockets go with their objects."""
-        self._closed, self._idle = True, []
+        self._closed = True
+        for connection in self._forgotten():
+            if self.pid == os.getpid():
+                hang_up(connection)
+
+    def _forgotten(self) -> list[Any]:
+        idle = [connection for route in self._idle.values() for connection in route]
+        self._idle = {route: [] for route in self._idle}
+        return idle
 
 
 def _code(error: Exception) -> str:

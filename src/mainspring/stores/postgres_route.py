@@ -82,9 +82,19 @@ async def _seen(connection: Any) -> bool:
     return answer == "SELECT 1"
 
 
-def _watch(connection: Any) -> None:
+def _peer(connection: Any) -> Any:
     found = getattr(connection, "_transport", None)
-    peer = None if found is None else found.get_extra_info("socket")
+    return None if found is None else found.get_extra_info("socket")
+
+
+def hang_up(connection: Any) -> None:
+    """Without its event loop, which is gone: the server need not wait until the object is."""
+    with suppress(Exception):  # what stands for a socket differs from loop to loop
+        _peer(connection).shutdown(socket.SHUT_RDWR)
+
+
+def _watch(connection: Any) -> None:
+    peer = _peer(connection)
     if peer is None or peer.family not in (socket.AF_INET, socket.AF_INET6):
         return
     with suppress(OSError):

@@ -73,12 +73,13 @@ class Lender(Pool):
     def __init__(self, place: Place) -> None:
         super().__init__(place)
         self.route = Route(place.dsn, _THEIRS, place.pooler, bounded=False)
+        self._idle = {self.route: []}
 
     @asynccontextmanager
     async def begun(self, told: Callable[[Outcome], object]) -> AsyncIterator[PostgresTransaction]:
         await self._reached()
         async with self._room:
-            connection = self._rested() or await self._made(self.route)
+            connection = self._rested(self.route) or await self._made(self.route)
             transaction = PostgresTransaction(connection, self.place, told)
             try:
                 await transaction.begin()
@@ -97,4 +98,4 @@ class Lender(Pool):
         except Exception:
             transaction.connection.terminate()
         else:
-            self._rest(transaction.connection)
+            self._rest(transaction.connection, self.route)

@@ -81,13 +81,25 @@ class Wire:
         if self._words and (self._sending is None or self._sending.done()):
             self._sending = asyncio.get_running_loop().create_task(self._send())
 
-    async def _send(self) -> None:
+    def ride(self) -> str | None:
+        """What to say of something new in its own transaction, which saves a way; None: too soon after the last."""
+        if self._sending is not None and not self._sending.done():
+            return None
+        self._sending = asyncio.get_running_loop().create_task(self._send(GAP))
+        return f"{self._kin.name} new"
+
+    async def _send(self, wait: float = 0.0) -> None:
+        if wait:
+            await self._pause(wait)
         while self._words:
             text, self._words = " ".join([self._kin.name, *sorted(self._words)]), set()
             with suppress(StoreError, ShuttingDown):  # who was not told finds it when it next looks
                 await self._pool.call(aside(self._pool.place.channel, text))
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), GAP)
+            await self._pause(GAP)
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._closing.wait(), seconds)
 
     async def close(self) -> None:
         """What has happened is told; then there is silence."""
