@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from datetime import datetime
 from typing import Any, TypeVar
@@ -518,33 +518,22 @@ class PostgresStore:
         return self._pool
 
     async def _call(self, verb: Verb[T]) -> T:
-        pool = self._open()
-        with self._clock.outside():
-            try:
-                return await pool.call(verb)
-            except StoreError as error:
-                await self._explain(pool, error)
-                raise
+        return await self._ask(self._open().call, verb)
 
     async def _hot(self, verb: Verb[T]) -> T:
-        pool = self._open()
-        with self._clock.outside():
-            try:
-                return await pool.hot(verb)
-            except StoreError as error:
-                await self._explain(pool, error)
-                raise
+        return await self._ask(self._open().hot, verb)
 
     async def _look(self, verb: Verb[T]) -> T:
-        pool = self._open()
-        with self._clock.outside():
-            return await pool.look(verb)
+        return await self._ask(self._open().look, verb)
 
     async def _step(self, verb: Verb[T]) -> T:
+        return await self._ask(self._open().step, verb)
+
+    async def _ask(self, way: Callable[[Verb[T]], Awaitable[T]], verb: Verb[T]) -> T:
         pool = self._open()
         with self._clock.outside():
             try:
-                return await pool.step(verb)
+                return await way(verb)
             except StoreError as error:
                 await self._explain(pool, error)
                 raise
