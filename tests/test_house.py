@@ -171,6 +171,11 @@ def test_only_the_clock_reads_the_time(path: Path) -> None:
     assert bool(clock_reads(tree_of(path))) == (name_of(path) == "clock")
 
 
+def test_nobody_waits_in_a_way_that_may_swallow_a_cancellation() -> None:
+    """asyncio.wait_for of Python 3.11 does, if what it waits for comes at the same moment; asyncio.timeout never."""
+    assert [name_of(path) for path in MODULES if "wait_for" in path.read_text(encoding="utf-8")] == []
+
+
 # sleeps
 
 # Where a test may wait for real time, and why.

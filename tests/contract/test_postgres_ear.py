@@ -141,6 +141,18 @@ async def test_jobs_start_while_the_listening_connection_is_cut_off_again_and_ag
         await hears(server)
 
 
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_store_may_be_closed_at_the_moment_when_its_listener_proves_itself(url: str, turns: int) -> None:
+    async with opened(url) as store:
+        ear = cast(PostgresStore, store)._ear
+        assert ear is not None
+        ear.listen()
+        while not ear._echo.is_set():
+            await asyncio.sleep(0)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+
 async def test_who_waits_learns_that_it_hears_no_more(postgres: Postgres, url: str) -> None:
     app, _ = make(url)
     async with app, asyncio.timeout(20):

@@ -57,7 +57,8 @@ class Doubt:
 
     async def _look(self, late: dict[Any, float]) -> None:
         try:
-            connection = await asyncio.wait_for(self._connect(), PATIENCE)
+            async with asyncio.timeout(PATIENCE):
+                connection = await self._connect()
         except Exception:  # nobody can be asked, so nobody knows
             self._missed = {}
             return

@@ -50,7 +50,8 @@ class Ear:
         """Whether it hears, as soon as that is known."""
         self.listen()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._settled.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await self._settled.wait()
         return self.hears
 
     async def close(self) -> None:
@@ -98,7 +99,8 @@ class Ear:
             self._turn(True)
             while True:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(lost.wait(), PROBE)
+                    async with asyncio.timeout(PROBE):
+                        await lost.wait()
                     raise ConnectionError("the listening connection was lost")
                 await self._prove(lambda: connection.execute(f'NOTIFY "{self._own}"', timeout=ECHO))
         finally:
@@ -108,7 +110,8 @@ class Ear:
         self._echo.clear()
         await send()
         try:
-            await asyncio.wait_for(self._echo.wait(), ECHO)
+            async with asyncio.timeout(ECHO):
+                await self._echo.wait()
         except TimeoutError:
             raise Deaf("notifications do not come through, as behind a pooler in transaction mode") from None
 

@@ -99,7 +99,8 @@ class Wire:
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._closing.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._closing.wait()
 
     async def close(self) -> None:
         """What has happened is told; then there is silence."""
