@@ -107,8 +107,14 @@ def _stays(row: Schedule, now: datetime) -> Why | None:
         return "running"
     if row.next_run_at <= now + _near(row):
         return "imminent"
-    lately = row.moved_at is not None and now < row.moved_at + max(FRESH, _interval(row.spec).span)
-    return "fresh" if lately else None
+    return "fresh" if _fresh(row, now) else None
+
+
+def _fresh(row: Schedule, now: datetime) -> bool:
+    """Moved a short while ago, or before a tick that is still to come."""
+    if row.moved_at is None or row.next_run_at is None:
+        return False
+    return now < row.moved_at + max(FRESH, _interval(row.spec).span) or row.next_run_at == row.anchor_at
 
 
 def _near(row: Schedule) -> timedelta:

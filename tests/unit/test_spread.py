@@ -379,7 +379,7 @@ def test_moves_lose_and_double_no_ticks(seconds: int, moves: list[tuple[float, f
             fired += [tick.at for tick in firing.ticks if tick.what == "fired"]
             one = firing.schedule
         now = end
-        fresh = one.moved_at is not None and now < one.moved_at + span
+        fresh = one.moved_at is not None and (now < one.moved_at + span or one.next_run_at == one.anchor_at)
         near = one.next_run_at is None or one.next_run_at <= now + min(IMMINENT, span / 4)
         if phase is not None and not fresh and not near:
             one = moved(one, int(phase * seconds * SECOND), now) or one
