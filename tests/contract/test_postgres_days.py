@@ -5,10 +5,10 @@ import json
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from test_postgres import Served
@@ -106,7 +106,30 @@ def an_id(at: datetime, n: int) -> str:
 
 
 class TestPostgresByDay(Served, StoreContract):
-    """All of the contract's jobs are of one day, as they are in use."""
+    """All of the contract's jobs are of one day, as they are in use, and a handle serves many tests."""
+
+    runner: ClassVar[asyncio.Runner]
+    idle: ClassVar[list[Store]]
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _kept(cls) -> Iterator[None]:
+        cls.idle = []
+        with asyncio.Runner() as cls.runner:
+            yield
+            for store in cls.idle:
+                cls.runner.run(store.close())
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Store]:
+        store = self.idle.pop() if self.idle else self.make_store()
+        await store.open()
+        try:
+            yield store
+        except BaseException:
+            await store.close()
+            raise
+        self.idle.append(store)
 
     @pytest.fixture(autouse=True)
     def _server(self, postgres: Postgres) -> None:
@@ -529,7 +552,7 @@ class TestPlans(Dated):
     async def test_what_is_asked_for_by_id_is_looked_for_in_its_day(self) -> None:
         async with self.explained() as explain:
             ids = [job.id for job in some(NOW, 50)]
-            columns: list[Any] = [["x"] * 50, ["x"] * 50, [0] * 50, [1] * 50, *[[None] * 50] * 3, ["{}"] * 50]
+            columns: list[Any] = [["x"] * 50, ["x"] * 50, ["0"] * 50, ["1"] * 50, *[[None] * 50] * 3, ["{}"] * 50]
             assert len(self.parts()) == 4 * (AHEAD + 1) + 1
             today = set(names([TODAY]))
             assert self.parts_in(await explain(postgres_enqueue._INSERT, ids, *columns, ["{}"] * 50, 1)) == today

@@ -13,7 +13,7 @@ from ..clock import micros
 from ..job import Enqueued, Job, JobId, NewJob, State
 from . import postgres_series as series
 from .postgres_jobs import Holders, Pair, create, follow, lock, lock_keys, series_of, write
-from .postgres_pool import Session
+from .postgres_pool import NUMBERS, Session
 from .rows import options_of
 from .rules import admit, meet
 
@@ -23,7 +23,7 @@ _INTO = f"INSERT INTO mainspring_jobs ({_NEW})"
 # as they are at one moment. The array is found once, and almost always empty.
 _INSERT = f"""{_INTO}
     SELECT id, queue, task, rank, run_at, $11, expires_at, schedule, tags::text[], options, payload, 'pending'
-    FROM unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::bigint[], $6::bigint[], $7::text[], $8::text[],
+    FROM unnest($1::text[], $2::text[], $3::text[], $4::{NUMBERS}, $5::{NUMBERS}, $6::{NUMBERS}, $7::text[], $8::text[],
         $9::text[], $10::text[]) AS job (id, queue, task, rank, run_at, expires_at, schedule, tags, options, payload)
     WHERE id <> ALL (ARRAY(SELECT id FROM mainspring_jobs WHERE id = ANY($1)
         UNION ALL SELECT id FROM mainspring_finished WHERE id = ANY($1)))
@@ -55,7 +55,9 @@ async def insert(db: Session, jobs: Sequence[NewJob], now: datetime, word: str |
             *(_row(job, us) for job in jobs), strict=True
         )
         texts = [_array(some) if some else None for some in tags]
-        await db.run(_INSERT, ids, queues, tasks, ranks, due, expire, schedules, texts, options, payloads, us)
+        ends = [None if at is None else str(at) for at in expire]
+        await db.run(_INSERT, ids, queues, tasks, [*map(str, ranks)], [*map(str, due)], ends, schedules, texts,
+                     options, payloads, us)  # fmt: skip
     return [Enqueued(job.id) for job in jobs]
 
 

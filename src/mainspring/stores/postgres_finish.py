@@ -16,7 +16,7 @@ from ..tally import counted
 from . import postgres_series as series
 from .postgres_enqueue import enqueue, keyed
 from .postgres_jobs import OVER, Pair, follow, lock_keys, series_of, write
-from .postgres_pool import SEPARATOR, Session
+from .postgres_pool import NUMBERS, SEPARATOR, Session
 from .postgres_tally import columns, tally
 from .rows import COLUMNS, failure_text, job_of, progress_of, text_of
 from .rules import execution, moved, newer, plain, settle
@@ -35,7 +35,7 @@ _COMPLETE = f"WITH {_GONE} {_KEEP} {OVER} RETURNING id"
 # divides by zero: nothing is written, and they are settled step by step.
 COMPLETE_ALL = f"""WITH {_GONE}, kept AS ({_KEEP}),
     counted AS (INSERT INTO mainspring_counting (at, queue, task, sums)
-        SELECT * FROM unnest($3::bigint[], $4::text[], $5::text[], $6::text[])),
+        SELECT * FROM unnest($3::{NUMBERS}, $4::text[], $5::text[], $6::text[])),
     freed AS (DELETE FROM mainspring_leases WHERE worker = $7 AND lease = ANY($8))
     SELECT 1 / (count(*) = $9 AND NOT EXISTS (SELECT 1 FROM mainspring_circuits))::integer FROM gone"""
 

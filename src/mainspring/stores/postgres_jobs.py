@@ -13,7 +13,7 @@ from typing import Any
 
 from ..job import Job, JobId, NewJob, State
 from . import postgres_series as series
-from .postgres_pool import Session
+from .postgres_pool import NUMBERS, Session
 from .rows import COLUMNS, Row, job_of, row_of
 
 BESIDE = "error, tags, schedule"
@@ -38,8 +38,8 @@ async def lock_keys(db: Session, jobs: Iterable[NewJob | Job]) -> None:
 async def lock_names(db: Session, names: Iterable[str]) -> None:
     buckets = sorted({zlib.crc32(name.encode()) % BUCKETS for name in names})
     if buckets:
-        await db.run("SELECT pg_advisory_xact_lock($1, bucket) FROM unnest($2::integer[]) AS bucket",
-                     db.place.lock, buckets)  # fmt: skip
+        sql = f"SELECT pg_advisory_xact_lock($1, bucket::integer) FROM unnest($2::{NUMBERS}) AS bucket"
+        await db.run(sql, db.place.lock, [*map(str, buckets)])
 
 
 async def lock(db: Session, ids: Collection[JobId], *, finished: bool = False) -> list[Job]:

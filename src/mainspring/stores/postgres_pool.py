@@ -21,6 +21,8 @@ T = TypeVar("T")
 SIZE = 10
 # Stands between texts that are sent as one: in no id, lease or number.
 SEPARATOR = "\x1f"
+# Of arrays the driver knows only those of texts; for any other it asks the server, some 10 ms on each new connection.
+NUMBERS = "text[]::bigint[]"
 # Seconds between tries to reach a server that is away: the first and the longest.
 SOONEST, LATEST = 0.1, 2.0
 LOOK_SECONDS = 5

@@ -10,7 +10,7 @@ import msgspec
 from ..clock import instant, micros
 from ..outcome import Outcome
 from ..tally import KEPT, SECONDS, Span, Sums, Tally, begin, counted
-from .postgres_pool import Session
+from .postgres_pool import NUMBERS, Session
 
 _sums = msgspec.json.Decoder(Sums).decode
 _encode = msgspec.json.Encoder().encode
@@ -18,8 +18,8 @@ _encode = msgspec.json.Encoder().encode
 Key = tuple[Span, int, str, str]
 
 # A finish only adds: a row that each had to lock would let them through one by one.
-_COUNT = """INSERT INTO mainspring_counting (at, queue, task, sums)
-    SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[])"""
+_COUNT = f"""INSERT INTO mainspring_counting (at, queue, task, sums)
+    SELECT * FROM unnest($1::{NUMBERS}, $2::text[], $3::text[], $4::text[])"""
 
 
 async def tally(db: Session, accepted: Iterable[Outcome]) -> None:
@@ -27,10 +27,10 @@ async def tally(db: Session, accepted: Iterable[Outcome]) -> None:
         await db.run(_COUNT, *columns(found))
 
 
-def columns(found: Mapping[tuple[datetime, str, str], Sums]) -> tuple[list[int], list[str], list[str], list[str]]:
+def columns(found: Mapping[tuple[datetime, str, str], Sums]) -> tuple[list[str], list[str], list[str], list[str]]:
     """Sums by minute, queue and task, as a finish adds them."""
     return (
-        [micros(at) for at, _, _ in found],
+        [str(micros(at)) for at, _, _ in found],
         [queue for _, queue, _ in found],
         [task for _, _, task in found],
         [_encode(sums).decode() for sums in found.values()],
@@ -38,8 +38,8 @@ def columns(found: Mapping[tuple[datetime, str, str], Sums]) -> tuple[list[int],
 
 
 _LATEST = "DELETE FROM mainspring_counting RETURNING at, queue, task, sums"
-_KEPT = """SELECT span, at, queue, task, sums FROM mainspring_tallies WHERE (span, at, queue, task) IN
-    (SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]))"""
+_KEPT = f"""SELECT span, at, queue, task, sums FROM mainspring_tallies WHERE (span, at, queue, task) IN
+    (SELECT * FROM unnest($1::text[], $2::{NUMBERS}, $3::text[], $4::text[]))"""
 _PUT = """INSERT INTO mainspring_tallies VALUES ($1, $2, $3, $4, $5)
     ON CONFLICT (span, at, queue, task) DO UPDATE SET sums = excluded.sums"""
 _FORGET = "DELETE FROM mainspring_tallies WHERE span = $1 AND at < $2"
@@ -56,7 +56,7 @@ async def fold(db: Session) -> None:
             found.setdefault((span, micros(begin(instant(at), span)), queue, task), Sums()).add(sums)
     if not found:
         return
-    for *key, text in await db.rows(_KEPT, *map(list, zip(*found, strict=True))):
+    for *key, text in await db.rows(_KEPT, *([*map(str, column)] for column in zip(*found, strict=True))):
         whole = _sums(text)
         whole.add(found[key[0], key[1], key[2], key[3]])
         found[key[0], key[1], key[2], key[3]] = whole
