@@ -1,10 +1,17 @@
-"""Coroutine tests run by our own plugin; servers that a whole session shares."""
+"""Coroutine tests run by our own plugin; servers that a whole session shares; examples that are the same every time."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from servers import PgBouncer, Postgres
+
+# Whoever looks for new examples sets it: MAINSPRING_TEST_EXAMPLES=new scripts/test -k twin
+settings.register_profile("same", derandomize=True, deadline=None, database=None)
+settings.register_profile("new", deadline=None)
+settings.load_profile(os.environ.get("MAINSPRING_TEST_EXAMPLES", "same"))
 
 pytest_plugins = ["mainspring.testing.plugin"]
 

@@ -107,6 +107,11 @@ class Proxy:
         self.struck += 1
         return self.mood
 
+    @property
+    def caught(self) -> bool:
+        """Whether something was stopped on its way."""
+        return any(link.vanished for link in list(self._links))
+
     def between(self, url: str, port: int) -> str:
         """The URL of the server at `port`, by way of this proxy."""
         return url.replace(f":{port}/", f":{self.port}/")

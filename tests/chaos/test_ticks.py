@@ -28,12 +28,13 @@ def ideal(first: datetime, span: float, count: int) -> list[datetime]:
 
 def begin(crew: Crew, span: float, count: int, *, task: str = "quick", **options: Any) -> list[datetime]:
     """Makes a schedule with so many ticks; when they are."""
-    start_at = datetime.now(UTC) + LEAD
-    ticks = ideal(start_at, span, count)
-    crew.client.sync.schedules.create(
-        NAME, every(span).seconds, task, **{"overlap": "allow", "start_at": start_at, "end_at": ticks[-1], **options}
-    )
-    return ticks
+    schedules = crew.client.sync.schedules
+    ticks = ideal(datetime.now(UTC) + LEAD, span, count)
+    told = {"overlap": "allow", "start_at": ticks[0], "end_at": ticks[-1], **options}
+    if schedules.create(NAME, every(span).seconds, task, **told).next_run_at == ticks[0]:
+        return ticks
+    schedules.delete(NAME)  # the first tick was past when it was made
+    return begin(crew, span, count, task=task, **options)
 
 
 def over(crew: Crew) -> bool:

@@ -405,7 +405,8 @@ class TestTrouble(Served):
 
     async def test_a_lock_that_is_not_given_in_time_is_a_passing_trouble(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("mainspring.stores.postgres_pool.TRIES", 2)
-        monkeypatch.setitem(SETTINGS, "lock_timeout", "20")
+        for settings in (SETTINGS, HOT):
+            monkeypatch.setitem(settings, "lock_timeout", "20")
         async with self.opened() as store, self.connected() as other:
             job = await start(store)
             async with other.transaction():

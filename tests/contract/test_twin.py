@@ -3,6 +3,7 @@
 from itertools import count
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -12,7 +13,6 @@ from mainspring.testing.twin import twin_machine
 from servers import Postgres
 
 BOUNDED = settings(
-    max_examples=100,
     stateful_step_count=30,
     derandomize=True,
     deadline=None,
@@ -20,18 +20,21 @@ BOUNDED = settings(
 )
 
 
-def test_sqlite_answers_as_memory_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("examples", [60, pytest.param(600, marks=pytest.mark.slow)])
+def test_sqlite_answers_as_memory_does(tmp_path: Path, examples: int) -> None:
     numbers = count()
 
     def fresh() -> Store:
         return open_store(f"sqlite:///{tmp_path}/{next(numbers)}.db", durability="relaxed")
 
-    run_state_machine_as_test(twin_machine(lambda: open_store("memory://"), fresh), settings=BOUNDED)
+    so_many = settings(BOUNDED, max_examples=examples)
+    run_state_machine_as_test(twin_machine(lambda: open_store("memory://"), fresh), settings=so_many)
 
 
-def test_postgres_answers_as_memory_does(postgres: Postgres) -> None:
+@pytest.mark.parametrize("examples", [30, pytest.param(300, marks=pytest.mark.slow)])
+def test_postgres_answers_as_memory_does(postgres: Postgres, examples: int) -> None:
     def fresh() -> Store:
         return open_store(postgres.fresh())
 
-    fewer = settings(BOUNDED, max_examples=60)
-    run_state_machine_as_test(twin_machine(lambda: open_store("memory://"), fresh), settings=fewer)
+    so_many = settings(BOUNDED, max_examples=examples)
+    run_state_machine_as_test(twin_machine(lambda: open_store("memory://"), fresh), settings=so_many)

@@ -7,6 +7,7 @@ import json
 import os
 import select
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,11 @@ class Ears:
 
 def children() -> set[int]:
     """This process's own, dead ones that nobody reaped too."""
-    return {int(pid) for task in Path("/proc/self/task").glob("*/children") for pid in task.read_text().split()}
+    pids: set[int] = set()
+    for task in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):  # a thread that ended meanwhile
+            pids.update(map(int, task.read_text().split()))
+    return pids
 
 
 def ends(pid: int, within: float = 5.0) -> bool:
