@@ -139,8 +139,8 @@ def latency(sizes: Sizes) -> Scenario:
     jobs = sizes.latency
     return Scenario(
         "pg-latency",
-        f"An idle worker in another process, {jobs} jobs 25 to 75 ms apart: from just before the enqueue to the start "
-        "of the job. Workers with the settings of `pg-drain1`.",
+        f"An idle worker in another process, {jobs} jobs 25 to 75 ms apart, after {measures.COLD} that do not count: "
+        "from just before the enqueue to the start of the job. Workers with the settings of `pg-drain1`.",
         DELAY,
         (
             ours("Mainspring", measures.latency, engine=mainspring(100), jobs=jobs),
@@ -228,9 +228,11 @@ def horizon(sizes: Sizes) -> Scenario:
         "pg-horizon",
         f"{sizes.horizon:,} jobs pass through one worker of 500 slots while a REPEATABLE READ transaction is held open "
         "(no dead row can be cleaned away), and while none is: jobs per second; how long the worker's own claims took, "
-        f"which share its loop with the jobs; then {sizes.claims} claims of 100 jobs with nothing beside them.",
+        f"which share its loop with the jobs; how long they took at the server; then {sizes.claims} claims of 100 jobs "
+        "with nothing beside them.",
         (
             *RATE, Figure("worker's claims, p50", "ms"), Figure("worker's claims, p99", "ms"),
+            Figure("at the server, mean", "ms"), Figure("at the server, longest", "ms"),
             Figure("claims after it, p99", "ms"),
         ),
         (case("no transaction", False), case("a transaction held open", True)),

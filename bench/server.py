@@ -170,6 +170,17 @@ class Server:
             WHERE datname = $1 AND userid = $2::text::regrole"""
         return self.value(sql, DATABASE, USER, database="postgres") or 0
 
+    def forget(self) -> None:
+        """What statements have cost so far."""
+        self.rows("SELECT pg_stat_statements_reset()", database="postgres")
+
+    def claims(self) -> tuple[float, float]:
+        """What Mainspring's claims have cost the server, in milliseconds: on average, and the longest."""
+        sql = """SELECT sum(total_exec_time) / sum(calls), max(max_exec_time) FROM pg_stat_statements
+            WHERE query LIKE '%taken AS (UPDATE%'"""
+        ((mean, longest),) = self.rows(sql, database="postgres")
+        return mean, longest
+
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
         try:
             return self._runner.run(call)

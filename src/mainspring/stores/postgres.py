@@ -302,6 +302,8 @@ class PostgresStore:
                 rows, next_at, expired = await self._step(lambda db: postgres_claim.claim(db, asked))
         self._idle = not rows
         failpoint("claim.after_commit")
+        if self._idle:
+            await self._open().warm(2)  # for a finish and, beside it, the next claim
         if expired:
             self._tell("final")
         jobs = [claimed_of(row, asked.lease, worker, now) for row in rows]

@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import asyncpg
@@ -127,6 +128,12 @@ class Pool:
     async def hot(self, verb: Verb[T]) -> T:
         """The same, of a statement whose plan is kept."""
         return await self._call(verb, whole=False, route=None if self.route.pooled else self._hot)
+
+    async def warm(self, number: int) -> None:
+        """So many connections for a job's way are ready, if the server has them."""
+        with suppress(StoreUnavailable):
+            while not self.route.pooled and len(self._idle[self._hot]) < number and not self._closed:
+                self._rest(await self._made(self._hot), self._hot)
 
     async def step(self, verb: Verb[T]) -> T:
         """The answer of a verb of several statements, once all of them are committed."""
