@@ -8,9 +8,9 @@ import pytest
 from proxy import Proxy
 
 from mainspring.errors import StoreUnavailable
-from mainspring.stores import postgres_doubt, postgres_route
-from mainspring.stores.postgres_place import Place
-from mainspring.stores.postgres_pool import SETTINGS, Pool, Session
+from mainspring.stores.postgres import doubt, route
+from mainspring.stores.postgres.place import Place
+from mainspring.stores.postgres.pool import SETTINGS, Pool, Session
 from servers import Postgres
 
 LONG = "SELECT pg_sleep(1)"
@@ -19,7 +19,7 @@ LONG = "SELECT pg_sleep(1)"
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long against a round trip, short against a long statement."""
-    monkeypatch.setattr(postgres_doubt, "PATIENCE", 0.2)
+    monkeypatch.setattr(doubt, "PATIENCE", 0.2)
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ async def test_a_server_whose_numbers_are_not_known_is_not_doubted(postgres: Pos
 async def test_a_call_without_an_answer_ends_with_its_connection(
     postgres: Postgres, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_route, "CALL_SECONDS", 0.3)
+    monkeypatch.setattr(route, "CALL_SECONDS", 0.3)
     proxy.masks = True
     async with pooled(postgres, proxy) as pool:
         await pool.call(ask)

@@ -13,7 +13,7 @@ from audit import Log
 
 from mainspring import Mainspring, SystemClock, every
 from mainspring.events import JobEnded, TickFired
-from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite.store import SqliteStore
 
 
 class Wall(SystemClock):

@@ -14,7 +14,7 @@ from mainspring import Breaker, Mainspring, Retention
 from mainspring.cli.doctor import examine
 from mainspring.finding import Finding
 from mainspring.stores import open_store
-from mainspring.stores.memory import MemoryStore
+from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock
 from mainspring.testing.contract.build import a_worker
 from mainspring.testing.faults import Faults, FaultStore

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from mainspring.stores.postgres_schema import STEPS
+from mainspring.stores.postgres.schema import STEPS
 from servers import Postgres, program
 
 

@@ -21,7 +21,7 @@ from mainspring.cli.top.view import View
 from mainspring.job import Progress, Report, Shown
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.memory import MemoryStore
+from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock
 from mainspring.testing.contract.build import a_worker
 from mainspring.testing.faults import Faults, FaultStore

@@ -8,9 +8,9 @@ import asyncpg
 import pytest
 
 from mainspring.store import Store
-from mainspring.stores import postgres_schema
-from mainspring.stores.postgres import PostgresStore
-from mainspring.stores.postgres_place import Place
+from mainspring.stores.postgres import schema
+from mainspring.stores.postgres.place import Place
+from mainspring.stores.postgres.store import PostgresStore
 from mainspring.stores.steps import Steps
 from servers import Postgres
 
@@ -42,7 +42,7 @@ def after(steps: Steps, text: str) -> Steps:
     return Steps(steps.text + text.format(next=steps.newest + 1, newest=steps.newest))
 
 
-REAL = postgres_schema.STEPS
+REAL = schema.STEPS
 NEXT = after(REAL, MILD)
 LAST = after(NEXT, HARSH)
 

@@ -20,10 +20,10 @@ from mainspring.job import Action, Breaker, Enqueued, State
 from mainspring.outcome import Done, Policy
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.postgres_claim import TAKE_PLAIN
-from mainspring.stores.postgres_finish import COMPLETE_ALL
-from mainspring.stores.postgres_place import Place
-from mainspring.stores.postgres_pool import AGAIN, HOT, SEPARATOR, SETTINGS, Pool, Session
+from mainspring.stores.postgres.claim import TAKE_PLAIN
+from mainspring.stores.postgres.finish import COMPLETE_ALL
+from mainspring.stores.postgres.place import Place
+from mainspring.stores.postgres.pool import AGAIN, HOT, SEPARATOR, SETTINGS, Pool, Session
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import (
     NOW,
@@ -404,7 +404,7 @@ class TestTrouble(Served):
         await pool.close()
 
     async def test_a_lock_that_is_not_given_in_time_is_a_passing_trouble(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("mainspring.stores.postgres_pool.TRIES", 2)
+        monkeypatch.setattr("mainspring.stores.postgres.pool.TRIES", 2)
         for settings in (SETTINGS, HOT):
             monkeypatch.setitem(settings, "lock_timeout", "20")
         async with self.opened() as store, self.connected() as other:

@@ -21,11 +21,12 @@ from mainspring.job import Action, NewJob, State
 from mainspring.outcome import Discard, Done, decide
 from mainspring.retention import Rules
 from mainspring.store import Store
-from mainspring.stores import open_store, postgres_enqueue, postgres_read
-from mainspring.stores.postgres_days import AHEAD, DAY, Day
-from mainspring.stores.postgres_finish import COMPLETE_ALL
-from mainspring.stores.postgres_place import Place
-from mainspring.stores.postgres_pool import SEPARATOR, SETTINGS
+from mainspring.stores import open_store
+from mainspring.stores.postgres import enqueue, read
+from mainspring.stores.postgres.days import AHEAD, DAY, Day
+from mainspring.stores.postgres.finish import COMPLETE_ALL
+from mainspring.stores.postgres.place import Place
+from mainspring.stores.postgres.pool import SEPARATOR, SETTINGS
 from mainspring.testing import VirtualClock
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import (
@@ -372,7 +373,7 @@ class TestForgetting(Dated):
             assert len(retried[4]) == len(retried[5]) == 1
 
     async def test_a_day_that_keeps_more_than_a_few_is_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("mainspring.stores.postgres_forget.FEW", 2)
+        monkeypatch.setattr("mainspring.stores.postgres.forget.FEW", 2)
         async with self.opened(THEN) as store:
             await ended(store, some(THEN, 6), THEN)
             before = await remains(store)
@@ -412,7 +413,7 @@ class TestForgetting(Dated):
     @pytest.mark.parametrize("seed", range(6))
     async def test_what_remains_is_what_remains_row_by_row(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         draw = random.Random(seed)
-        monkeypatch.setattr("mainspring.stores.postgres_forget.FEW", draw.choice([0, 3, 1000]))
+        monkeypatch.setattr("mainspring.stores.postgres.forget.FEW", draw.choice([0, 3, 1000]))
         rules = {
             (state, task): (draw.choice([0, 0, 1, 3, 9]), THEN + draw.uniform(0, 9) * DAY)
             for state in (COMPLETED, DEAD) for task in ("a", "b", "c") if draw.random() < 0.8
@@ -555,8 +556,8 @@ class TestPlans(Dated):
             columns: list[Any] = [["x"] * 50, ["x"] * 50, ["0"] * 50, ["1"] * 50, *[[None] * 50] * 3, ["{}"] * 50]
             assert len(self.parts()) == 4 * (AHEAD + 1) + 1
             today = set(names([TODAY]))
-            assert self.parts_in(await explain(postgres_enqueue._INSERT, ids, *columns, ["{}"] * 50, 1)) == today
-            assert self.parts_in(await explain(postgres_enqueue._ENDED, ids[0], ids[-1])) == today
+            assert self.parts_in(await explain(enqueue._INSERT, ids, *columns, ["{}"] * 50, 1)) == today
+            assert self.parts_in(await explain(enqueue._ENDED, ids[0], ids[-1])) == today
             by_id = "SELECT * FROM mainspring_finished WHERE id = ANY($1) ORDER BY id LIMIT 9"
             assert self.parts_in(await explain(by_id, ids)) == today
             said = json.dumps({id: ["x", 0, None] for id in ids})
@@ -566,8 +567,8 @@ class TestPlans(Dated):
     async def test_what_is_asked_of_all_days_goes_by_their_indexes(self) -> None:
         async with self.explained() as explain:
             for sql, values in (
-                (postgres_read._GROUPS, ()),
-                (postgres_read._SURPLUS, ("completed", "task", 10**15, 3, 200)),
+                (read._GROUPS, ()),
+                (read._SURPLUS, ("completed", "task", 10**15, 3, 200)),
                 (NEWEST, ()),
                 ("SELECT id FROM mainspring_finished WHERE tags @> $1 LIMIT 50", (["x"],)),
             ):

@@ -12,10 +12,11 @@ from mainspring.errors import StoreUnavailable
 from mainspring.job import Action, Filter, Job, NewJob, Sort, State
 from mainspring.outcome import Policy
 from mainspring.store import Store
-from mainspring.stores import open_store, postgres_count, postgres_list, postgres_pool
-from mainspring.stores.postgres_list import FINISHED, JOBS, _List
-from mainspring.stores.postgres_place import Place
-from mainspring.stores.postgres_pool import SETTINGS
+from mainspring.stores import open_store
+from mainspring.stores.postgres import count, lists, pool
+from mainspring.stores.postgres.lists import FINISHED, JOBS, _List
+from mainspring.stores.postgres.place import Place
+from mainspring.stores.postgres.pool import SETTINGS
 from mainspring.stores.rules import matches
 from mainspring.testing.contract.build import NOW, Contract, act, bring, claimed, later, new_job, put, settle, start
 from servers import Postgres
@@ -54,7 +55,7 @@ class Served(Contract):
     async def looking(self) -> AsyncIterator[Any]:
         connection = await asyncpg.connect(self.server.dsn, server_settings=SETTINGS)
         try:
-            await connection.execute(postgres_pool.LOOK)
+            await connection.execute(pool.LOOK)
             yield connection
         finally:
             await connection.close()
@@ -87,7 +88,7 @@ class TestWays(Served):
         self, near: int, few: int, newest: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for name, value in (("NEAR", 10 * near), ("FEW", few), ("TOLD", few)):
-            monkeypatch.setattr(postgres_list, name, value)
+            monkeypatch.setattr(lists, name, value)
         async with self.opened() as store:
             await self.fill(store)
             everything = await store.jobs(Filter(), now=later(1), limit=999)
@@ -121,8 +122,8 @@ class TestEstimates(Served):
     @pytest.fixture(autouse=True)
     def _small(self, _server: None, monkeypatch: pytest.MonkeyPatch) -> None:
         self.url = self.server.own("estimates")  # without the empty pages that other tests have left
-        monkeypatch.setattr(postgres_count, "WHOLE", 60)
-        monkeypatch.setattr(postgres_count, "SAMPLE", 60)
+        monkeypatch.setattr(count, "WHOLE", 60)
+        monkeypatch.setattr(count, "SAMPLE", 60)
 
     async def many(self, store: Store, count: int, **options: Any) -> list[NewJob]:
         made = [new_job(**options) for _ in range(count)]
@@ -153,11 +154,11 @@ class TestEstimates(Served):
 
 class TestLongLists(Served):
     async def test_a_list_that_takes_too_long_is_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        slow = postgres_pool.LOOK.replace("statement_timeout = 5000", "statement_timeout = 20")
-        assert slow != postgres_pool.LOOK
-        monkeypatch.setattr(postgres_pool, "LOOK", slow)
+        slow = pool.LOOK.replace("statement_timeout = 5000", "statement_timeout = 20")
+        assert slow != pool.LOOK
+        monkeypatch.setattr(pool, "LOOK", slow)
         async with self.opened() as store:
-            pool = store._pool  # type: ignore[attr-defined]
+            connections = store._pool  # type: ignore[attr-defined]
             with pytest.raises(StoreUnavailable, match="narrow the filter"):
-                await pool.look(lambda db: db.value("SELECT pg_sleep(9)"))
+                await connections.look(lambda db: db.value("SELECT pg_sleep(9)"))
             assert await store.counts(now=NOW) == {}

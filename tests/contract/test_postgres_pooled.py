@@ -16,8 +16,8 @@ from mainspring.job import Enqueued
 from mainspring.outcome import Done
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.postgres_place import Place
-from mainspring.stores.postgres_pool import Pool
+from mainspring.stores.postgres.place import Place
+from mainspring.stores.postgres.pool import Pool
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.beat import BeatContract
 from mainspring.testing.contract.build import (
@@ -191,7 +191,7 @@ class TestWorker(Pooled):
             assert (await see(store, left.id)).crashes == 1
 
     async def test_a_worker_that_cannot_hear_says_so_and_looks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("mainspring.stores.postgres_ear.ECHO", 0.5)
+        monkeypatch.setattr("mainspring.stores.postgres.ear.ECHO", 0.5)
         (client, ask), (server, _) = self.app(), self.app(poll_interval=0.2, beat=0.2, lease=2)
         async with client, server, server.worker() as worker, asyncio.timeout(30):
             while not worker.deaf:

@@ -12,10 +12,10 @@ from mainspring.job import Action, Filter, State
 from mainspring.outcome import Done
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.postgres import PostgresStore
-from mainspring.stores.postgres_condition import MINIMUM
-from mainspring.stores.postgres_place import Place
-from mainspring.stores.postgres_schema import STEPS
+from mainspring.stores.postgres.condition import MINIMUM
+from mainspring.stores.postgres.place import Place
+from mainspring.stores.postgres.schema import STEPS
+from mainspring.stores.postgres.store import PostgresStore
 from mainspring.testing.contract.build import (
     NOW,
     Contract,

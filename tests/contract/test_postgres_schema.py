@@ -12,10 +12,11 @@ from further import HARSH, LAST, NEXT, REAL, Placed, after
 from mainspring import Mainspring
 from mainspring.errors import BadInput, SchemaMismatch, StoreError, StoreUnavailable
 from mainspring.outcome import Done
-from mainspring.stores import open_store, postgres_schema, postgres_script
-from mainspring.stores.postgres import PostgresStore
-from mainspring.stores.postgres_place import Place
-from mainspring.stores.postgres_pool import Pool, Session
+from mainspring.stores import open_store
+from mainspring.stores.postgres import schema, script
+from mainspring.stores.postgres.place import Place
+from mainspring.stores.postgres.pool import Pool, Session
+from mainspring.stores.postgres.store import PostgresStore
 from mainspring.stores.steps import Steps
 from mainspring.testing.contract.build import (
     a_schedule,
@@ -95,9 +96,9 @@ class TestSteps(Placed):
 class TestLocks(Placed):
     @pytest.fixture(autouse=True)
     def _soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(postgres_script, "LOCK_SECONDS", 0.2)
-        monkeypatch.setattr(postgres_schema, "PAUSE", 0.05)
-        monkeypatch.setattr(postgres_schema, "TRIES", 2)
+        monkeypatch.setattr(script, "LOCK_SECONDS", 0.2)
+        monkeypatch.setattr(schema, "PAUSE", 0.05)
+        monkeypatch.setattr(schema, "TRIES", 2)
 
     async def test_who_holds_the_lock_that_a_step_needs_is_named(self) -> None:
         async with self.opened(), self.connected() as other, other.transaction():
@@ -118,7 +119,7 @@ class TestLocks(Placed):
                 await self.store().open()
 
     async def test_a_step_goes_ahead_once_the_lock_is_free(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(postgres_schema, "TRIES", 100)
+        monkeypatch.setattr(schema, "TRIES", 100)
         async with self.opened() as old, self.connected() as other, asyncio.timeout(20):
             lock = other.transaction()
             await lock.start()
@@ -131,7 +132,7 @@ class TestLocks(Placed):
             assert (await old.schema()).version == NEXT.newest
 
     async def test_others_get_through_while_a_step_waits_for_its_lock(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(postgres_schema, "TRIES", 100)
+        monkeypatch.setattr(schema, "TRIES", 100)
         async with self.opened() as store, self.connected() as other, asyncio.timeout(20):
             async with other.transaction():
                 await other.execute("SELECT 1 FROM own.mainspring_jobs")
@@ -145,7 +146,7 @@ class TestLocks(Placed):
     async def test_a_beat_does_not_slip_in_between_the_look_at_workers_and_the_step(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(postgres_script, "LOCK_SECONDS", 20.0)
+        monkeypatch.setattr(script, "LOCK_SECONDS", 20.0)
         async with self.opened() as store, self.connected() as other, asyncio.timeout(20):
             async with other.transaction():
                 await other.execute("SELECT 1 FROM own.mainspring_queues")

@@ -18,10 +18,11 @@ from mainspring.events import StoreTrouble
 from mainspring.outcome import Done
 from mainspring.schema import Schema
 from mainspring.store import Store
-from mainspring.stores import postgres_schema, sqlite_file
-from mainspring.stores.postgres import PostgresStore
-from mainspring.stores.postgres_place import Place
-from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.postgres import schema
+from mainspring.stores.postgres.place import Place
+from mainspring.stores.postgres.store import PostgresStore
+from mainspring.stores.sqlite import file
+from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.stores.steps import Steps
 from mainspring.testing.contract.build import a_worker, later, new_job, put, settle, start
 from servers import Postgres
@@ -237,7 +238,7 @@ class Releases:
 
 
 class TestSqlite(Releases):
-    old = sqlite_file.STEPS
+    old = file.STEPS
 
     @pytest.fixture(autouse=True)
     def place(self, tmp_path: Path) -> None:
@@ -253,7 +254,7 @@ class TestSqlite(Releases):
 
 
 class TestPostgres(Releases):
-    old = postgres_schema.STEPS
+    old = schema.STEPS
 
     @pytest.fixture(autouse=True)
     def place(self, postgres: Postgres) -> None:

@@ -10,7 +10,7 @@ import pytest
 from mainspring.job import Cursor, Enqueued, Filter
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.sqlite_read import jobs
+from mainspring.stores.sqlite.read import jobs
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import NOW, beat, claim, claimed, everything, new_job, put, start
 

@@ -9,7 +9,7 @@ from filled import fill, told
 from further import NEXT, REAL, Placed
 
 from mainspring.outcome import Done
-from mainspring.stores.postgres_place import Place
+from mainspring.stores.postgres.place import Place
 from mainspring.testing.contract.build import beat, claim, everything, new_job, put, settle
 
 PAIRS = {

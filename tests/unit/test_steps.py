@@ -4,7 +4,8 @@ import pytest
 
 from mainspring.errors import BadInput, SchemaMismatch
 from mainspring.schema import Schema
-from mainspring.stores import postgres_schema, sqlite_file
+from mainspring.stores.postgres import schema
+from mainspring.stores.sqlite import file
 from mainspring.stores.steps import Steps
 
 STEPS = Steps("""-- What comes before the first step belongs to none.
@@ -61,7 +62,7 @@ def test_there_is_no_way_from_a_version_nobody_knows() -> None:
         STEPS.way(5, 4)
 
 
-@pytest.mark.parametrize("steps", [postgres_schema.STEPS, sqlite_file.STEPS], ids=["postgres", "sqlite"])
+@pytest.mark.parametrize("steps", [schema.STEPS, file.STEPS], ids=["postgres", "sqlite"])
 def test_every_real_step_goes_up_and_down_and_is_for_somebody(steps: Steps) -> None:
     for version in range(1, steps.newest + 1):
         ((up, _),), ((down, _),) = steps.way(version - 1, version), steps.way(version, version - 1)

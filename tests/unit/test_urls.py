@@ -6,9 +6,9 @@ import pytest
 
 from mainspring import BadSetting, Mainspring
 from mainspring.stores import open_store
-from mainspring.stores.memory import MemoryStore
-from mainspring.stores.postgres import PostgresStore
-from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.memory.store import MemoryStore
+from mainspring.stores.postgres.store import PostgresStore
+from mainspring.stores.sqlite.store import SqliteStore
 
 FORMS = (
     "memory://, sqlite:///file.db (relative), sqlite:////var/lib/file.db (absolute) or postgresql://user@host/database"

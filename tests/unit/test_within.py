@@ -17,7 +17,7 @@ from callers import site
 from mainspring import BadInput, JobExists, Mainspring, StoreError, StoreUnavailable
 from mainspring.events import JobEnded, JobEnqueued
 from mainspring.job import Claim
-from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing.clock import VirtualClock
 from mainspring.testing.recorder import Recorder
 

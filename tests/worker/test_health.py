@@ -8,7 +8,7 @@ import pytest
 
 from mainspring import Health, Mainspring
 from mainspring.schema import Schema
-from mainspring.stores.memory import MemoryStore
+from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
 

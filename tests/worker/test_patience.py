@@ -13,7 +13,7 @@ from mainspring import Mainspring, Retention
 from mainspring.job import Beat
 from mainspring.patience import REST, patience
 from mainspring.store import Store
-from mainspring.stores.memory import MemoryStore
+from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import Faults, FaultStore, VirtualClock
 from mainspring.testing.contract.build import a_worker
 

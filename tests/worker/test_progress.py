@@ -10,7 +10,7 @@ import pytest
 
 from mainspring import Context, Mainspring, State
 from mainspring.job import JobId, Progress, Report
-from mainspring.stores.memory import MemoryStore
+from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock
 
 

@@ -10,7 +10,7 @@ from mainspring import Filter, Mainspring, every
 from mainspring.plan import STEP
 from mainspring.schedule import Fired, Firing
 from mainspring.scheduler import LOAD, REST
-from mainspring.stores.memory import MemoryStore
+from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock
 
 

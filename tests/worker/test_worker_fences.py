@@ -13,7 +13,7 @@ from mainspring.errors import StoreUnavailable
 from mainspring.events import Event, JobEnded, JobLost, JobStarted, StoreTrouble
 from mainspring.job import Beat, Claim, Ending, Execution, Job, JobId, State, WorkerInfo
 from mainspring.outcome import Outcome
-from mainspring.stores.memory import MemoryStore
+from mainspring.stores.memory.store import MemoryStore
 
 BEAT, LEASE, SWEEP = 0.02, 0.2, 0.02
 Obstacle = Callable[[Any], Awaitable[None]]

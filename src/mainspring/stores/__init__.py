@@ -22,13 +22,13 @@ def open_store(url: str, *, clock: Clock | None = None, durability: Durability =
     scheme, found, rest = url.partition("://")
     match scheme if found else "":
         case "memory":
-            from .memory import MemoryStore
+            from .memory.store import MemoryStore
 
             if rest:
                 raise BadSetting(f"store URL {shown!r} is more than memory://, which takes nothing else")
             return MemoryStore(clock)
         case "sqlite":
-            from .sqlite import SqliteStore
+            from .sqlite.store import SqliteStore
 
             if not rest.startswith("/"):
                 raise BadSetting(
@@ -46,12 +46,12 @@ def open_store(url: str, *, clock: Clock | None = None, durability: Durability =
             return SqliteStore(rest[1:], clock=clock, durability=durability)
         case "postgresql" | "postgres":
             try:
-                from .postgres import PostgresStore
+                from .postgres.store import PostgresStore
             except ModuleNotFoundError as error:
                 raise BadSetting(
                     f"store URL {shown!r} needs {error.name}: pip install 'mainspring[postgres]'"
                 ) from None
-            from .postgres_place import Place
+            from .postgres.place import Place
 
             return PostgresStore(Place(url, shown), clock=clock, durability=durability)
         case unknown:

@@ -15,10 +15,10 @@ from ...errors import StoreUnavailable
 from ...handle import Handle
 from ...job import Enqueued, NewJob
 from ...outcome import Outcome
-from ...stores import memory_enqueue, memory_finish
-from ...stores.memory import MemoryStore
-from ...stores.memory_jobs import Jobs
-from ...stores.memory_workers import Workers
+from ...stores.memory import enqueue, finish
+from ...stores.memory.jobs import Jobs
+from ...stores.memory.store import MemoryStore
+from ...stores.memory.workers import Workers
 from ...stores.rules import settle
 from ...sweep import Sweeper
 from ...worker import Worker
@@ -56,11 +56,11 @@ def _hasty_takeover() -> AbstractContextManager[None]:
 
 
 def _no_refund() -> AbstractContextManager[None]:
-    return swap(memory_finish, "settle", lambda job, outcome: settle(job, replace(outcome, refund=False)))
+    return swap(finish, "settle", lambda job, outcome: settle(job, replace(outcome, refund=False)))
 
 
 def _uncounted_crash() -> AbstractContextManager[None]:
-    return swap(memory_finish, "settle", lambda job, outcome: settle(job, replace(outcome, crash=False)))
+    return swap(finish, "settle", lambda job, outcome: settle(job, replace(outcome, crash=False)))
 
 
 def _forgotten_orphans() -> AbstractContextManager[None]:
@@ -68,7 +68,7 @@ def _forgotten_orphans() -> AbstractContextManager[None]:
 
 
 def _same_id_twice() -> AbstractContextManager[None]:
-    enqueue_one = memory_enqueue.enqueue_one
+    enqueue_one = enqueue.enqueue_one
 
     def forgetful(jobs: Jobs, new: NewJob, now: Any) -> Enqueued:
         old = jobs.pop(new.id, None)
@@ -77,7 +77,7 @@ def _same_id_twice() -> AbstractContextManager[None]:
             jobs.setdefault(old.id, old)
         return answer
 
-    return swap(memory_enqueue, "enqueue_one", forgetful)
+    return swap(enqueue, "enqueue_one", forgetful)
 
 
 def _ignored_key() -> AbstractContextManager[None]:

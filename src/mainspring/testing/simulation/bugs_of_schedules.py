@@ -16,23 +16,23 @@ from ...job import JobId, NewJob, State
 from ...schedule import Fired, Firing, Schedule
 from ...scheduler import Scheduler
 from ...store import Store
-from ...stores import memory_fire, memory_series
-from ...stores.memory_enqueue import enqueue
+from ...stores.memory import fire, series
+from ...stores.memory.enqueue import enqueue
 from .swap import swap
 
 Plant = Callable[[], AbstractContextManager[None]]
 
 
 def _fire_without_looking() -> AbstractContextManager[None]:
-    return swap(memory_fire, "standing", lambda firing, revision: True)
+    return swap(fire, "standing", lambda firing, revision: True)
 
 
 def _advance_without_job() -> AbstractContextManager[None]:
-    return swap(memory_fire, "enqueue", lambda jobs, news, now: [])
+    return swap(fire, "enqueue", lambda jobs, news, now: [])
 
 
 def _job_without_advance() -> AbstractContextManager[None]:
-    fire_one = memory_fire.fire_one
+    fire_one = fire.fire_one
 
     def torn(jobs: Any, ledger: Any, firing: Firing, now: datetime) -> Fired:
         if firing.schedule.revision % 10 == 0 and firing.jobs and not any(jobs.holder(job)[1] for job in firing.jobs):
@@ -40,7 +40,7 @@ def _job_without_advance() -> AbstractContextManager[None]:
             return Fired(False)
         return fire_one(jobs, ledger, firing, now)
 
-    return swap(memory_fire, "fire_one", torn)
+    return swap(fire, "fire_one", torn)
 
 
 @contextmanager
@@ -59,13 +59,13 @@ def _unheard(state: State | None) -> Plant:
         def deaf(row: Schedule, id: JobId, how: State | None, *rest: Any) -> Schedule:
             return row if how is state else aftermath.ended(row, id, how, *rest)
 
-        return swap(memory_series, "ended", deaf)
+        return swap(series, "ended", deaf)
 
     return plant
 
 
 def _unheard_success() -> AbstractContextManager[None]:
-    return swap(memory_series, "roused", lambda row, at: row)
+    return swap(series, "roused", lambda row, at: row)
 
 
 def _catch_up_twice() -> AbstractContextManager[None]:

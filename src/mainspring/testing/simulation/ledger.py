@@ -8,9 +8,9 @@ from datetime import datetime
 from ...job import Beat, Job, WorkerInfo
 from ...outcome import Outcome
 from ...schedule import Schedule, Tick
-from ...stores.memory import MemoryStore
-from ...stores.memory_jobs import Jobs
-from ...stores.memory_series import Series
+from ...stores.memory.jobs import Jobs
+from ...stores.memory.series import Series
+from ...stores.memory.store import MemoryStore
 from .auditor import Auditor
 from .loop import TrueClock
 

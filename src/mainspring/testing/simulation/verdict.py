@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ... import scheduler, worker
 from ...control import schedules
-from ...stores import memory_claim
+from ...stores.memory import claim
 from .auditor import RULES, Fact, Violation
 from .books import audit
 from .bugs import BUGS
@@ -109,7 +109,7 @@ def _seeded(seed: int) -> Iterator[None]:
     """Nothing but the seed decides, and nothing is logged."""
     machine, logger = _Machine(seed), logging.getLogger("mainspring")
     with ExitStack() as stack:
-        for module in (worker, memory_claim):
+        for module in (worker, claim):
             stack.enter_context(swap(module, "os", machine))
         for module in (scheduler, schedules):
             stack.enter_context(swap(module, "new_id", machine.new_id))

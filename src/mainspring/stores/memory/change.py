@@ -1,0 +1,50 @@
+"""What operators do to jobs in the memory store."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ...job import ALLOWED, Action, Changed, Filter, Job, JobId, Refusal, Update
+from ..rules import act, lapsed
+from .jobs import Jobs
+from .ledger import Ledger
+from .read import matching
+
+
+def change(
+    jobs: Jobs,
+    ledger: Ledger,
+    action: Action,
+    which: Filter,
+    now: datetime,
+    limit: int,
+    reason: str,
+    update: Update | None,
+    after: JobId | None,
+) -> Changed:
+    done: list[JobId] = []
+    refused: dict[JobId, Refusal] = {}
+    chosen = [job for job in matching(jobs, which, now) if after is None or job.id > after][:limit]
+    for job in chosen:
+        met = lapsed(job, now)
+        refusal = _refusal(jobs, action, met)
+        if refusal is not None:
+            refused[job.id] = refusal
+            continue
+        if action is Action.DELETE:
+            jobs.drop(job, now)
+            ledger.drop(job.id)
+        else:
+            jobs.put(act(action, met, now, reason, update))
+        done.append(job.id)
+    return Changed(done, refused, chosen[-1].id if chosen and len(chosen) == limit else None)
+
+
+def _refusal(jobs: Jobs, action: Action, job: Job) -> Refusal | None:
+    if job.state not in ALLOWED[action]:
+        return Refusal(job.state)
+    if action is Action.RETRY:
+        key, holder = jobs.holder(job)
+        if holder is not None and holder.id != job.id:
+            return Refusal(job.state, key, holder.id)
+    return None

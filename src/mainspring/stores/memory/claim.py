@@ -1,0 +1,123 @@
+"""Jobs out of the memory store, under a lease: probes, one suspect, then the order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from datetime import datetime
+from heapq import heapify, heappop, heappush
+
+from msgspec.structs import replace
+
+from ...job import SUSPECT, Circuit, Job, JobId, Lease, State, WorkerId
+from .jobs import Group, Jobs
+from .ledger import Ledger
+
+Named = Callable[[str, str], bool]
+"""Whether a worker may take from that queue and task."""
+
+
+def claim(
+    jobs: Jobs,
+    ledger: Ledger,
+    paused: Collection[str],
+    queues: Collection[str] | None,
+    worker: WorkerId,
+    tasks: Collection[str],
+    limit: int,
+    now: datetime,
+) -> tuple[list[Job], datetime | None]:
+    """The jobs taken, in order, and when to ask again."""
+
+    def named(queue: str, task: str) -> bool:
+        return task in tasks and (queues is None or queue in queues) and queue not in paused
+
+    wanted = [group for group in jobs.ready if named(group[0], group[1])]
+    suspects = _suspects(jobs, worker, named)
+    lease = os.urandom(8).hex()
+    circuits = [circuit for circuit in ledger.circuits.values() if circuit.open_until is not None]
+    probes = _probes(jobs, ledger, circuits, wanted, suspects, limit, now)
+    taken = [_start(jobs, job, worker, lease, now) for job in probes]
+    open = {circuit.task for circuit in circuits}
+    first = [job for job in suspects if job.task not in open and job.run_at <= now]
+    if len(taken) < limit and first and not any(job.crashes >= SUSPECT for job in taken):
+        taken.append(_start(jobs, first[0], worker, lease, now))
+    free = [group for group in wanted if group[1] not in open]
+    taken += _take(jobs, free, worker, lease, limit - len(taken), now)
+    taken.sort(key=_order)
+    if len(taken) == limit:
+        return taken, now
+    return taken, _next_at(jobs, ledger, wanted, _suspects(jobs, worker, named))
+
+
+def _suspects(jobs: Jobs, worker: WorkerId, named: Named) -> list[Job]:
+    """The suspects this worker may take, in order: none while it runs one."""
+    if any(jobs[id].crashes >= SUSPECT for id in jobs.running.get(worker, ())):
+        return []
+    found = [job for job in (jobs[id] for id in jobs.suspects) if named(job.queue, job.task)]
+    return sorted(found, key=_order)
+
+
+def _probes(
+    jobs: Jobs,
+    ledger: Ledger,
+    circuits: list[Circuit],
+    wanted: list[Group],
+    suspects: list[Job],
+    limit: int,
+    now: datetime,
+) -> list[Job]:
+    """The first job of each task whose circuit is half open."""
+    probes: list[Job] = []
+    for circuit in sorted(circuits, key=lambda circuit: circuit.task):
+        if circuit.probe is not None or circuit.open_until is None or circuit.open_until > now:
+            continue
+        heads = (head for group in wanted if group[1] == circuit.task and (head := jobs.head(group)))
+        waiting = [jobs[id] for _, id in heads]
+        if not any(job.crashes >= SUSPECT for job in probes):
+            waiting += [job for job in suspects if job.task == circuit.task]
+        due = [job for job in waiting if job.run_at <= now]
+        if due and len(probes) < limit:
+            probes.append(min(due, key=_order))
+            ledger.probe(probes[-1])
+    return probes
+
+
+def _take(jobs: Jobs, wanted: list[Group], worker: WorkerId, lease: Lease, limit: int, now: datetime) -> list[Job]:
+    heads = [(-group[2], *head, group) for group in wanted if (head := jobs.head(group)) and head[0] <= now]
+    heapify(heads)
+    taken: list[Job] = []
+    while heads and len(taken) < limit:
+        _, _, id, group = heappop(heads)
+        heappop(jobs.ready[group])
+        taken.append(_start(jobs, jobs[id], worker, lease, now))
+        if (head := jobs.head(group)) and head[0] <= now:
+            heappush(heads, (-group[2], *head, group))
+    return taken
+
+
+def _start(jobs: Jobs, job: Job, worker: WorkerId, lease: Lease, now: datetime) -> Job:
+    job = replace(
+        job, state=State.RUNNING, worker=worker, lease=lease, started_at=now,
+        attempt=job.attempt + 1, runs=job.runs + 1,
+    )  # fmt: skip
+    jobs.put(job)
+    return job
+
+
+def _next_at(jobs: Jobs, ledger: Ledger, wanted: list[Group], suspects: list[Job]) -> datetime | None:
+    due = [(group[1], head[0]) for group in wanted if (head := jobs.head(group))]
+    due += [(job.task, job.run_at) for job in suspects]
+    instants = [_opens(ledger.circuits.get(task), run_at) for task, run_at in due] + [jobs.next_expiry()]
+    return min((at for at in instants if at is not None), default=None)
+
+
+def _opens(circuit: Circuit | None, run_at: datetime) -> datetime | None:
+    """When a job due at `run_at` can be claimed, as far as its task's circuit is concerned."""
+    if circuit is None or circuit.open_until is None:
+        return run_at
+    return None if circuit.probe is not None else max(run_at, circuit.open_until)
+
+
+def _order(job: Job) -> tuple[int, datetime, JobId]:
+    return -job.priority, job.run_at, job.id

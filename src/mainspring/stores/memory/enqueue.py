@@ -1,0 +1,43 @@
+"""Jobs into the memory store: all of a call or none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from ...job import Enqueued, NewJob, State
+from ..rules import admit, meet
+from .jobs import Jobs
+
+
+def enqueue(jobs: Jobs, news: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+    # Only a job that may be refused makes the others worth remembering.
+    jobs.remember(any(new.on_conflict == "raise" for new in news))
+    answers: list[Enqueued] = []
+    for n, new in enumerate(news):
+        answers.append(enqueue_one(jobs, new, now))
+        if answers[n].status == "refused":
+            jobs.roll_back()
+            return [answers[n] if i == n else Enqueued(other.id, "refused") for i, other in enumerate(news)]
+    jobs.remember(False)
+    return answers
+
+
+def enqueue_one(jobs: Jobs, new: NewJob, now: datetime) -> Enqueued:
+    if new.id in jobs:
+        return Enqueued(new.id)
+    if new.unique_key is not None or new.idempotency_key is not None:
+        key, held = jobs.holder(new)
+        while held is not None and held.shown(now) == "expired":
+            jobs.put(replace(held, state=State.EXPIRED, finished_at=now))
+            key, held = jobs.holder(new)
+        if held is not None and new.on_conflict == "raise":
+            return Enqueued(held.id, "refused", key)
+        if held is not None:
+            changed, status = meet(held, new, now)
+            jobs.put(changed)
+            return Enqueued(held.id, status, key)
+    jobs.put(admit(new, now))
+    return Enqueued(new.id)

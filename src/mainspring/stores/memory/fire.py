@@ -1,0 +1,28 @@
+"""Schedules fired into the memory store: the next revision, its jobs and ticks, or nothing."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ...job import Action, Filter
+from ...schedule import Fired, Firing
+from ..rules import CANCELLED_BY, standing, taken
+from .change import change
+from .enqueue import enqueue
+from .jobs import Jobs
+from .ledger import Ledger
+
+
+def fire_one(jobs: Jobs, ledger: Ledger, firing: Firing, now: datetime) -> Fired:
+    schedule = firing.schedule
+    if not standing(firing, jobs.series.revision):
+        return Fired(False)
+    if held := taken(firing.jobs, jobs.holder, now):
+        return Fired(False, held)
+    jobs.series.write(schedule)
+    enqueue(jobs, firing.jobs, now)
+    jobs.series.record(schedule.name, firing.ticks)
+    if firing.cancel:
+        which, reason = Filter(ids=firing.cancel), CANCELLED_BY.format(schedule.name)
+        change(jobs, ledger, Action.CANCEL, which, now, len(firing.cancel), reason, None, None)
+    return Fired(True)

@@ -1,0 +1,84 @@
+"""Lists and counts out of the memory store, each by a walk over all jobs."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection
+from datetime import datetime
+
+from ...clock import EPOCH
+from ...job import UNFINISHED, Cursor, DeadGroup, Filter, Job, JobId, Queue, Shown, Sort, State
+from ..rules import matches
+from .jobs import Jobs
+
+
+def matching(jobs: Jobs, which: Filter, now: datetime) -> list[Job]:
+    """In order of id."""
+    ids = jobs if which.ids is None else [id for id in which.ids if id in jobs]
+    return [jobs[id] for id in sorted(set(ids)) if matches(jobs[id], which, now)]
+
+
+def page(
+    jobs: Jobs, which: Filter, now: datetime, limit: int, after: Cursor | None, newest: bool, sort: Sort
+) -> list[Job]:
+    found = [(key, job) for job in matching(jobs, which, now) if (key := _key(job, sort)) is not None]
+    found.sort(key=lambda pair: pair[0], reverse=newest)
+    if after is not None:
+        end = (EPOCH if sort == "created" else after.at or EPOCH, after.id)
+        found = [(key, job) for key, job in found if (key < end if newest else key > end)]
+    return [job for _, job in found[:limit]]
+
+
+def _key(job: Job, sort: Sort) -> tuple[datetime, JobId] | None:
+    """Where the job stands in that order; None: it does not."""
+    match sort:
+        case "created":
+            return EPOCH, job.id
+        case "due":
+            return (job.run_at, job.id) if job.state is State.PENDING else None
+        case _:
+            return (job.finished_at or EPOCH, job.id) if job.state.final else None
+
+
+def queues(jobs: Jobs, paused: Collection[str], now: datetime) -> list[Queue]:
+    tally: dict[str, Counter[str]] = {name: Counter() for name in paused}
+    for job in jobs.values():
+        if job.state in UNFINISHED:
+            tally.setdefault(job.queue, Counter())[job.shown(now)] += 1
+    return [
+        Queue(
+            name=name, paused=name in paused, pending=count["pending"], scheduled=count["scheduled"],
+            retrying=count["retrying"], running=count["running"],
+        )
+        for name, count in sorted(tally.items())
+    ]  # fmt: skip
+
+
+def counts(jobs: Jobs, now: datetime) -> dict[Shown, int]:
+    return dict(Counter(job.shown(now) for job in jobs.values()))
+
+
+def dead(jobs: Jobs, limit: int) -> list[DeadGroup]:
+    groups: dict[tuple[str, str], list[Job]] = defaultdict(list)
+    for job in jobs.values():
+        if job.state is State.DEAD and job.failure is not None:
+            groups[job.task, job.failure.kind].append(job)
+    found = [_dead_group(task, error, some) for (task, error), some in groups.items()]
+    return sorted(found, key=lambda group: (-group.count, group.task, group.error))[:limit]
+
+
+def _dead_group(task: str, error: str, jobs: list[Job]) -> DeadGroup:
+    newest = max(jobs, key=lambda job: (job.finished_at or EPOCH, job.id))
+    last_at = newest.finished_at or EPOCH
+    return DeadGroup(task=task, error=error, count=len(jobs), newest=newest.id, last_at=last_at)
+
+
+def groups(jobs: Jobs) -> list[tuple[State, str]]:
+    return sorted({(job.state, job.task) for job in jobs.values() if job.state.final})
+
+
+def surplus(jobs: Jobs, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:
+    which = Filter(states=(state.value,), tasks=(task,))
+    found = page(jobs, which, EPOCH, len(jobs), None, False, "finished")
+    old = [job for job in found[: max(0, len(found) - keep)] if (job.finished_at or before) < before]
+    return old[:limit]

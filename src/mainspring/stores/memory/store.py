@@ -1,0 +1,311 @@
+"""The memory store: the contract as plain Python, lost with the process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import datetime
+from typing import Any
+
+from ...clock import Clock, SystemClock
+from ...errors import BadInput, ShuttingDown
+from ...finding import Finding
+from ...job import (
+    Action,
+    Beat,
+    Changed,
+    Circuit,
+    Claim,
+    Cursor,
+    DeadGroup,
+    Enqueued,
+    Execution,
+    Filter,
+    Job,
+    JobId,
+    LiveWorker,
+    LogLine,
+    NewJob,
+    Orders,
+    Queue,
+    Report,
+    Shown,
+    Sort,
+    State,
+    Update,
+    WorkerId,
+    WorkerInfo,
+)
+from ...outcome import Outcome
+from ...retention import Rules
+from ...schedule import Due, Fired, Firing, Leadership, Schedule, Tick
+from ...schema import Schema
+from ...store import Store, Transaction
+from ...tally import Span, Tally
+from ..bell import Bell
+from . import change, claim, enqueue, finish, fire, read
+from .jobs import Jobs
+from .ledger import Ledger
+from .workers import Workers
+
+
+class MemoryStore:
+    """The executable specification. One lock makes every verb atomic, from any thread or loop."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._lock = threading.RLock()
+        self._closed = False
+        self._jobs = Jobs()
+        self._ledger = Ledger()
+        self._workers = Workers()
+        self._paused: set[str] = set()
+        self._new, self._final = Bell(self._clock), Bell(self._clock)
+
+    def _turn(self) -> AbstractContextManager[object]:
+        """The lock, while the store is open."""
+        self._check()
+        return self._lock
+
+    def _check(self) -> None:
+        if self._closed:
+            raise ShuttingDown("the memory store is closed")
+
+    # life
+
+    async def open(self, *, migrate: bool = True) -> None:
+        self._closed = False
+
+    async def close(self) -> None:
+        self._closed = True
+
+    def beside(self) -> Store:
+        return self
+
+    @property
+    def newest_schema(self) -> int:
+        return 1
+
+    async def schema(self) -> Schema:
+        self._check()
+        return Schema(1, 1, 1)
+
+    async def migrate(self, target: int | None = None) -> list[int]:
+        self._check()
+        if target not in (None, 1):
+            raise BadInput(f"the memory store has one schema, 1; cannot migrate to {target}")
+        return []
+
+    def script(self, at: int, target: int | None = None) -> str:
+        raise BadInput("the memory store has no tables, and no statements that would change them")
+
+    async def time(self) -> datetime:
+        self._check()
+        return self._clock.now()
+
+    async def diagnose(self) -> list[Finding]:
+        self._check()
+        return [Finding("memory", "warn", "jobs are lost with this process", "sqlite:///jobs.db keeps them in a file")]
+
+    async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
+        self._check()
+        await self._new.wait(timeout)
+
+    async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
+        self._check()
+        await self._final.wait(timeout)
+
+    def hears(self) -> bool | None:
+        return None
+
+    # the path of a job
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
+        self._check()
+        if within is not None:
+            raise BadInput("the memory store has no transactions to enqueue within")
+        with self._lock:
+            answers = enqueue.enqueue(self._jobs, jobs, now)
+        self._new.ring()
+        return answers
+
+    async def claim(
+        self,
+        queues: Collection[str] | None,
+        *,
+        worker: WorkerId,
+        tasks: Collection[str],
+        limit: int,
+        now: datetime,
+    ) -> Claim:
+        with self._turn():
+            expired = self._jobs.expire(now)
+            live = self._workers.get(worker)
+            if live is None or live.until <= now:
+                return Claim([], None, expired)
+            taken = claim.claim(self._jobs, self._ledger, self._paused, queues, worker, tasks, limit, now)
+            return Claim(*taken, expired)
+
+    async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
+        with self._turn():
+            orders = self._workers.beat(worker, until, now)
+            mine = [self._jobs[id] for id in self._jobs.running.get(worker.id, ())]
+            cancels = {job.id: job.cancel_reason for job in mine if job.cancel_reason is not None}
+            return Beat({job.id: job.lease or "" for job in mine}, cancels, orders)
+
+    async def expired(self, *, now: datetime, limit: int) -> list[Job]:
+        with self._turn():
+            runs = self._jobs.running.items()
+            lost = [id for worker, ids in runs if not self._workers.alive(worker, now) for id in ids]
+            return [self._jobs[id] for id in sorted(lost)[:limit]]
+
+    async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
+        with self._turn():
+            accepted = [outcome for outcome in outcomes if self._settle(outcome)]
+            # Told a second time it stands; another ending of the same run (it was given up, then came back) does not.
+            stands = {outcome.id for outcome in outcomes if self._ledger.told(outcome)}
+            self._ledger.count(accepted)
+        self._final.ring()
+        if any(outcome.then or outcome.breaker or outcome.schedule for outcome in accepted):
+            self._new.ring()
+        return stands
+
+    def _settle(self, outcome: Outcome) -> bool:
+        return finish.finish_one(self._jobs, self._workers, self._ledger, outcome)
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        raise BadInput("the memory store has no transactions: use ctx.transaction() on sqlite:///… or postgresql://…")
+
+    async def report(self, reports: Sequence[Report]) -> set[JobId]:
+        with self._turn():
+            stands = {report.id for report in reports if finish.report_one(self._jobs, self._ledger, report)}
+        self._final.ring()
+        return stands
+
+    # schedules
+
+    async def due(self, *, now: datetime, limit: int, computed: Collection[str] = ()) -> Due:
+        with self._turn():
+            return self._jobs.series.due(now, limit, computed)
+
+    async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
+        with self._turn():
+            fired = [fire.fire_one(self._jobs, self._ledger, firing, now) for firing in firings]
+        self._new.ring()
+        return fired
+
+    async def drop_schedules(self, names: Collection[str]) -> list[str]:
+        with self._turn():
+            return self._jobs.series.drop(names)
+
+    async def schedules(
+        self, names: Collection[str] | None = None, *, limit: int, after: str | None = None
+    ) -> list[Schedule]:
+        with self._turn():
+            return self._jobs.series.schedules(names, limit, after)
+
+    async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
+        with self._turn():
+            return self._jobs.series.ticks(name, limit, before)
+
+    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> Leadership:
+        with self._turn():
+            answer = self._jobs.series.lead(name, holder, until, now)
+        if answer.holder is None:
+            self._new.ring()
+        return answer
+
+    async def leaders(self, *, now: datetime) -> list[Leadership]:
+        with self._turn():
+            return self._jobs.series.leaders(now)
+
+    # operators
+
+    async def change(
+        self,
+        action: Action,
+        which: Filter,
+        *,
+        now: datetime,
+        limit: int,
+        reason: str = "",
+        update: Update | None = None,
+        after: JobId | None = None,
+    ) -> Changed:
+        with self._turn():
+            done = change.change(self._jobs, self._ledger, action, which, now, limit, reason, update, after)
+        self._new.ring()
+        self._final.ring()
+        return done
+
+    async def pause_queue(self, name: str, paused: bool) -> None:
+        with self._turn():
+            (self._paused.add if paused else self._paused.discard)(name)
+        self._new.ring()
+
+    async def order(self, workers: Collection[WorkerId] | None, orders: Orders, *, now: datetime) -> list[WorkerId]:
+        with self._turn():
+            return self._workers.order(workers, orders, now)
+
+    # reading
+
+    async def jobs(
+        self,
+        which: Filter,
+        *,
+        now: datetime,
+        limit: int,
+        after: Cursor | None = None,
+        newest: bool = False,
+        sort: Sort = "created",
+    ) -> list[Job]:
+        with self._turn():
+            return read.page(self._jobs, which, now, limit, after, newest, sort)
+
+    async def executions(self, job_id: JobId) -> list[Execution]:
+        with self._turn():
+            return list(self._ledger.executions.get(job_id, ()))
+
+    async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
+        with self._turn():
+            lines = self._ledger.lines.get(job_id, {})
+            return [lines[key] for key in sorted(lines) if key > after][:limit]
+
+    async def queues(self, *, now: datetime) -> list[Queue]:
+        with self._turn():
+            return read.queues(self._jobs, self._paused, now)
+
+    async def workers(self, *, now: datetime) -> list[LiveWorker]:
+        with self._turn():
+            return self._workers.live(now)
+
+    async def counts(self, *, now: datetime) -> dict[Shown, int]:
+        with self._turn():
+            return read.counts(self._jobs, now)
+
+    async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
+        with self._turn():
+            return self._ledger.tallies(span, since)
+
+    async def circuits(self) -> list[Circuit]:
+        with self._turn():
+            return [circuit for _, circuit in sorted(self._ledger.circuits.items())]
+
+    async def dead(self, *, limit: int) -> list[DeadGroup]:
+        with self._turn():
+            return read.dead(self._jobs, limit)
+
+    # forgetting
+
+    async def groups(self) -> list[tuple[State, str]]:
+        with self._turn():
+            return read.groups(self._jobs)
+
+    async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
+        with self._turn():
+            return read.surplus(self._jobs, state, task, keep, before, limit)
+
+    async def forget(self, rules: Rules, *, now: datetime) -> int:
+        with self._turn():
+            return 0

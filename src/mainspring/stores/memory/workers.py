@@ -1,0 +1,41 @@
+"""The memory store's table of workers: who lives, and what operators want of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from ...job import LiveWorker, Orders, WorkerId, WorkerInfo
+from ..rules import LONG_SILENT
+
+
+class Workers(dict[WorkerId, LiveWorker]):
+    """Every worker's row by its id, the silent ones too until they are forgotten."""
+
+    def alive(self, worker: WorkerId, now: datetime) -> bool:
+        row = self.get(worker)
+        return row is not None and row.until > now
+
+    def live(self, now: datetime) -> list[LiveWorker]:
+        return [row for _, row in sorted(self.items()) if row.until > now]
+
+    def beat(self, worker: WorkerInfo, until: datetime, now: datetime) -> Orders:
+        """Writes the worker's row, or removes it if it leaves; what it was ordered to do."""
+        for id in [id for id, row in self.items() if row.until <= now - LONG_SILENT]:
+            del self[id]
+        known = self.get(worker.id)
+        orders = known.orders if known else Orders()
+        if until > now:
+            if known is None or worker.beats >= known.info.beats:
+                self[worker.id] = LiveWorker(worker, until, orders)
+        else:
+            self.pop(worker.id, None)
+        return orders
+
+    def order(self, workers: Collection[WorkerId] | None, orders: Orders, now: datetime) -> list[WorkerId]:
+        found = [id for id in sorted(self) if self.alive(id, now) and (workers is None or id in workers)]
+        for id in found:
+            self[id] = replace(self[id], orders=orders)
+        return found

@@ -1,0 +1,64 @@
+"""What operators do to jobs in the PostgreSQL store."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ...clock import micros
+from ...job import ALLOWED, Action, Changed, Cursor, Filter, Job, JobId, Refusal, Update
+from ..rows import job_of
+from ..rules import act, lapsed, matches
+from . import series
+from .jobs import Holders, Pair, drop, follow, lock, lock_keys, series_of, write
+from .lists import jobs
+from .pool import Session
+
+
+async def change(
+    db: Session,
+    action: Action,
+    which: Filter,
+    now: datetime,
+    limit: int,
+    reason: str,
+    update: Update | None,
+    after: JobId | None,
+) -> Changed:
+    """Inside a transaction."""
+    rows = await jobs(db, which, micros(now), limit, None if after is None else Cursor(after))
+    seen = [job_of(row) for row in rows]
+    next = seen[-1].id if seen and len(seen) == limit else None
+    if action is Action.RETRY:
+        await lock_keys(db, seen)
+    await series.lock(db, series_of(seen))
+    # What has moved on between the look and the lock is met as it is now, or not at all.
+    chosen = [job for job in await lock(db, [job.id for job in seen], finished=True) if matches(job, which, now)]
+    holders = await Holders.of(db, chosen) if action is Action.RETRY else Holders()
+    refused: dict[JobId, Refusal] = {}
+    gone: list[Job] = []
+    pairs: list[Pair] = []
+    for job in chosen:
+        met = lapsed(job, now)
+        refusal = _refusal(holders, action, met)
+        if refusal is not None:
+            refused[job.id] = refusal
+        elif action is Action.DELETE:
+            gone.append(job)
+        else:
+            pairs.append((job, act(action, met, now, reason, update)))
+            holders.put(pairs[-1][1])
+    await write(db, [pair for pair in pairs if pair[0] is not pair[1]])
+    await follow(db, pairs)
+    if gone:
+        await drop(db, gone, now)
+    return Changed([job.id for job in chosen if job.id not in refused], refused, next)
+
+
+def _refusal(holders: Holders, action: Action, job: Job) -> Refusal | None:
+    if job.state not in ALLOWED[action]:
+        return Refusal(job.state)
+    if action is Action.RETRY:
+        key, held = holders.holder(job)
+        if held is not None and held.id != job.id:
+            return Refusal(job.state, key, held.id)
+    return None

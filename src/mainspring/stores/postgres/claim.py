@@ -1,0 +1,361 @@
+"""Jobs out of the PostgreSQL store, under a lease; and the beats that keep it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ...clock import instant, micros
+from ...job import SUSPECT, Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
+from ...outcome import Outcome
+from ..rows import CLAIMED, COLUMNS, job_of
+from ..rules import LONG_SILENT
+from . import series
+from .jobs import BOTH, OVER, follow, write
+from .pool import Session
+
+# A claim ends at most this many expired jobs, so that a flood of them does not keep it.
+EXPIRE_LIMIT = 5000
+LEASES_KNOWN = 10_000
+# A claim that is full with so many jobs has a backlog before it. Then, in seconds: how often it is looked whether there
+# is much to pass over, at most and as a multiple of what the look takes; and what one takes that has nothing to pass.
+BACKLOG = 50
+LOOK_EVERY, LOOK_SHARE, SLOW_LOOK = 2.0, 50.0, 0.01
+
+_encode = msgspec.json.encode
+_orders = msgspec.json.Decoder(Orders).decode
+
+# The index has what is running as well: rows that are passed over, as many as run.
+_READY = "crashes < 2 AND NOT parked AND state = 'pending'"
+_SUSPECT = "crashes >= 2 AND NOT parked AND state = 'pending'"
+_EXPIRES = "expires_at IS NOT NULL AND NOT parked AND state = 'pending'"
+# Every (queue, task, rank) that has pending jobs, with its first run_at, by hops along the index: the cost is the
+# number of groups, however many jobs each has.
+_GROUPS = f"""RECURSIVE groups AS (
+        (SELECT queue, task, rank, run_at, '' AS after FROM mainspring_jobs WHERE {_READY}
+            ORDER BY queue, task, rank, run_at, id LIMIT 1)
+        UNION ALL
+        SELECT hop.* FROM groups CROSS JOIN LATERAL (SELECT queue, task, rank, run_at, '' FROM mainspring_jobs
+            WHERE {_READY} AND (queue, task, rank) > (groups.queue, groups.task, groups.rank)
+            ORDER BY queue, task, rank, run_at, id LIMIT 1) AS hop)"""
+# Or those that are known, each with the last of its jobs that was taken: see Stride.
+_KNOWN = """groups AS (SELECT * FROM unnest($7::text[], $8::text[], $9::integer[], $10::bigint[], $11::text[])
+        AS known (queue, task, rank, run_at, after))"""
+# $1 worker, $2 now, $3 tasks, $4 queues
+_NAMED = """task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
+    AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))"""
+_FRESH = "(expires_at IS NULL OR expires_at > $2)"
+_GROUP = f"""{_READY} AND queue = one.queue AND task = one.task AND rank = one.rank
+    AND (run_at, id) > (one.run_at, one.after) AND run_at <= $2 AND {_FRESH} ORDER BY run_at, id"""
+_START = "state = 'running', lease = $5, worker = $1, started_at = $2, attempt = attempt + 1, runs = runs + 1"
+_NOTE = """INSERT INTO mainspring_leases SELECT $1, $5, array_agg(id) FROM taken HAVING count(*) > 0
+    ON CONFLICT (worker, lease) DO UPDATE SET ids = mainspring_leases.ids || excluded.ids"""
+
+# When to ask again after rows were taken: at once if more may be due; -1: circuits have a say in it, so look.
+_NEXT = f"""CASE WHEN (SELECT count(*) = $6 OR count(*) < (SELECT count(*) FROM first) FROM taken) THEN $2
+        WHEN EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until IS NOT NULL) THEN -1
+        ELSE least((SELECT min((SELECT run_at FROM mainspring_jobs WHERE {_READY} AND queue = one.queue
+                AND task = one.task AND rank = one.rank AND run_at > $2 ORDER BY run_at, id LIMIT 1))
+            FROM groups AS one WHERE {_NAMED}),
+            (SELECT expires_at FROM mainspring_jobs WHERE {_EXPIRES} AND id <> ALL (ARRAY(SELECT id FROM taken))
+                ORDER BY expires_at LIMIT 1)) END"""
+
+# How many of each group are among the first $6 of all is found without a lock; then so many that nobody else has
+# locked are taken of each. So claims that meet pass each other by, and none locks more than it takes.
+_TAKE = f"""WITH {{groups}},
+    first AS (SELECT one.* FROM groups AS one CROSS JOIN LATERAL (
+            SELECT run_at AS due_at, id FROM mainspring_jobs WHERE {_GROUP} LIMIT $6) AS job
+        WHERE {_NAMED} AND task <> ALL (ARRAY(SELECT task FROM mainspring_circuits WHERE open_until IS NOT NULL))
+            AND one.run_at <= $2 AND {{guard}}
+        ORDER BY one.rank, due_at, id LIMIT $6),
+    one AS MATERIALIZED (SELECT queue, task, rank, run_at, after, count(*) AS share FROM first GROUP BY 1, 2, 3, 4, 5),
+    taken AS (UPDATE mainspring_jobs SET {_START} WHERE ctid = ANY (ARRAY(
+        SELECT place FROM one CROSS JOIN LATERAL (SELECT ctid AS place FROM mainspring_jobs WHERE {_GROUP}
+            LIMIT one.share FOR NO KEY UPDATE SKIP LOCKED) AS job)) RETURNING {CLAIMED}),
+    noted AS ({_NOTE})
+    SELECT taken.*, (SELECT {_NEXT}) AS next_at FROM taken ORDER BY rank, run_at, id"""
+_ALIVE = "EXISTS (SELECT 1 FROM mainspring_workers WHERE id = $1 AND until > $2)"
+# What comes before the order, or has to end first, is rare: where there is any, nothing is taken here.
+_PLAIN = f"""(SELECT {_ALIVE}
+        AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE {_EXPIRES} AND expires_at <= $2)
+        AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE {_SUSPECT})
+        AND NOT EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until <= $2 AND probe IS NULL))"""
+TAKE_PLAIN = _TAKE.format(groups=_GROUPS, guard=_PLAIN)
+TAKE_KNOWN = _TAKE.format(groups=_KNOWN, guard=_PLAIN)
+_TAKE_REST = _TAKE.format(groups=_GROUPS, guard="true")
+_TAKE_FIRST = f"""WITH taken AS (UPDATE mainspring_jobs SET {_START} WHERE id = (
+        SELECT id FROM mainspring_jobs WHERE id = $3 AND state = 'pending' AND crashes = $4 AND {_FRESH}
+        FOR NO KEY UPDATE SKIP LOCKED) RETURNING {CLAIMED}),
+    noted AS ({_NOTE})
+    SELECT * FROM taken"""
+
+# All that decides what a claim does, in one look.
+_SEEN = f"""WITH {_GROUPS}
+    SELECT 'group' AS kind, queue, task, rank, run_at AS at, NULL AS id, 0 AS crashes FROM groups WHERE {_NAMED}
+    UNION ALL
+    SELECT 'suspect', queue, task, rank, run_at, id, crashes FROM mainspring_jobs
+        WHERE {_SUSPECT} AND {_NAMED} AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
+            WHERE crashes >= 2 AND NOT parked AND state = 'running' AND worker = $1)
+    UNION ALL
+    SELECT 'circuit', '', task, 0, open_until, probe, 0 FROM mainspring_circuits WHERE open_until IS NOT NULL
+    UNION ALL
+    SELECT 'alive', '', '', 0, until, NULL, 0 FROM mainspring_workers WHERE id = $1 AND until > $2
+    UNION ALL
+    SELECT 'expiry', '', '', 0, min(expires_at), NULL, 0 FROM mainspring_jobs WHERE {_EXPIRES}"""
+
+
+class Asked:
+    """Who claims, and what."""
+
+    def __init__(
+        self, queues: Collection[str] | None, worker: WorkerId, tasks: Collection[str], limit: int, now: datetime
+    ) -> None:
+        self.limit, self.now, self.lease = limit, micros(now), os.urandom(8).hex()
+        self.which = (worker, self.now, list(tasks), None if queues is None else list(queues))
+
+
+class View:
+    """What waits for one worker: groups and suspects, as the tasks' circuits let them."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        kinds: dict[str, list[Any]] = {kind: [] for kind in ("group", "suspect", "circuit", "alive", "expiry")}
+        for row in rows:
+            kinds[row[0]].append(row)
+        self.groups = kinds["group"]
+        self.suspects = sorted(kinds["suspect"], key=_order)
+        self.open: dict[str, tuple[int, JobId | None]] = {
+            task: (until, probe) for _, _, task, _, until, probe, _ in sorted(kinds["circuit"], key=lambda row: row[2])
+        }
+        self.alive = bool(kinds["alive"])
+        self.expiry: int | None = kinds["expiry"][0][4]
+
+    @property
+    def next_at(self) -> int | None:
+        """When a claim would next do something."""
+        due = [] if self.expiry is None else [self.expiry]
+        for _, _, task, _, run_at, *_ in self.groups + self.suspects:
+            until, probe = self.open.get(task, (run_at, None))
+            if probe is None:
+                due.append(max(run_at, until))
+        return min(due, default=None)
+
+    def acts(self, now: int) -> bool:
+        """Whether a claim would do something now."""
+        if self.expiry is not None and self.expiry <= now:
+            return True
+        return self.alive and self.next_at is not None and self.next_at <= now
+
+
+class Stride:
+    """Where claims of a long backlog go on. What lies before it is taken; but while some transaction keeps the server
+    from clearing that away, each claim would pass over all of it. Only then is it used, as jobs may come to lie behind,
+    or in a new group: so there is a fresh look every few seconds.
+    """
+
+    def __init__(self) -> None:
+        self._after: dict[tuple[str, str, int], tuple[int, JobId]] = {}
+        self._asked: object = None
+        self._look_at = 0.0
+
+    def due(self, now: float) -> bool:
+        """Whether it is time for a look."""
+        return now >= self._look_at
+
+    def learn(self, view: View, asked: Asked, now: float, took: float) -> None:
+        """What a look showed, and how long that took."""
+        self._look_at = now + max(LOOK_EVERY, LOOK_SHARE * took)
+        self._asked = asked.which[2:]
+        groups = view.groups if took > SLOW_LOOK else ()
+        self._after = {(queue, task, rank): (run_at, "") for _, queue, task, rank, run_at, *_ in groups}
+
+    def of(self, asked: Asked, now: float) -> list[list[Any]] | None:
+        """The groups and where to go on in each, if a claim should."""
+        if not self._after or self._asked != asked.which[2:] or self.due(now):
+            return None
+        groups, places = zip(*self._after.items(), strict=True)
+        return [list(column) for column in (*zip(*groups, strict=True), *zip(*places, strict=True))]
+
+    def took(self, rows: list[Any], limit: int) -> None:
+        if len(rows) < limit:
+            self._after = {}
+        for row in rows if self._after else ():
+            self._after[row["queue"], row["task"], row["rank"]] = (row["run_at"], row["id"])
+
+
+class Leases:
+    """How many jobs of each lease taken here are still out, so that the last one to end can take its row along.
+    What is missed here, a beat clears away."""
+
+    def __init__(self) -> None:
+        self._worker = ""
+        self._out: dict[Lease, int] = {}
+
+    def begun(self, worker: WorkerId, lease: Lease, jobs: int) -> None:
+        if worker != self._worker or len(self._out) > LEASES_KNOWN:
+            self._worker, self._out = worker, {}
+        if jobs:
+            self._out[lease] = jobs
+
+    def ended(self, outcomes: Sequence[Outcome]) -> tuple[WorkerId, list[Lease]]:
+        """Whose leases have no more jobs out when these are stored, and which."""
+        for lease, ended in Counter(outcome.lease for outcome in outcomes).items():
+            if lease in self._out:
+                self._out[lease] -= ended
+        over = [lease for lease, out in self._out.items() if out <= 0]
+        for lease in over:
+            del self._out[lease]
+        return self._worker, over
+
+
+async def take_plain(db: Session, asked: Asked) -> list[Any]:
+    """What is due, where nothing out of the ordinary has to be done first: one statement."""
+    return await db.rows(TAKE_PLAIN, *asked.which, asked.lease, asked.limit)
+
+
+async def take_known(db: Session, asked: Asked, known: list[list[Any]]) -> list[Any]:
+    return await db.rows(TAKE_KNOWN, *asked.which, asked.lease, asked.limit, *known)
+
+
+async def look(db: Session, asked: Asked) -> View:
+    return View(await db.rows(_SEEN, *asked.which))
+
+
+async def claim(db: Session, asked: Asked) -> tuple[list[Any], int | None, list[JobId]]:
+    """Inside a transaction: the rows taken, when to ask again, and what has expired."""
+    expired = await _expire(db, asked.now)
+    worker, now, *_ = asked.which
+    # Locked, so that two claims of one worker do not both find that it holds no suspect.
+    alive = "SELECT 1 FROM mainspring_workers WHERE id = $1 AND until > $2 FOR NO KEY UPDATE"
+    if not await db.value(alive, worker, now):
+        return [], None, expired
+    view = await look(db, asked)
+    taken = await _firsts(db, view, asked)
+    if len(taken) < asked.limit:
+        taken += await db.rows(_TAKE_REST, *asked.which, asked.lease, asked.limit - len(taken))
+    taken.sort(key=lambda row: (row["rank"], row["run_at"], row["id"]))
+    if len(taken) >= asked.limit or len(expired) >= EXPIRE_LIMIT:
+        return taken, now, expired
+    return taken, (await look(db, asked)).next_at, expired
+
+
+_LATE = f"{_EXPIRES} AND expires_at <= $1"
+_EXPIRE = f"""WITH gone AS (DELETE FROM mainspring_jobs WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM mainspring_jobs WHERE {_LATE} AND schedule IS NULL
+        ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING *)
+    INSERT INTO mainspring_finished ({BOTH})
+    SELECT {BOTH.replace("state", "'expired'", 1).replace("finished_at", "$1", 1)} FROM gone {OVER} RETURNING id"""
+# Found without a lock, since their schedules are locked first.
+_FOUND = f"""SELECT id, schedule FROM mainspring_jobs WHERE {_LATE} AND schedule IS NOT NULL
+    ORDER BY expires_at, id LIMIT $2"""
+_TOLD = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE {_LATE} AND id = ANY($2)
+    ORDER BY expires_at, id FOR NO KEY UPDATE SKIP LOCKED"""
+
+
+async def _expire(db: Session, now: int) -> list[JobId]:
+    found = await db.rows(_FOUND, now, EXPIRE_LIMIT)
+    await series.lock(db, {schedule for _, schedule in found})
+    expired = [id for (id,) in await db.rows(_EXPIRE, now, EXPIRE_LIMIT - len(found))]
+    if found:
+        jobs = [job_of(row) for row in await db.rows(_TOLD, now, [id for id, _ in found])]
+        pairs = [(job, replace(job, state=State.EXPIRED, finished_at=instant(now))) for job in jobs]
+        await write(db, pairs)
+        await follow(db, pairs)
+        expired += [job.id for job in jobs]
+    return sorted(expired)
+
+
+async def _firsts(db: Session, view: View, asked: Asked) -> list[Any]:
+    """Takes what comes before all others: a probe for each half-open circuit, and one suspect."""
+    taken: list[Any] = []
+    suspects = [row for row in view.suspects if row[4] <= asked.now]
+    for task, (until, probe) in view.open.items():
+        if probe is not None or until > asked.now or len(taken) >= asked.limit:
+            continue
+        row = await _probe(db, view, task, [row for row in suspects if row[2] == task], asked)
+        if row is not None:
+            taken.append(row)
+            if row["crashes"] >= SUSPECT:
+                suspects = []
+    suspects = [row for row in suspects if row[2] not in view.open]
+    if suspects and len(taken) < asked.limit:
+        taken += await _first(db, suspects[0], asked)
+    return taken
+
+
+_HALF_OPEN = """SELECT 1 FROM mainspring_circuits WHERE task = $1 AND probe IS NULL AND open_until <= $2
+    FOR NO KEY UPDATE SKIP LOCKED"""
+_HEAD = f"""SELECT 'group', queue, task, rank, run_at, id, crashes FROM mainspring_jobs
+    WHERE {_READY} AND queue = $1 AND task = $3 AND rank = $4 AND run_at <= $2 AND {_FRESH}
+    ORDER BY run_at, id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED"""
+
+
+async def _probe(db: Session, view: View, task: str, suspects: list[Any], asked: Asked) -> Any:
+    if not await db.value(_HALF_OPEN, task, asked.now):
+        return None
+    groups = [row for row in view.groups if row[2] == task and row[4] <= asked.now]
+    heads = [await db.row(_HEAD, queue, asked.now, task, rank) for _, queue, _, rank, *_ in groups]
+    due = [head for head in heads if head is not None] + suspects
+    if not due:
+        return None
+    rows = await _first(db, min(due, key=_order), asked)
+    if not rows:
+        return None
+    await db.run("UPDATE mainspring_circuits SET probe = $2 WHERE task = $1", task, rows[0]["id"])
+    return rows[0]
+
+
+async def _first(db: Session, row: Any, asked: Asked) -> list[Any]:
+    return await db.rows(_TAKE_FIRST, asked.which[0], asked.now, row[5], row[6], asked.lease)
+
+
+def _order(row: Any) -> tuple[int, int, JobId]:
+    return row[3], row[4], row[5]
+
+
+# beats
+
+_LATE_BEAT = "(known.info::json ->> 'beats')::int > (excluded.info::json ->> 'beats')::int"
+_BEAT = f"""INSERT INTO mainspring_workers AS known (id, until, info) VALUES ($1, $2, $3)
+    ON CONFLICT (id) DO UPDATE SET
+        until = CASE WHEN {_LATE_BEAT} THEN known.until ELSE excluded.until END,
+        info = CASE WHEN {_LATE_BEAT} THEN known.info ELSE excluded.info END
+    RETURNING orders"""
+# A lease whose jobs have all ended is of no more use.
+_CLEAR = """DELETE FROM mainspring_leases AS held WHERE worker = $1 AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
+    WHERE id = ANY(held.ids) AND lease = held.lease AND state = 'running')"""
+_HOLDS = """SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE state = 'running' AND worker = $1
+    AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases WHERE worker = $1))"""
+
+
+async def beat(db: Session, worker: WorkerInfo, until: int, now: int) -> Beat:
+    silent = now - round(LONG_SILENT.total_seconds() * 1e6)
+    await db.run("DELETE FROM mainspring_workers WHERE until <= $1", silent)
+    if until > now:
+        orders = await db.value(_BEAT, worker.id, until, _encode(worker).decode())
+    else:
+        orders = await db.value("DELETE FROM mainspring_workers WHERE id = $1 RETURNING orders", worker.id)
+    await db.run(_CLEAR, worker.id)
+    held: list[tuple[JobId, Lease, str | None]] = [(*row,) for row in await db.rows(_HOLDS, worker.id)]
+    cancels = {id: reason for id, _, reason in held if reason is not None}
+    return Beat({id: lease for id, lease, _ in held}, cancels, orders_of(orders))
+
+
+_SILENT = "worker <> ALL (ARRAY(SELECT id FROM mainspring_workers WHERE until > $1))"
+_EXPIRED = f"""WITH gone AS (DELETE FROM mainspring_leases AS held WHERE {_SILENT} AND NOT EXISTS (
+        SELECT 1 FROM mainspring_jobs WHERE id = ANY(held.ids) AND lease = held.lease AND state = 'running'))
+    SELECT {COLUMNS} FROM mainspring_jobs WHERE state = 'running' AND {_SILENT}
+        AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases WHERE {_SILENT})) ORDER BY id LIMIT $2"""
+
+
+async def expired(db: Session, now: int, limit: int) -> list[Any]:
+    return await db.rows(_EXPIRED, now, limit)
+
+
+def orders_of(text: str | None) -> Orders:
+    return Orders() if text is None else _orders(text)

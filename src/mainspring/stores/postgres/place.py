@@ -1,0 +1,65 @@
+"""Where in a PostgreSQL database the store is: schema and prefix, and what bears their names."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import cast, get_args
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from ...errors import BadSetting
+from .route import Pooler
+
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
+# What lies where it lay, or where its table does, takes no schema: a new name, and that of a new index.
+_OURS = re.compile(r"\b(CREATE INDEX |CREATE UNIQUE INDEX |RENAME TO )?mainspring_(\w+)")
+
+
+class Place:
+    """Statements are written for tables named mainspring_…; `sql` puts them where they are."""
+
+    def __init__(self, url: str, shown: str) -> None:
+        parts = urlsplit(url)
+        asked = dict(parse_qsl(parts.query, keep_blank_values=True))
+        self.schema, self.prefix = asked.pop("schema", "public"), asked.pop("prefix", "mainspring_")
+        for option, name in (("schema", self.schema), ("prefix", self.prefix)):
+            if not _NAME.fullmatch(name):
+                raise BadSetting(
+                    f"{option}={name!r} in store URL {shown!r}: use lower-case letters, digits and _, 41 at most"
+                )
+        pooler, listen = asked.pop("pooler", "auto"), asked.pop("listen", None)
+        if pooler not in get_args(Pooler):
+            raise BadSetting(f"pooler={pooler!r} in store URL {shown!r}: use one of {', '.join(get_args(Pooler))}")
+        if listen not in (None, "off") and not listen.startswith(("postgresql://", "postgres://")):
+            raise BadSetting(f"listen= in store URL {shown!r} takes postgresql://user@host/database, or off")
+        self.pooler: Pooler = cast(Pooler, pooler)
+        self.listens = listen != "off"
+        self.listen = listen if self.listens else None
+        """The DSN to listen at; None: that of all else."""
+        if len(parts.path) < 2:
+            raise BadSetting(f"store URL {shown!r} names no database: use postgresql://user@host/database")
+        self.dsn = urlunsplit(parts._replace(query=urlencode(asked)))
+        self.shown = shown
+        whole = f"{self.schema}.{self.prefix}"
+        # The first half of our advisory locks: two apps in one database do not wait for each other.
+        self.lock = zlib.crc32(whole.encode()) - 2**31
+        self.channel = f"mainspring_{self.lock + 2**31:08x}"
+        self._known: dict[str, str] = {}
+
+    def sql(self, text: str) -> str:
+        known = self._known.get(text)
+        if known is None:
+            known = self._known[text] = _OURS.sub(self._named, text)
+        return known
+
+    def names(self, table: str) -> tuple[str, str]:
+        """The schema and the name of a table."""
+        return self.schema, self.prefix + table.removeprefix("mainspring_")
+
+    def bare(self, text: str) -> str:
+        """For statements that change tables, which run with our schema as their search path."""
+        return _OURS.sub(lambda found: f'{found[1] or ""}"{self.prefix}{found[2]}"', text)
+
+    def _named(self, found: re.Match[str]) -> str:
+        name = f'"{self.prefix}{found[2]}"'
+        return f"{found[1]}{name}" if found[1] else f'"{self.schema}".{name}'

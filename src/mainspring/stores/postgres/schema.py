@@ -1,0 +1,162 @@
+"""The tables of the PostgreSQL store: which version they are, and stepping them up and down beside live workers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Sequence
+
+import asyncpg
+
+from ...errors import SchemaMismatch, StoreError, StoreUnavailable
+from ...schema import Schema
+from ..steps import Steps, steps
+from . import script
+from .pool import Session
+
+STEPS = steps("postgres/tables.sql")
+
+# How often it asks for its locks, and the seconds between, in which others get through.
+TRIES, PAUSE = 10, 2.0
+# A step may have an index to build.
+STEP_SECONDS = 3600
+
+
+_MADE = re.compile(
+    r"(?P<made>CREATE (?:UNIQUE )?INDEX mainspring_(?P<name>\w+) ON (?:ONLY )?mainspring_(?P<table>\w+)[^;]*)"
+    r"|DROP INDEX (?:IF EXISTS )?mainspring_(?P<gone>\w+)|DROP TABLE (?:IF EXISTS )?mainspring_(?P<without>\w+)"
+)
+
+
+def indexes() -> dict[str, str]:
+    """The indexes of the newest schema by name, less the prefix, with the statements that make them."""
+    made: dict[str, tuple[str, str]] = {}
+    for _, body in STEPS.way(0, STEPS.newest):
+        for found in _MADE.finditer(body):
+            if found["made"]:
+                made[found["name"]] = found["table"], found["made"]
+            else:
+                made = {
+                    name: (table, sql)
+                    for name, (table, sql) in made.items()
+                    if name != found["gone"] and table != found["without"]
+                }
+    return {name: sql for name, (_, sql) in made.items()}
+
+
+# Not to_regclass(): after a wait for the lock it would answer from a cache that has not heard of the table yet.
+_THERE = """SELECT true FROM pg_class JOIN pg_namespace AS space ON space.oid = relnamespace
+    WHERE nspname = $1 AND relname = $2"""
+
+
+async def found(db: Session, steps: Steps) -> Schema:
+    if not await db.value(_THERE, db.place.schema, f"{db.place.prefix}schema"):
+        return steps.schema(0, 0)
+    return await _read(db, steps)
+
+
+async def check(db: Session, steps: Steps) -> None:
+    """Raises if this release cannot work on the tables, as they are now."""
+    if trouble := (await _read(db, steps)).trouble:
+        raise SchemaMismatch(trouble)
+
+
+async def _read(db: Session, steps: Steps) -> Schema:
+    version, *oldest = await db.row("SELECT * FROM mainspring_schema") or (0,)
+    return steps.schema(version, *oldest or (None,))
+
+
+def points_to_schema(error: StoreError) -> bool:
+    """Whether the server did not know what a statement of ours names."""
+    code = getattr(error.__cause__, "sqlstate", None) or ""
+    return code.startswith("42") and code != asyncpg.InsufficientPrivilegeError.sqlstate
+
+
+# stepping
+
+
+async def migrate(db: Session, steps: Steps, target: int | None, *, only_up: bool = False) -> list[int]:
+    """Steps the schema to `target` in one transaction of its own; returns the versions it passed through.
+
+    With `only_up` a later schema stays as it is, if this release can work on it.
+    """
+    goal = steps.target(target)
+    holders: Sequence[str] = ()
+    for tries in range(TRIES):
+        if tries:
+            await asyncio.sleep(random.uniform(PAUSE / 2, PAUSE))
+        try:
+            return await _once(db, steps, goal, only_up)
+        except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
+            await db.connection.execute("ROLLBACK")
+            holders = await _holders(db, steps)
+        except asyncpg.ObjectInUseError as error:
+            raise StoreUnavailable(str(error)) from error
+        except asyncpg.InsufficientPrivilegeError as error:
+            await db.connection.execute("ROLLBACK")
+            raise StoreError(await _rights(db, steps, goal, str(error))) from error
+    who = "; ".join(holders) or "somebody who has ended meanwhile"
+    raise StoreUnavailable(
+        f"the schema of {db.place.shown} was not changed: {TRIES} times a lock was not given in "
+        f"{script.LOCK_SECONDS:g} s. Held by {who}. End it (pg_terminate_backend), or try again later"
+    )
+
+
+async def _once(db: Session, steps: Steps, target: int, only_up: bool) -> list[int]:
+    run = db.connection.execute
+    await run("BEGIN")
+    await run(script.limits(db.place))
+    schema = await found(db, steps)
+    if only_up and schema.version > target:
+        target = schema.version
+        if schema.trouble:
+            raise SchemaMismatch(schema.trouble)
+    way = [] if schema.version == target else steps.way(schema.version, target)
+    if way:
+        await run(script.body(db.place, steps, schema.version, target), timeout=STEP_SECONDS)
+    await run("COMMIT")
+    return [after for after, _ in way]
+
+
+# who is in the way
+
+_HOLDERS = """SELECT pid, usename, application_name, coalesce(state, '?'),
+        coalesce(extract(epoch FROM clock_timestamp() - xact_start), 0)::float8, query
+    FROM pg_stat_activity
+    WHERE pid <> pg_backend_pid() AND datname = current_database()
+        AND coalesce(xact_start < clock_timestamp() - make_interval(secs => $4), true)
+        AND pid IN (SELECT pid FROM pg_locks LEFT JOIN pg_class ON pg_class.oid = relation
+            LEFT JOIN pg_namespace AS space ON space.oid = relnamespace
+            WHERE granted AND ((nspname = $1 AND relname = ANY($2))
+                OR (locktype = 'advisory' AND classid::bigint = $3 AND objid = 4294967295 AND objsubid = 2)))
+    ORDER BY xact_start LIMIT 3"""
+
+
+async def _holders(db: Session, steps: Steps) -> list[str]:
+    """Those who have held a lock on our tables for as long as we had waited, the longest first."""
+    place = db.place
+    names = [place.prefix + name for name in {*re.findall(r"mainspring_(\w+)", steps.text), "schema"}]
+    rows = await db.rows(_HOLDERS, place.schema, names, place.lock % 2**32, script.LOCK_SECONDS)
+    return [_holder(*row) for row in rows]
+
+
+def _holder(pid: int, user: str, program: str, state: str, seconds: float, query: str) -> str:
+    said = " ".join((query or "").split())[:80]
+    return f"pid {pid} (user {user}, {program or 'no name'}, {state}, open for {seconds:.0f} s: {said})"
+
+
+async def _rights(db: Session, steps: Steps, target: int, said: str) -> str:
+    schema, shown = db.place.schema, db.place.shown
+    role, base = await db.row("SELECT current_user, current_database()")
+    at = (await found(db, steps)).version
+    grant = f'GRANT CREATE ON SCHEMA "{schema}" TO "{role}"'
+    if not await db.value("SELECT true FROM pg_namespace WHERE nspname = $1", schema):
+        grant = f'GRANT CREATE ON DATABASE "{base}" TO "{role}"'
+    way = "up" if at < target else "down"
+    options = f"--to {target} --from {at}" if way == "down" or target != steps.newest else f"--from {at}"
+    return (
+        f"role {role!r} may not change the tables of {shown} from schema {at} to {target} ({said}): let their owner "
+        f"run what `mainspring migrate {way} --sql {options}` prints, or `mainspring migrate {way}`"
+        + (f"; or, for this role to own them: {grant}" if at == 0 else "")
+    )

@@ -1,0 +1,71 @@
+"""The statements that step the schema of the PostgreSQL store, for us and for psql alike."""
+
+from __future__ import annotations
+
+from ..steps import Steps
+from .place import Place
+
+# While a step waits for a table, everyone else waits behind it: it gives up soon, so that they get through.
+LOCK_SECONDS = 2.0
+
+
+def script(place: Place, steps: Steps, at: int, target: int | None) -> str:
+    """All that steps the schema from one version to another, in one transaction."""
+    start, goal = steps.target(at), steps.target(target)
+    where = f"{place.schema}.{place.prefix}*"
+    if start == goal:
+        return f"-- {where} has schema {at}: nothing to do\n"
+    head = f"-- {where}: from schema {at} to {goal}, all or nothing"
+    parts = [head, "BEGIN;", limits(place), _expect(place, at), body(place, steps, at, goal), "COMMIT;"]
+    return "\n".join(parts) + "\n"
+
+
+def limits(place: Place) -> str:
+    """One at a time: whoever comes second finds nothing left to do. Names are looked up in our schema alone."""
+    return f"""SET LOCAL lock_timeout = '{LOCK_SECONDS * 1000:.0f}ms';
+SET LOCAL statement_timeout = 0;
+SET LOCAL client_min_messages = warning;
+SET LOCAL search_path = "{place.schema}";
+DO $$ BEGIN PERFORM pg_advisory_xact_lock({place.lock}, -1); END $$;"""
+
+
+def body(place: Place, steps: Steps, at: int, target: int) -> str:
+    """The steps between two versions, inside a transaction that has set its limits."""
+    parts = [_GUARD.format(target=target, oldest=steps.oldest(target))] if at else []
+    parts += [f"-- to {after}\n{text}" for after, text in steps.way(at, target)]
+    parts.append(_NOTE.format(target=target, oldest=steps.oldest(target)) if target else _FORGET)
+    return ("" if at else _MAKE.format(schema=place.schema)) + place.bare("\n".join(parts))
+
+
+def _expect(place: Place, at: int) -> str:
+    return place.bare(_EXPECT.format(at=at))
+
+
+_EXPECT = """DO $$ DECLARE found integer := 0; BEGIN
+    IF to_regclass('mainspring_schema') IS NOT NULL THEN SELECT version INTO found FROM mainspring_schema; END IF;
+    IF found <> {at} THEN RAISE EXCEPTION 'the schema is %, these are the steps from {at}', found; END IF;
+END $$;"""
+
+# Asked first: who may use a schema that is there need not be one who may make it.
+_MAKE = """DO $$ BEGIN
+    IF NOT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = '{schema}') THEN CREATE SCHEMA "{schema}"; END IF;
+END $$;
+"""
+
+# Nobody who beats is left on tables it cannot work on; a beat that waits for the lock reads the new version.
+_GUARD = """LOCK TABLE mainspring_workers IN SHARE ROW EXCLUSIVE MODE;
+DO $$ DECLARE alive text; BEGIN
+    SELECT string_agg(id || ' (knows ' || known || ')', ', ' ORDER BY id) INTO alive FROM (
+        SELECT id, (info::json ->> 'schema')::integer AS known FROM mainspring_workers
+        WHERE until > extract(epoch FROM clock_timestamp()) * 1000000) AS live
+    WHERE known > 0 AND known NOT BETWEEN {oldest} AND {target};
+    IF alive IS NOT NULL THEN RAISE object_in_use USING
+        MESSAGE = 'workers are alive that cannot work with schema {target}: ' || alive || '; stop them first';
+    END IF;
+END $$;"""
+
+_NOTE = """CREATE TABLE IF NOT EXISTS mainspring_schema (version integer NOT NULL);
+ALTER TABLE mainspring_schema ADD COLUMN IF NOT EXISTS oldest integer;
+DELETE FROM mainspring_schema;
+INSERT INTO mainspring_schema (version, oldest) VALUES ({target}, {oldest});"""
+_FORGET = "DROP TABLE mainspring_schema;"

@@ -1,0 +1,79 @@
+"""Runs counted in the PostgreSQL store: each batch of outcomes adds rows, and beats sum them up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+import msgspec
+
+from ...clock import instant, micros
+from ...outcome import Outcome
+from ...tally import KEPT, SECONDS, Span, Sums, Tally, begin, counted
+from .pool import NUMBERS, Session
+
+_sums = msgspec.json.Decoder(Sums).decode
+_encode = msgspec.json.Encoder().encode
+
+Key = tuple[Span, int, str, str]
+
+# A finish only adds: a row that each had to lock would let them through one by one.
+_COUNT = f"""INSERT INTO mainspring_counting (at, queue, task, sums)
+    SELECT * FROM unnest($1::{NUMBERS}, $2::text[], $3::text[], $4::text[])"""
+
+
+async def tally(db: Session, accepted: Iterable[Outcome]) -> None:
+    if found := counted(accepted):
+        await db.run(_COUNT, *columns(found))
+
+
+def columns(found: Mapping[tuple[datetime, str, str], Sums]) -> tuple[list[str], list[str], list[str], list[str]]:
+    """Sums by minute, queue and task, as a finish adds them."""
+    return (
+        [str(micros(at)) for at, _, _ in found],
+        [queue for _, queue, _ in found],
+        [task for _, _, task in found],
+        [_encode(sums).decode() for sums in found.values()],
+    )
+
+
+_LATEST = "DELETE FROM mainspring_counting RETURNING at, queue, task, sums"
+_KEPT = f"""SELECT span, at, queue, task, sums FROM mainspring_tallies WHERE (span, at, queue, task) IN
+    (SELECT * FROM unnest($1::text[], $2::{NUMBERS}, $3::text[], $4::text[]))"""
+_PUT = """INSERT INTO mainspring_tallies VALUES ($1, $2, $3, $4, $5)
+    ON CONFLICT (span, at, queue, task) DO UPDATE SET sums = excluded.sums"""
+_FORGET = "DELETE FROM mainspring_tallies WHERE span = $1 AND at < $2"
+
+
+async def fold(db: Session) -> None:
+    """Adds what has been counted to all the spans it lies in, unless somebody else is at it."""
+    if not await db.value("SELECT pg_try_advisory_xact_lock($1, -3)", db.place.lock):
+        return
+    found: dict[Key, Sums] = {}
+    for at, queue, task, text in await db.rows(_LATEST):
+        sums = _sums(text)
+        for span in SECONDS:
+            found.setdefault((span, micros(begin(instant(at), span)), queue, task), Sums()).add(sums)
+    if not found:
+        return
+    for *key, text in await db.rows(_KEPT, *([*map(str, column)] for column in zip(*found, strict=True))):
+        whole = _sums(text)
+        whole.add(found[key[0], key[1], key[2], key[3]])
+        found[key[0], key[1], key[2], key[3]] = whole
+    await db.many(_PUT, [(*key, _encode(sums).decode()) for key, sums in sorted(found.items())])
+    newest = instant(max(at for span, at, _, _ in found if span == "minute"))
+    for span, kept in KEPT.items():
+        await db.run(_FORGET, span, micros(newest - kept))
+
+
+_ALL = """SELECT at, queue, task, sums FROM mainspring_tallies WHERE span = $1 AND at >= $2
+    UNION ALL SELECT at, queue, task, sums FROM mainspring_counting"""
+
+
+async def tallies(db: Session, span: Span, since: datetime) -> list[Tally]:
+    found: dict[tuple[datetime, str, str], Sums] = {}
+    for at, queue, task, text in await db.rows(_ALL, span, micros(since)):
+        began = begin(instant(at), span)
+        if began >= since:
+            found.setdefault((began, queue, task), Sums()).add(_sums(text))
+    return [Tally(*key, found[key]) for key in sorted(found)]

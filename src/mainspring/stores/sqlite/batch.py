@@ -1,0 +1,28 @@
+"""Many rows in one SQLite statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from ..rows import Row
+
+T = TypeVar("T")
+# Rows written by one statement. Few sizes, so that SQLite's cache of prepared statements holds them all.
+CHUNKS = (256, 128, 64, 32, 16, 8, 4, 2, 1)
+
+
+def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    start = 0
+    for size in CHUNKS:
+        while len(items) - start >= size:
+            yield items[start : start + size]
+            start += size
+
+
+def places(rows: int, columns: int) -> str:
+    return ", ".join([f"({', '.join('?' * columns)})"] * rows)
+
+
+def flat(rows: Iterable[Row]) -> list[Any]:
+    return [value for row in rows for value in row]

@@ -1,0 +1,60 @@
+"""What operators do to jobs in the SQLite store, and the runs they look back on."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import datetime
+
+from ...clock import micros
+from ...job import ALLOWED, Action, Changed, Cursor, Filter, Job, JobId, Refusal, Update
+from ..rows import job_of
+from ..rules import act, lapsed
+from .enqueue import drop, holder, save
+from .read import jobs
+
+_LAST_RUN = """SELECT id, runs, attempt, ending, worker, lease, started_at, finished_at,
+        coalesce(length(CAST(result AS BLOB)), 0), failure, NULL
+    FROM mainspring_jobs WHERE id = ? AND ending IS NOT NULL"""
+_KEEP_LAST_RUN = f"INSERT INTO mainspring_executions {_LAST_RUN}"
+EXECUTIONS = f"SELECT * FROM mainspring_executions WHERE job_id = ? UNION ALL {_LAST_RUN} ORDER BY 2"
+
+
+def change(
+    db: sqlite3.Connection,
+    action: Action,
+    which: Filter,
+    now: datetime,
+    limit: int,
+    reason: str,
+    update: Update | None,
+    after: JobId | None,
+) -> Changed:
+    done: list[JobId] = []
+    refused: dict[JobId, Refusal] = {}
+    chosen = [job_of(row) for row in jobs(db, which, micros(now), limit, None if after is None else Cursor(after))]
+    for job in chosen:
+        met = lapsed(job, now)
+        refusal = _refusal(db, action, met)
+        if refusal is not None:
+            refused[job.id] = refusal
+            continue
+        if action is Action.DELETE:
+            drop(db, job, now)
+        else:
+            if action is Action.RETRY:
+                db.execute(_KEEP_LAST_RUN, (job.id,))
+            changed = act(action, met, now, reason, update)
+            if changed is not job:
+                save(db, job, changed)
+        done.append(job.id)
+    return Changed(done, refused, chosen[-1].id if chosen and len(chosen) == limit else None)
+
+
+def _refusal(db: sqlite3.Connection, action: Action, job: Job) -> Refusal | None:
+    if job.state not in ALLOWED[action]:
+        return Refusal(job.state)
+    if action is Action.RETRY:
+        key, held = holder(db, job)
+        if held is not None and held.id != job.id:
+            return Refusal(job.state, key, held.id)
+    return None

@@ -1,0 +1,211 @@
+"""Jobs out of the SQLite store, under a lease; and the beats that keep it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from ...clock import instant
+from ...job import Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
+from ..rows import CLAIMED, HELD, Row, series_of
+from ..rules import LONG_SILENT
+from .enqueue import count
+from .series import end
+
+# A claim ends at most this many expired jobs, so that a flood of them cannot hold the write lock.
+EXPIRE_LIMIT = 1000
+
+_encode = msgspec.json.encode
+_orders = msgspec.json.Decoder(Orders).decode
+
+PAUSED = "SELECT name FROM mainspring_queues WHERE paused"
+_ALIVE = "SELECT 1 FROM mainspring_workers WHERE id = ? AND until > ?"
+_NEXT_EXPIRY = """SELECT min(expires_at) FROM mainspring_jobs
+    WHERE state = 'pending' AND expires_at IS NOT NULL"""
+_EXPIRE = """UPDATE mainspring_jobs SET state = 'expired', finished_at = :now WHERE n IN (
+        SELECT n FROM mainspring_jobs WHERE state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now
+        ORDER BY expires_at LIMIT :limit)
+    RETURNING id, options"""
+
+# Every (queue, task, rank) that has pending jobs, with its first run_at, by hops along the index: the cost is
+# the number of groups, however many jobs each has. A row-value comparison would seek by queue alone and scan.
+_HOP = """SELECT n FROM mainspring_jobs WHERE state = 'pending' AND crashes < 2 AND {}
+    ORDER BY queue, task, rank, run_at, id LIMIT 1"""
+GROUPS = f"""WITH RECURSIVE groups (queue, task, rank, run_at) AS (
+        SELECT queue, task, rank, run_at FROM mainspring_jobs WHERE n = ({_HOP.format("1")})
+        UNION ALL
+        SELECT job.queue, job.task, job.rank, job.run_at FROM groups CROSS JOIN mainspring_jobs job ON job.n = coalesce(
+            ({_HOP.format("queue = groups.queue AND task = groups.task AND rank > groups.rank")}),
+            ({_HOP.format("queue = groups.queue AND task > groups.task")}),
+            ({_HOP.format("queue > groups.queue")})))
+    SELECT queue, task, rank, run_at FROM groups"""
+
+# One group: the order of the index is the order of the claim.
+_TAKE_ONE = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
+        attempt = attempt + 1, runs = runs + 1
+    WHERE n IN (SELECT n FROM mainspring_jobs
+        WHERE state = 'pending' AND crashes < 2 AND queue = :queue AND task = :task AND rank = :rank AND run_at <= :now
+        ORDER BY run_at, id LIMIT :limit)
+    AND (expires_at IS NULL OR expires_at > :now)"""
+# Jobs that have killed their workers wait apart, and a worker takes one at a time.
+_SUSPECTS = f"""SELECT queue, task, rank, run_at, n, id, crashes FROM mainspring_jobs
+    WHERE state = 'pending' AND crashes >= 2
+    AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE {HELD} AND state = 'running' AND worker = ? AND crashes >= 2)
+    ORDER BY rank, run_at, id"""
+_TAKE_FIRST = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
+        attempt = attempt + 1, runs = runs + 1
+    WHERE n = :n AND (expires_at IS NULL OR expires_at > :now)"""
+# Several groups of one rank: up to :limit of each, then the first :limit of all.
+_TAKE_MANY = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
+        attempt = attempt + 1, runs = runs + 1
+    WHERE n IN (SELECT job.n FROM json_each(:groups) one CROSS JOIN mainspring_jobs job ON job.n IN (
+            SELECT n FROM mainspring_jobs
+            WHERE state = 'pending' AND crashes < 2 AND queue = json_extract(one.value, '$[0]')
+                AND task = json_extract(one.value, '$[1]') AND rank = :rank AND run_at <= :now
+            ORDER BY run_at, id LIMIT :limit)
+        ORDER BY job.run_at, job.id LIMIT :limit)
+    AND (expires_at IS NULL OR expires_at > :now)"""
+# All rows of the claim as one JSON text: a row at a time would hand the interpreter lock over and back for
+# each, and wait for the event loop every time.
+_TAKEN = f"""SELECT json_group_array(json_array({CLAIMED})) FROM mainspring_jobs
+    WHERE {HELD} AND state = 'running' AND worker = :worker AND lease = :lease"""
+
+
+_OPEN = "SELECT task, open_until, probe FROM mainspring_circuits WHERE open_until IS NOT NULL ORDER BY task"
+_HEAD = """SELECT queue, task, rank, run_at, n, id, crashes FROM mainspring_jobs
+    WHERE state = 'pending' AND crashes < 2 AND queue = ? AND task = ? AND rank = ? ORDER BY run_at, id LIMIT 1"""
+
+
+def _expire(db: sqlite3.Connection, now: int) -> list[JobId]:
+    rows = db.execute(_EXPIRE, {"now": now, "limit": EXPIRE_LIMIT}).fetchall()
+    if rows:
+        count(db, {State.EXPIRED: len(rows)})
+    for id, options in rows:
+        if (schedule := series_of(options)) is not None:
+            end(db, schedule, id, State.EXPIRED, instant(now))
+    return sorted(id for id, _ in rows)
+
+
+class _Wanted:
+    """The groups and the suspects that this worker may take from, each row with queue, task, rank and run_at."""
+
+    def __init__(
+        self, db: sqlite3.Connection, queues: Collection[str] | None, tasks: Collection[str], worker: WorkerId
+    ) -> None:
+        paused = {name for (name,) in db.execute(PAUSED).fetchall()}
+
+        def named(row: Row) -> bool:
+            return row[1] in tasks and (queues is None or row[0] in queues) and row[0] not in paused
+
+        self.groups = list(filter(named, db.execute(GROUPS).fetchall()))
+        self.suspects = list(filter(named, db.execute(_SUSPECTS, (worker,)).fetchall()))
+        self.open: dict[str, tuple[int, JobId | None]] = {
+            task: (until, probe) for task, until, probe in db.execute(_OPEN).fetchall()
+        }
+
+    def next_at(self, expiry: int | None) -> int | None:
+        """When a claim would next do something."""
+        due = [] if expiry is None else [expiry]
+        for _, task, _, run_at, *_ in self.groups + self.suspects:
+            until, probe = self.open.get(task, (run_at, None))
+            if probe is None:
+                due.append(max(run_at, until))
+        return min(due, default=None)
+
+
+def look(
+    db: sqlite3.Connection,
+    queues: Collection[str] | None,
+    worker: WorkerId,
+    tasks: Collection[str],
+    now: int,
+) -> int | None:
+    """When a claim would next do something: `now` or earlier means at once."""
+    expiry = db.execute(_NEXT_EXPIRY).fetchone()[0]
+    if expiry is not None and expiry <= now:
+        return now
+    if not db.execute(_ALIVE, (worker, now)).fetchone():
+        return None
+    return _Wanted(db, queues, tasks, worker).next_at(expiry)
+
+
+def claim(
+    db: sqlite3.Connection,
+    queues: Collection[str] | None,
+    worker: WorkerId,
+    tasks: Collection[str],
+    limit: int,
+    now: int,
+) -> tuple[str, Lease, int | None, list[JobId]]:
+    """The rows taken as one JSON text, their lease, when to ask again, and what has expired."""
+    expired, lease = _expire(db, now), os.urandom(8).hex()
+    if not db.execute(_ALIVE, (worker, now)).fetchone():
+        return "[]", lease, None, expired
+    wanted = _Wanted(db, queues, tasks, worker)
+    values: dict[str, Any] = {"lease": lease, "worker": worker, "now": now}
+    taken = _firsts(db, wanted, values, limit)
+    groups = [row for row in wanted.groups if row[3] <= now and row[1] not in wanted.open]
+    for rank in sorted({group[2] for group in groups}):
+        if taken >= limit:
+            break
+        some = [group for group in groups if group[2] == rank]
+        taken += _take(db, some, values | {"rank": rank, "limit": limit - taken})
+    rows = db.execute(_TAKEN, values).fetchone()[0] if taken else "[]"
+    if taken >= limit or len(expired) == EXPIRE_LIMIT:
+        return rows, lease, now, expired
+    expiry = db.execute(_NEXT_EXPIRY).fetchone()[0]
+    return rows, lease, _Wanted(db, queues, tasks, worker).next_at(expiry), expired
+
+
+def _firsts(db: sqlite3.Connection, wanted: _Wanted, values: dict[str, Any], limit: int) -> int:
+    """Takes what comes before all others: a probe for each half-open circuit, and one suspect."""
+    taken, now = 0, values["now"]
+    suspects = [row for row in wanted.suspects if row[3] <= now]
+    for task, (until, probe) in wanted.open.items():
+        if probe is not None or until > now or taken >= limit:
+            continue
+        groups = [row[:3] for row in wanted.groups if row[1] == task and row[3] <= now]
+        due = [db.execute(_HEAD, group).fetchone() for group in groups] + [row for row in suspects if row[1] == task]
+        head = min(due, key=lambda row: (row[2], row[3], row[5]), default=None)
+        # Not taken: one of many that have expired, more than a claim may end.
+        if head is not None and db.execute(_TAKE_FIRST, values | {"n": head[4]}).rowcount:
+            db.execute("UPDATE mainspring_circuits SET probe = ? WHERE task = ?", (head[5], task))
+            taken += 1
+            if head[6] >= 2:
+                suspects = []
+    suspects = [row for row in suspects if row[1] not in wanted.open]
+    if suspects and taken < limit:
+        taken += db.execute(_TAKE_FIRST, values | {"n": suspects[0][4]}).rowcount
+    return taken
+
+
+def _take(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> int:
+    if len(groups) == 1:
+        return db.execute(_TAKE_ONE, values | {"queue": groups[0][0], "task": groups[0][1]}).rowcount
+    listed = _encode([(queue, task) for queue, task, *_ in groups]).decode()
+    return db.execute(_TAKE_MANY, values | {"groups": listed}).rowcount
+
+
+_BEAT = """INSERT INTO mainspring_workers (id, until, info) VALUES (?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET until = iif({late}, until, excluded.until), info = iif({late}, info, excluded.info)
+    RETURNING orders""".format(late="json_extract(info, '$.beats') > json_extract(excluded.info, '$.beats')")
+_HOLDS = f"SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE {HELD} AND state = 'running' AND worker = ?"
+
+
+def beat(db: sqlite3.Connection, worker: WorkerInfo, until: int, now: int) -> Beat:
+    db.execute("DELETE FROM mainspring_workers WHERE until <= ?", (now - round(LONG_SILENT.total_seconds() * 1e6),))
+    if until > now:
+        row = db.execute(_BEAT, (worker.id, until, _encode(worker).decode())).fetchone()
+    else:
+        row = db.execute("DELETE FROM mainspring_workers WHERE id = ? RETURNING orders", (worker.id,)).fetchone()
+    held = db.execute(_HOLDS, (worker.id,)).fetchall()
+    cancels = {id: reason for id, _, reason in held if reason is not None}
+    return Beat({id: lease for id, lease, _ in held}, cancels, orders_of(row and row[0]))
+
+
+def orders_of(text: str | None) -> Orders:
+    return Orders() if text is None else _orders(text)

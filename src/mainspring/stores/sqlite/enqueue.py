@@ -1,0 +1,139 @@
+"""Jobs into the SQLite store, and who holds their keys."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from ...clock import micros
+from ...job import Enqueued, Job, JobId, NewJob, State
+from ..rows import COLUMNS, NEW_COLUMNS, job_of, new_row, row_of
+from ..rules import meet
+from .batch import CHUNKS, chunks, flat, places
+from .series import follow
+
+_INSERT = {
+    size: f"INSERT INTO mainspring_jobs ({NEW_COLUMNS}) VALUES {places(size, 12)} ON CONFLICT (id) DO NOTHING"
+    for size in CHUNKS
+}
+
+
+def enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
+    if all(job.unique_key is None and job.idempotency_key is None for job in jobs):
+        if any(job.tags for job in jobs):
+            firsts = {job.id: job for job in reversed(jobs)}
+            _tag(db, [job for job in firsts.values() if job.tags and not _known(db, job.id)])
+        for chunk in chunks(jobs):
+            db.execute(_INSERT[len(chunk)], flat([new_row(job, us) for job in chunk]))
+        return [Enqueued(job.id) for job in jobs]
+    db.execute("SAVEPOINT mainspring_enqueue")
+    answers: list[Enqueued] = []
+    for n, job in enumerate(jobs):
+        answers.append(_admit(db, job, now, us))
+        if answers[-1].status == "refused":
+            db.execute("ROLLBACK TO mainspring_enqueue")
+            answers = [Enqueued(other.id, "refused") if i != n else answers[-1] for i, other in enumerate(jobs)]
+            break
+    db.execute("RELEASE mainspring_enqueue")
+    return answers
+
+
+def _admit(db: sqlite3.Connection, new: NewJob, now: datetime, us: int) -> Enqueued:
+    if _known(db, new.id):
+        return Enqueued(new.id)
+    key, held = holder(db, new)
+    while held is not None and held.shown(now) == "expired":
+        save(db, held, replace(held, state=State.EXPIRED, finished_at=now))
+        key, held = holder(db, new)
+    if held is None:
+        db.execute(_INSERT[1], new_row(new, us))
+        _tag(db, [new])
+        keys = {key for key in (new.unique_key, new.idempotency_key) if key is not None}
+        db.executemany("INSERT INTO mainspring_keys VALUES (?, ?)", [(key, new.id) for key in keys])
+        return Enqueued(new.id)
+    if new.on_conflict == "raise":
+        return Enqueued(held.id, "refused", key)
+    changed, status = meet(held, new, now)
+    if changed is not held:
+        save(db, held, changed)
+    return Enqueued(held.id, status, key)
+
+
+def _known(db: sqlite3.Connection, id: JobId) -> bool:
+    return db.execute("SELECT 1 FROM mainspring_jobs WHERE id = ?", (id,)).fetchone() is not None
+
+
+def _tag(db: sqlite3.Connection, jobs: Sequence[NewJob | Job]) -> None:
+    pairs = [(tag, job.id) for job in jobs for tag in job.tags]
+    db.executemany("INSERT OR IGNORE INTO mainspring_tags VALUES (?, ?)", pairs)
+
+
+def _untag(db: sqlite3.Connection, job: Job) -> None:
+    db.executemany("DELETE FROM mainspring_tags WHERE tag = ? AND job_id = ?", [(tag, job.id) for tag in job.tags])
+
+
+def holder(db: sqlite3.Connection, job: NewJob | Job) -> tuple[str | None, Job | None]:
+    """The job that keeps this one's key from being used, if any."""
+    unfinished = "'pending', 'running', 'waiting', 'paused'"
+    for column, key, states in (
+        ("unique_key", job.unique_key, unfinished),
+        ("idempotency_key", job.idempotency_key, f"{unfinished}, 'completed'"),
+    ):
+        if key is not None:
+            sql = f"SELECT {COLUMNS} FROM mainspring_jobs WHERE {column} = ? AND state IN ({states})"
+            row = db.execute(sql, (key,)).fetchone()
+            if row is not None:
+                return key, job_of(row)
+    return None, None
+
+
+_SAVE = f"UPDATE mainspring_jobs SET ({COLUMNS}, error, ending) = ({places(1, 24)[1:-1]}, NULL) WHERE id = ?"
+_COUNT = """INSERT INTO mainspring_counts VALUES (?, ?)
+    ON CONFLICT (state) DO UPDATE SET count = count + excluded.count"""
+
+
+def save(db: sqlite3.Connection, old: Job, job: Job) -> None:
+    """Writes the whole job, and what is kept beside it."""
+    db.execute(_SAVE, (*row_of(job), kind_of(job), job.id))
+    if job.tags != old.tags:
+        _untag(db, old)
+        _tag(db, [job])
+    if job.state is not old.state:
+        count(db, {old.state: -1, job.state: 1})
+        follow(db, old, job.state, job.finished_at or job.run_at)
+        if old.state is State.DEAD:
+            _raise(db, old)
+
+
+def count(db: sqlite3.Connection, moves: Mapping[State, int]) -> None:
+    """Keeps the number of jobs in each final state."""
+    db.executemany(_COUNT, [(state.value, by) for state, by in moves.items() if state.final and by])
+
+
+def drop(db: sqlite3.Connection, job: Job, now: datetime) -> None:
+    """The job and all that is kept beside it."""
+    follow(db, job, None, now)
+    for table in ("executions", "logs", "errors"):
+        db.execute(f"DELETE FROM mainspring_{table} WHERE job_id = ?", (job.id,))
+    _untag(db, job)
+    for key in (job.unique_key, job.idempotency_key):
+        if key is not None:
+            db.execute("DELETE FROM mainspring_keys WHERE key = ? AND job_id = ?", (key, job.id))
+    if job.state is State.DEAD:
+        _raise(db, job)
+    db.execute("DELETE FROM mainspring_jobs WHERE id = ?", (job.id,))
+    count(db, {job.state: -1})
+
+
+def kind_of(job: Job) -> str | None:
+    return None if job.failure is None else job.failure.kind
+
+
+def _raise(db: sqlite3.Connection, job: Job) -> None:
+    """It is no longer among the dead."""
+    sql = "DELETE FROM mainspring_dead WHERE task = ? AND error = ? AND finished_at = ? AND job_id = ?"
+    if job.failure is not None and job.finished_at is not None:
+        db.execute(sql, (job.task, job.failure.kind, micros(job.finished_at), job.id))

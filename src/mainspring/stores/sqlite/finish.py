@@ -1,0 +1,199 @@
+"""Outcomes into the SQLite store, fenced; and what follows from them in the same step."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+
+from ...clock import instant, micros
+from ...failpoint import failpoint
+from ...job import Circuit, JobId, Report, State
+from ...outcome import Outcome
+from ..rows import Row, failure_text, progress_of, series_of, text_of
+from ..rules import moved, newer, plain
+from .batch import CHUNKS, chunks, flat, places
+from .enqueue import count, enqueue
+from .series import end
+from .tally import tally
+
+# The last run of a finished job needs no execution row: the job's own row has it all, and its `ending`
+# says so. That is one write a job in the common case; only runs that others follow, or that have more to
+# tell, get rows of their own.
+_COMPLETE = {
+    size: f"""UPDATE mainspring_jobs AS job
+        SET state = 'completed', ending = 'completed', finished_at = ended.finished_at, result = ended.result,
+            failure = NULL, error = NULL
+        FROM (SELECT column1 AS id, column2 AS lease, column3 AS finished_at, column4 AS result
+            FROM (VALUES {places(size, 4)})) AS ended
+        WHERE job.id = ended.id AND job.lease = ended.lease AND job.state = 'running'"""
+    for size in CHUNKS
+}
+
+_ENDED = """ended
+    (id, lease, state, ending, finished_at, result, failure, run_at, refund, crash, silent, error, account)
+    AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))"""
+# The fence: this very run, still running, and if asked for a worker that is silent still.
+_FENCE = """job.id = ended.id AND job.lease = ended.lease AND job.state = 'running'
+    AND NOT (ended.silent AND EXISTS (SELECT 1 FROM mainspring_workers
+        WHERE mainspring_workers.id = job.worker AND until > ended.finished_at))"""
+_RECORD = f"""INSERT OR IGNORE INTO mainspring_executions
+    WITH {_ENDED}
+    SELECT job.id, runs, attempt, ended.ending, worker, job.lease, started_at, ended.finished_at,
+        coalesce(length(CAST(ended.result AS BLOB)), 0), ended.failure, ended.account
+    FROM ended CROSS JOIN mainspring_jobs job ON {_FENCE}"""
+_SETTLE = f"""WITH {_ENDED}
+    UPDATE mainspring_jobs AS job SET
+        state = CASE WHEN ended.state = 'pending' AND cancel_reason IS NOT NULL THEN 'cancelled'
+            ELSE ended.state END,
+        finished_at = CASE WHEN ended.state = 'pending' AND cancel_reason IS NULL THEN NULL
+            ELSE ended.finished_at END,
+        run_at = coalesce(ended.run_at, job.run_at),
+        attempt = attempt - ended.refund, crashes = crashes + ended.crash, lease = NULL, worker = NULL,
+        result = ended.result,
+        failure = CASE WHEN ended.failure IS NULL AND ended.state <> 'completed' THEN job.failure
+            ELSE ended.failure END,
+        error = CASE WHEN ended.failure IS NULL AND ended.state <> 'completed' THEN job.error
+            ELSE ended.error END
+    FROM ended WHERE {_FENCE} RETURNING task, state, error, options"""
+_STANDS = """SELECT 1 FROM mainspring_executions WHERE job_id = :id AND lease = :lease AND ending = :ending AND
+        finished_at = :at
+    UNION ALL SELECT 1 FROM mainspring_jobs WHERE id = :id AND lease = :lease AND ending = :ending AND
+        finished_at = :at"""
+
+Ended = tuple[Outcome, Row]
+_COMPLETED = State.COMPLETED
+
+
+def finish(db: sqlite3.Connection, ended: Sequence[Ended]) -> set[JobId]:
+    outcomes = [outcome for outcome, _ in ended]
+    ids = {outcome.id for outcome in outcomes}
+    if len(ids) < len(outcomes) or _entangled(ended):
+        return set().union(*(finish(db, [one]) for one in ended))
+    states: Counter[State] = Counter()
+    plain = [row for _, row in ended if len(row) == 4]
+    accepted = _complete(db, plain) if plain else []
+    states[State.COMPLETED] = len(accepted)
+    if len(plain) < len(ended):
+        accepted += [id for outcome, row in ended if len(row) != 4 for id in _settle(db, outcome, row, states)]
+    if len(accepted) == len(ended):
+        _follow(db, outcomes, states)
+        return ids
+    stood = set(accepted)
+    _follow(db, [outcome for outcome in outcomes if outcome.id in stood], states)
+    # Some were late or are told a second time: those that are the recorded ending of their run stand.
+    return {outcome.id for outcome in outcomes if _stands(db, outcome)}
+
+
+def _entangled(ended: Sequence[Ended]) -> bool:
+    """Whether they must be settled one after the other: what one of them enqueues may meet a key that the job of
+    another holds until it ends; and plain ends, which are written first, must not be told to a schedule before others.
+    """
+    if len(ended) < 2:
+        return False
+    told = [row for outcome, row in ended if outcome.schedule is not None]
+    if len({len(row) for row in told}) > 1:
+        return True
+    sequels = [new for outcome, _ in ended if outcome.then for new in outcome.then]
+    return any(new.unique_key is not None or new.idempotency_key is not None for new in sequels)
+
+
+def _settle(db: sqlite3.Connection, outcome: Outcome, row: Row, states: Counter[State]) -> list[JobId]:
+    """The job, if its outcome was accepted: a run that others follow, or that has more to tell."""
+    if not db.execute(_RECORD, row).rowcount:
+        return []
+    failpoint("finish.mid_batch")
+    task, state, error, options = db.execute(_SETTLE, row).fetchone()
+    states[State(state)] += 1
+    if State(state).final and (schedule := series_of(options)) is not None:
+        end(db, schedule, outcome.id, State(state), outcome.finished_at, outcome.result)
+    if error is not None:
+        db.execute("INSERT OR REPLACE INTO mainspring_errors VALUES (?, ?)", (row[0], error))
+        if state == "dead":
+            db.execute("INSERT INTO mainspring_dead VALUES (?, ?, ?, ?)", (task, error, row[4], row[0]))
+    return [outcome.id]
+
+
+def _complete(db: sqlite3.Connection, rows: list[Row]) -> list[JobId]:
+    """The jobs whose outcomes were accepted: if not all of them, one by one, to know which."""
+    db.execute("SAVEPOINT mainspring_finish")
+    accepted = 0
+    for chunk in chunks(rows):
+        accepted += db.execute(_COMPLETE[len(chunk)], flat(chunk)).rowcount
+        failpoint("finish.mid_batch")
+    if accepted < len(rows):
+        db.execute("ROLLBACK TO mainspring_finish")
+        rows = [row for row in rows if db.execute(_COMPLETE[1], row).rowcount]
+    db.execute("RELEASE mainspring_finish")
+    return [row[0] for row in rows]
+
+
+def _stands(db: sqlite3.Connection, outcome: Outcome) -> bool:
+    told = {"id": outcome.id, "lease": outcome.lease, "ending": outcome.ending, "at": micros(outcome.finished_at)}
+    return db.execute(_STANDS, told).fetchone() is not None
+
+
+def ended_row(outcome: Outcome) -> Row:
+    """Four columns for the plain end of a job, all of them where there is more to say."""
+    at = micros(outcome.finished_at)
+    if plain(outcome):
+        return (outcome.id, outcome.lease, at, outcome.result)
+    return (
+        outcome.id, outcome.lease, outcome.state.value, outcome.ending.value, at, outcome.result,
+        failure_text(outcome.failure), None if outcome.run_at is None else micros(outcome.run_at), outcome.refund,
+        outcome.crash, outcome.silent, outcome.failure and outcome.failure.kind, text_of(outcome.account),
+    )  # fmt: skip
+
+
+# what follows
+
+_PUT_CIRCUIT = "INSERT OR REPLACE INTO mainspring_circuits VALUES (?, ?, ?, ?)"
+
+
+def _follow(db: sqlite3.Connection, accepted: list[Outcome], states: Counter[State]) -> None:
+    count(db, states)
+    known = {circuit.task: circuit for circuit in circuits(db)}
+    for outcome in accepted if known else [one for one in accepted if one.then or one.breaker or one.schedule]:
+        if outcome.schedule is not None and plain(outcome):
+            end(db, outcome.schedule, outcome.id, _COMPLETED, outcome.finished_at, outcome.result)
+        if outcome.then:
+            enqueue(db, outcome.then, outcome.finished_at, micros(outcome.finished_at))
+        if known or outcome.breaker is not None:
+            _move(db, known, outcome)
+    tally(db, accepted)
+
+
+def _move(db: sqlite3.Connection, known: dict[str, Circuit], outcome: Outcome) -> None:
+    # Whoever releases a run it has never heard of cannot name the task; its turn as a probe is over all the same.
+    task = outcome.task or next((task for task, circuit in known.items() if circuit.probe == outcome.id), "")
+    circuit = moved(known.get(task), outcome)
+    if circuit is None:
+        if known.pop(task, None):
+            db.execute("DELETE FROM mainspring_circuits WHERE task = ?", (task,))
+    elif circuit != known.get(task):
+        known[task] = circuit
+        until = None if circuit.open_until is None else micros(circuit.open_until)
+        db.execute(_PUT_CIRCUIT, (circuit.task, circuit.failures, until, circuit.probe))
+
+
+def circuits(db: sqlite3.Connection) -> list[Circuit]:
+    rows = db.execute("SELECT task, failures, open_until, probe FROM mainspring_circuits ORDER BY task").fetchall()
+    return [Circuit(task, failures, None if at is None else instant(at), probe) for task, failures, at, probe in rows]
+
+
+_RUNNING = "SELECT progress FROM mainspring_jobs WHERE id = ? AND lease = ? AND state = 'running'"
+_LINE = "INSERT OR IGNORE INTO mainspring_logs VALUES (?, ?, ?, ?, ?, ?)"
+
+
+def report(db: sqlite3.Connection, reports: Sequence[Report]) -> set[JobId]:
+    stands: set[JobId] = set()
+    for told in reports:
+        row = db.execute(_RUNNING, (told.id, told.lease)).fetchone()
+        if row is None:
+            continue
+        lines = [(told.id, line.run, line.n, micros(line.at), line.level, line.text) for line in told.lines]
+        db.executemany(_LINE, lines)
+        if newer(told.progress, progress_of(row[0])):
+            db.execute("UPDATE mainspring_jobs SET progress = ? WHERE id = ?", (text_of(told.progress), told.id))
+        stands.add(told.id)
+    return stands

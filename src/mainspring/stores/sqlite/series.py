@@ -1,0 +1,144 @@
+"""Schedules as rows of the SQLite store, and what the end of a job means for the one that made it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+import msgspec
+
+from ...aftermath import ended, revived, roused
+from ...clock import instant, micros
+from ...job import Job, JobId, State
+from ...schedule import TICKS_KEPT, Due, Leadership, Schedule, Tick
+from ..rules import led
+
+_encode = msgspec.json.Encoder().encode
+_schedule = msgspec.json.Decoder(Schedule).decode
+_tick = msgspec.json.Decoder(Tick).decode
+
+_WRITE = """INSERT INTO mainspring_schedules VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET
+    revision = excluded.revision, due_at = excluded.due_at, computed = excluded.computed,
+    waits_on = excluded.waits_on, body = excluded.body"""
+
+
+def read(db: sqlite3.Connection, name: str) -> Schedule | None:
+    row = db.execute("SELECT body FROM mainspring_schedules WHERE name = ?", (name,)).fetchone()
+    return None if row is None else _schedule(row[0])
+
+
+def revision(db: sqlite3.Connection, name: str) -> int:
+    """0: there is none of that name."""
+    row = db.execute("SELECT revision FROM mainspring_schedules WHERE name = ?", (name,)).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def write(db: sqlite3.Connection, schedule: Schedule) -> None:
+    due_at = None if schedule.due_at is None else micros(schedule.due_at)
+    body = _encode(schedule).decode()
+    values = (schedule.name, schedule.revision, due_at, schedule.spec.computed, schedule.waits_on, body)
+    db.execute(_WRITE, values)
+
+
+def record(db: sqlite3.Connection, name: str, ticks: Sequence[Tick]) -> None:
+    rows = [(name, tick.n, _encode(tick).decode()) for tick in ticks]
+    db.executemany("INSERT INTO mainspring_ticks VALUES (?, ?, ?)", rows)
+    if ticks:
+        old = ticks[-1].n - TICKS_KEPT
+        db.execute("DELETE FROM mainspring_ticks WHERE schedule = ? AND n <= ?", (name, old))
+
+
+# what a job tells the schedule that made it
+
+
+def follow(db: sqlite3.Connection, old: Job, state: State | None, at: datetime) -> None:
+    """A job has changed its state by other ways than a run's end; None: it was deleted."""
+    if old.series is None or (state is not None and state.final == old.state.final):
+        return
+    if state is None or state.final:
+        if not old.state.final:
+            end(db, old.series, old.id, state, at)
+    elif (schedule := read(db, old.series)) is not None:
+        write(db, revived(schedule, old.id))
+
+
+def end(
+    db: sqlite3.Connection, name: str, job_id: JobId, state: State | None, at: datetime, result: str | None = None
+) -> None:
+    schedule = read(db, name)
+    if schedule is None:
+        return
+    if (new := ended(schedule, job_id, state, at, result)) is not schedule:
+        write(db, new)
+        if state is State.COMPLETED:
+            _rouse(db, name, at)
+
+
+def _rouse(db: sqlite3.Connection, name: str, at: datetime) -> None:
+    rows = db.execute("SELECT body FROM mainspring_schedules WHERE waits_on = ?", (name,)).fetchall()
+    for (body,) in rows:
+        write(db, roused(_schedule(body), at))
+
+
+# reading
+
+_SEEN = "due_at IS NOT NULL AND (NOT computed OR name IN (SELECT value FROM json_each(:computed)))"
+
+
+def due(db: sqlite3.Connection, now: datetime, limit: int, computed: Collection[str]) -> Due:
+    values = {"now": micros(now), "limit": limit, "computed": _encode(list(computed)).decode()}
+    sql = (
+        f"""SELECT body FROM mainspring_schedules WHERE {_SEEN} AND due_at <= :now ORDER BY due_at, name LIMIT :limit"""
+    )
+    found = [_schedule(body) for (body,) in db.execute(sql, values).fetchall()]
+    if len(found) == limit:
+        return Due(found, now)
+    sql = f"SELECT due_at FROM mainspring_schedules WHERE {_SEEN} AND due_at > :now ORDER BY due_at LIMIT 1"
+    row = db.execute(sql, values).fetchone()
+    return Due(found, None if row is None else instant(row[0]))
+
+
+def schedules(db: sqlite3.Connection, names: Collection[str] | None, limit: int, after: str | None) -> list[Schedule]:
+    named = "" if names is None else "AND name IN (SELECT value FROM json_each(:names))"
+    sql = f"SELECT body FROM mainspring_schedules WHERE name > :after {named} ORDER BY name LIMIT :limit"
+    values = {"after": after or "", "limit": limit}
+    if names is not None:
+        values["names"] = _encode(list(names)).decode()
+    return [_schedule(body) for (body,) in db.execute(sql, values).fetchall()]
+
+
+def ticks(db: sqlite3.Connection, name: str, limit: int, before: int | None) -> list[Tick]:
+    below = "" if before is None else "AND n < :before"
+    sql = f"SELECT body FROM mainspring_ticks WHERE schedule = :name {below} ORDER BY n DESC LIMIT :limit"
+    values = {"name": name, "limit": limit, "before": before}
+    return [_tick(body) for (body,) in db.execute(sql, values).fetchall()]
+
+
+def drop(db: sqlite3.Connection, names: Collection[str]) -> list[str]:
+    some = "(SELECT value FROM json_each(?))"
+    text = _encode(list(names)).decode()
+    db.execute(f"DELETE FROM mainspring_ticks WHERE schedule IN {some}", (text,))
+    rows = db.execute(f"DELETE FROM mainspring_schedules WHERE name IN {some} RETURNING name", (text,)).fetchall()
+    return sorted(name for (name,) in rows)
+
+
+# leaders
+
+_LEADER = "SELECT holder, term, until FROM mainspring_leaders WHERE name = ?"
+_PUT_LEADER = "INSERT OR REPLACE INTO mainspring_leaders VALUES (?, ?, ?, ?)"
+
+
+def lead(db: sqlite3.Connection, name: str, holder: str, until: datetime, now: datetime) -> Leadership:
+    row = db.execute(_LEADER, (name,)).fetchone()
+    known = None if row is None else Leadership(name, row[0] or None, row[1], instant(row[2]))
+    new = led(known, name, holder, until, now)
+    if new != known:
+        db.execute(_PUT_LEADER, (name, new.holder or "", new.term, micros(new.until)))
+    return new
+
+
+def leaders(db: sqlite3.Connection, now: datetime) -> list[Leadership]:
+    sql = "SELECT name, holder, term, until FROM mainspring_leaders WHERE until > ? AND holder <> '' ORDER BY name"
+    rows = db.execute(sql, (micros(now),)).fetchall()
+    return [Leadership(name, who, term, instant(until)) for name, who, term, until in rows]

@@ -1,0 +1,62 @@
+"""Runs counted in the SQLite store: the minute under way apart, so that a batch of outcomes costs one row a task."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from ...clock import instant, micros
+from ...outcome import Outcome
+from ...tally import KEPT, SECONDS, Span, Sums, Tally, begin, counted
+
+_OPEN = "SELECT at, sums FROM mainspring_counting WHERE queue = ? AND task = ?"
+_PUT_OPEN = """INSERT INTO mainspring_counting VALUES (?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET at = excluded.at, sums = excluded.sums"""
+_TALLY = "SELECT sums FROM mainspring_tallies WHERE span = ? AND at = ? AND queue = ? AND task = ?"
+_PUT_TALLY = "INSERT OR REPLACE INTO mainspring_tallies VALUES (?, ?, ?, ?, ?)"
+_FORGET = "DELETE FROM mainspring_tallies WHERE span = ? AND at < ?"
+
+_sums = msgspec.json.Decoder(Sums).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def tally(db: sqlite3.Connection, accepted: Iterable[Outcome]) -> None:
+    for (minute, queue, task), sums in counted(accepted).items():
+        at = micros(minute)
+        row = db.execute(_OPEN, (queue, task)).fetchone()
+        if row is not None and row[0] > at:
+            _fold(db, minute, queue, task, sums)  # late, and its minute is over
+            continue
+        if row is not None:
+            earlier = _sums(row[1])
+            if row[0] == at:
+                earlier.add(sums)
+                sums = earlier
+            else:
+                _fold(db, instant(row[0]), queue, task, earlier)
+        db.execute(_PUT_OPEN, (queue, task, at, _encode(sums).decode()))
+
+
+def _fold(db: sqlite3.Connection, minute: datetime, queue: str, task: str, sums: Sums) -> None:
+    """A minute that is over is added to all the spans it lies in."""
+    for span in SECONDS:
+        key = (span, micros(begin(minute, span)), queue, task)
+        row = db.execute(_TALLY, key).fetchone()
+        whole = Sums() if row is None else _sums(row[0])
+        whole.add(sums)
+        db.execute(_PUT_TALLY, (*key, _encode(whole).decode()))
+        if row is None and span in KEPT:
+            db.execute(_FORGET, (span, micros(minute - KEPT[span])))
+
+
+def tallies(db: sqlite3.Connection, span: Span, since: datetime) -> list[Tally]:
+    sql = "SELECT at, queue, task, sums FROM mainspring_tallies WHERE span = ? AND at >= ?"
+    found = {(at, queue, task): _sums(sums) for at, queue, task, sums in db.execute(sql, (span, micros(since)))}
+    for at, queue, task, sums in db.execute("SELECT at, queue, task, sums FROM mainspring_counting").fetchall():
+        began = begin(instant(at), span)
+        if began >= since:
+            found.setdefault((micros(began), queue, task), Sums()).add(_sums(sums))
+    return [Tally(instant(at), queue, task, found[at, queue, task]) for at, queue, task in sorted(found)]
