@@ -54,6 +54,11 @@ def open_store(url: str, *, clock: Clock | None = None, durability: Durability =
             from .postgres.place import Place
 
             return PostgresStore(Place(url, shown), clock=clock, durability=durability)
+        case "redis" | "rediss":
+            from .redis.place import Place as RedisPlace
+            from .redis.store import RedisStore
+
+            return RedisStore(RedisPlace(url, shown), clock=clock, durability=durability)
         case unknown:
             what = f"unknown store {unknown!r}" if unknown else "no store named"
             raise BadSetting(f"{what} in URL {shown!r}: use {_FORMS}")

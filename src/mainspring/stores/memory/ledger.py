@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -26,8 +26,10 @@ class Ledger:
     def told(self, outcome: Outcome) -> bool:
         """Whether this very outcome was accepted before."""
         told = (outcome.lease, outcome.ending, outcome.finished_at)
-        runs = self.executions.get(outcome.id, ())
-        return any((run.lease, run.ending, run.finished_at) == told for run in runs)
+        return any((run.lease, run.ending, run.finished_at) == told for run in self.runs(outcome.id))
+
+    def runs(self, id: JobId) -> Iterable[Execution]:
+        return self.executions.get(id, ())
 
     def accept(self, job: Job, outcome: Outcome) -> None:
         self.executions[job.id].append(execution(job, outcome))

@@ -17,7 +17,7 @@ class Series:
     """Kept in step by the store, under its lock."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, Schedule] = {}
+        self.rows: dict[str, Schedule] = {}
         # (due_at, name); entries that no longer fit are dropped when met.
         self._due: list[tuple[datetime, str]] = []
         self._ticks: dict[str, deque[Tick]] = {}
@@ -26,12 +26,12 @@ class Series:
 
     def revision(self, name: str) -> int:
         """0: there is none of that name."""
-        return self._rows[name].revision if name in self._rows else 0
+        return self.rows[name].revision if name in self.rows else 0
 
     def write(self, schedule: Schedule) -> None:
-        if self._undo is not None and schedule.name in self._rows:
-            self._undo.setdefault(schedule.name, self._rows[schedule.name])
-        self._rows[schedule.name] = schedule
+        if self._undo is not None and schedule.name in self.rows:
+            self._undo.setdefault(schedule.name, self.rows[schedule.name])
+        self.rows[schedule.name] = schedule
         if schedule.due_at is not None:
             heappush(self._due, (schedule.due_at, schedule.name))
 
@@ -49,7 +49,7 @@ class Series:
         self._ticks.setdefault(name, deque(maxlen=TICKS_KEPT)).extend(ticks)
 
     def drop(self, names: Collection[str]) -> list[str]:
-        found = sorted(name for name in set(names) if self._rows.pop(name, None) is not None)
+        found = sorted(name for name in set(names) if self.rows.pop(name, None) is not None)
         for name in found:
             self._ticks.pop(name, None)
         return found
@@ -59,8 +59,7 @@ class Series:
     def follow(self, old: Job | None, new: Job | None, at: datetime) -> None:
         """A job was written over another one, or over none; new None: it was deleted."""
         job = new or old
-        row = None if job is None or job.series is None else self._rows.get(job.series)
-        if job is None or row is None or old is None:
+        if job is None or old is None or job.series is None or (row := self.rows.get(job.series)) is None:
             return
         if not old.state.final and (new is None or new.state.final):
             self._end(row, job, None if new is None else new.state, at)
@@ -71,9 +70,13 @@ class Series:
         if (after := ended(row, job.id, state, at, job.result)) is row:
             return
         self.write(after)
-        for waiting in [one for one in self._rows.values() if one.waits_on == row.name]:
-            if state is State.COMPLETED:
+        if state is State.COMPLETED:
+            for waiting in self.waiting(row.name):
                 self.write(roused(waiting, at))
+
+    def waiting(self, name: str) -> list[Schedule]:
+        """Those that wait on that one."""
+        return [one for one in self.rows.values() if one.waits_on == name]
 
     # reading
 
@@ -83,7 +86,7 @@ class Series:
         seen: set[tuple[datetime, str]] = set()
         while self._due and next_at is None and len(found) < limit:
             at, name = entry = heappop(self._due)
-            row = self._rows.get(name)
+            row = self.rows.get(name)
             if row is None or row.due_at != at or entry in seen:
                 continue
             seen.add(entry)
@@ -98,8 +101,8 @@ class Series:
         return Due(found, now if len(found) == limit else next_at)
 
     def schedules(self, names: Collection[str] | None, limit: int, after: str | None) -> list[Schedule]:
-        chosen = self._rows if names is None else {name for name in names if name in self._rows}
-        return [self._rows[name] for name in sorted(chosen) if after is None or name > after][:limit]
+        chosen = self.rows if names is None else {name for name in names if name in self.rows}
+        return [self.rows[name] for name in sorted(chosen) if after is None or name > after][:limit]
 
     def ticks(self, name: str, limit: int, before: int | None) -> list[Tick]:
         kept = reversed(self._ticks.get(name, ()))

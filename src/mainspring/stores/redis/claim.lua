@@ -1,0 +1,156 @@
+-- Takes due jobs in the order of claims. Where anything but the order has a say in it nothing is taken, and the answer
+-- begins with a word instead of an instant.
+-- ARGV: now; limit; worker; lease; 0 or how many queues are named; how many tasks; those names.
+local base, now, limit = KEYS[1] .. ':', tonumber(ARGV[1]), tonumber(ARGV[2])
+local worker, lease = ARGV[3], ARGV[4]
+local queues, tasks = nil, {}
+local count = tonumber(ARGV[5])
+if count >= 0 then
+  queues = {}
+  for n = 7, 6 + count do queues[ARGV[n]] = true end
+else
+  count = 0
+end
+for n = 7 + count, 6 + count + tonumber(ARGV[6]) do tasks[ARGV[n]] = true end
+
+local until_at = redis.call('HGET', base .. 'until', worker)
+if not until_at or tonumber(until_at) <= now then return { 'silent' } end
+if redis.call('EXISTS', base .. 'suspect', base .. 'circuit') > 0 then return { 'look' } end
+local expiry = redis.call('ZRANGE', base .. 'expiring', 0, 0, 'WITHSCORES')[2]
+if expiry and tonumber(expiry) <= now then return { 'look' } end
+
+local paused = {}
+for _, name in ipairs(redis.call('SMEMBERS', base .. 'paused')) do paused[name] = true end
+local function named(group)
+  local queue, task = string.match(group, '^(%Z*)%z(.*)$')
+  return tasks[task] and not paused[queue] and (not queues or queues[queue])
+end
+
+-- What has become due moves to where claims look.
+for _, group in ipairs(redis.call('ZRANGEBYSCORE', base .. 'next', '-inf', now)) do
+  local due = redis.call('ZRANGEBYSCORE', base .. 'later:' .. group, '-inf', now, 'LIMIT', 0, 1000)
+  if due[1] then
+    local ready = {}
+    for n = 1, #due do
+      ready[2 * n - 1] = 0
+      ready[2 * n] = due[n]
+    end
+    redis.call('ZREM', base .. 'later:' .. group, unpack(due))
+    redis.call('ZADD', base .. 'ready:' .. group, unpack(ready))
+    redis.call('SADD', base .. 'stocked', group)
+  end
+  local first = redis.call('ZRANGE', base .. 'later:' .. group, 0, 0, 'WITHSCORES')
+  if first[2] then
+    redis.call('ZADD', base .. 'next', first[2], group)
+  else
+    redis.call('ZREM', base .. 'next', group)
+  end
+end
+
+local function key_of(entry)
+  local a, b, c, d, e, f, g, h, i, j = string.byte(entry, 1, 10)
+  local at = ((((((c * 256 + d) * 256 + e) * 256 + f) * 256 + g) * 256 + h) * 256 + i) * 256 + j
+  return a * 256 + b, at
+end
+
+local found, more = {}, false
+for _, group in ipairs(redis.call('SMEMBERS', base .. 'stocked')) do
+  if named(group) then
+    local entries = redis.call('ZRANGE', base .. 'ready:' .. group, 0, limit - 1)
+    for n = 1, #entries do
+      local rank, at = key_of(entries[n])
+      if at > now then return { 'look' } end -- the clock was set back
+      found[#found + 1] = { rank, at, entries[n], group }
+    end
+    more = more or #entries == limit
+  end
+end
+local groups = 0
+for n = 2, #found do
+  if found[n][4] ~= found[1][4] then
+    groups = 1
+    break
+  end
+end
+if groups > 0 then
+  table.sort(found, function(one, other)
+    if one[1] ~= other[1] then return one[1] < other[1] end
+    if one[2] ~= other[2] then return one[2] < other[2] end
+    for n = 11, #one[3] do
+      local a, b = string.byte(one[3], n), string.byte(other[3], n) or -1
+      if a ~= b then return a < b end
+    end
+    return false
+  end)
+end
+
+local ids, taken, total = {}, {}, math.min(limit, #found)
+for n = 1, total do
+  local _, _, entry, group = unpack(found[n])
+  ids[n] = string.sub(entry, 11)
+  taken[group] = taken[group] or {}
+  table.insert(taken[group], entry)
+end
+local function each(list, step, call)
+  for from = 1, #list, step do call(unpack(list, from, math.min(from + step - 1, #list))) end
+end
+for group, entries in pairs(taken) do
+  each(entries, 1000, function(...) redis.call('ZREM', base .. 'ready:' .. group, ...) end)
+  if redis.call('EXISTS', base .. 'ready:' .. group) == 0 then redis.call('SREM', base .. 'stocked', group) end
+end
+
+local records, kept, said, expiring, again = {}, {}, {}, {}, {}
+local head = lease .. '\0' .. worker .. '\0' .. ARGV[1] .. '\0'
+each(ids, 1000, function(...)
+  local some = redis.call('HMGET', base .. 'job', ...)
+  local runs = redis.call('HMGET', base .. 'run', ...)
+  for n = 1, #some do
+    local at = #records + 1
+    -- An entry without a job, or of one that runs, is of no use: it is gone already, and counted.
+    records[at] = (some[n] and not runs[n]) and some[n] or false
+  end
+end)
+local answer = {}
+for n = 1, total do
+  local record = records[n]
+  if record then
+    kept[#kept + 1] = ids[n]
+    local letter = string.sub(record, 1, 1)
+    local bits = string.byte(letter) - 64
+    said[#said + 1] = ids[n]
+    said[#said + 1] = head .. letter .. '\0' .. found[n][4]
+    if bits % 8 >= 4 then expiring[#expiring + 1] = ids[n] end
+    if bits % 16 >= 8 then
+      local queue = string.match(found[n][4], '^(%Z*)')
+      again[queue] = again[queue] or {}
+      table.insert(again[queue], ids[n])
+    end
+    answer[#answer + 1] = ids[n]
+    answer[#answer + 1] = record
+  else
+    redis.call('HINCRBY', base .. 'health', 'stale', 1)
+  end
+end
+each(said, 2000, function(...) redis.call('HSET', base .. 'run', ...) end)
+each(kept, 1000, function(...) redis.call('SADD', base .. 'held:' .. worker, ...) end)
+if kept[1] then redis.call('SADD', base .. 'holders', worker) end
+each(expiring, 1000, function(...) redis.call('ZREM', base .. 'expiring', ...) end)
+for queue, some in pairs(again) do
+  each(some, 1000, function(...) redis.call('ZREM', base .. 'again:' .. queue, ...) end)
+end
+
+local next_at = ''
+if total == limit or #kept < total then
+  next_at = ARGV[1]
+else
+  expiry = redis.call('ZRANGE', base .. 'expiring', 0, 0, 'WITHSCORES')[2]
+  if expiry then next_at = expiry end
+  local waiting = redis.call('ZRANGE', base .. 'next', 0, -1, 'WITHSCORES')
+  for n = 1, #waiting, 2 do
+    if named(waiting[n]) then
+      if next_at == '' or tonumber(waiting[n + 1]) < tonumber(next_at) then next_at = waiting[n + 1] end
+      break
+    end
+  end
+end
+return { next_at, answer }

@@ -1,0 +1,82 @@
+"""Word between the processes that share a Redis store: something came, something ended."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Literal
+
+from ...clock import Clock
+from ...errors import StoreError
+from ..bell import Bell
+from .pool import Pool
+
+Word = Literal["new", "final"]
+
+# Seconds until a lost connection is made anew, the first time and at most.
+SOONEST, LATEST = 0.1, 10.0
+
+
+class Kin:
+    """What the handles of one process on one store share."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._bells: dict[str, Bell] = {"new": Bell(clock), "final": Bell(clock)}
+        self.ears: set[object] = set()
+
+    def bell(self, word: Word) -> Bell:
+        return self._bells[word]
+
+    def ring(self, *words: str) -> None:
+        for word in words:
+            self._bells[word].ring()
+
+
+class Ear:
+    """Listens as well as it can."""
+
+    def __init__(self, pool: Pool, kin: Kin) -> None:
+        self._pool, self._kin = pool, kin
+        self._listening: asyncio.Task[None] | None = None
+        self.trouble = ""
+
+    def listen(self) -> None:
+        if self._listening is None:
+            self._listening = asyncio.get_running_loop().create_task(self._listen())
+
+    async def close(self) -> None:
+        while self._listening is not None and not self._listening.done():
+            self._listening.cancel()  # which the driver may swallow while it connects
+            await asyncio.wait([self._listening], timeout=0.1)
+        self.forget()
+
+    def forget(self) -> None:
+        self._turn(False)
+
+    async def _listen(self) -> None:
+        wait = SOONEST
+        while True:
+            try:
+                await self._attend()
+            except Exception as error:
+                wait = SOONEST if self in self._kin.ears else min(2 * wait, LATEST)
+                self._turn(False, str(error) or type(error).__name__)
+            await asyncio.sleep(random.uniform(wait / 2, wait))
+
+    async def _attend(self) -> None:
+        listener = self._pool.listener()
+        try:
+            await listener.subscribe(self._pool.place.base)
+            self._turn(True)
+            async for message in listener.listen():
+                self._kin.ring(*message["data"].decode().split())
+            raise StoreError("the listening connection was lost")
+        finally:
+            await listener.aclose()
+
+    def _turn(self, hears: bool, trouble: str = "") -> None:
+        """Whoever waits learns of either: what was said meanwhile was not heard, and from now on looks by itself."""
+        self.trouble = trouble
+        if hears or self in self._kin.ears:
+            (self._kin.ears.add if hears else self._kin.ears.discard)(self)
+            self._kin.ring("new", "final")

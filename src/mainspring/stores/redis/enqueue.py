@@ -1,0 +1,48 @@
+"""Jobs into Redis: plain ones by a script, the others as the memory store takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from ...clock import micros
+from ...job import Enqueued, NewJob
+from ..memory import enqueue as memory
+from .index import group
+from .part import Known, load, play
+from .pool import Pool, Word
+from .records import new_record, packed, place
+
+# So many go in one script: others wait for as long.
+MOST = 1_000
+
+
+def plain(job: NewJob) -> bool:
+    return (
+        job.unique_key is None
+        and job.idempotency_key is None
+        and job.schedule is None
+        and job.expires_at is None
+        and not job.tags
+    )
+
+
+async def enqueue(pool: Pool, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+    if len(jobs) <= MOST and all(map(plain, jobs)):
+        await pool.script("enqueue", _words(jobs, micros(now)))
+        return [Enqueued(job.id) for job in jobs]
+    known = Known()
+    await load(pool, known, "job", {job.id for job in jobs})
+    keys = {f"u{job.unique_key}" for job in jobs if job.unique_key is not None}
+    keys |= {f"i{job.idempotency_key}" for job in jobs if job.idempotency_key is not None}
+    if keys:
+        await load(pool, known, "key", keys)
+    return await play(pool, lambda part: memory.enqueue(part.jobs, jobs, now), now, known, "new")
+
+
+def _words(jobs: Sequence[NewJob], now: int) -> list[Word]:
+    words: list[Word] = [now, "new"]
+    for job in jobs:
+        id, run_at = packed(job.id), now if job.run_at is None else micros(job.run_at)
+        words += (id, group(job.queue, job.task), place(job.priority, run_at, id), run_at, new_record(job, now))
+    return words

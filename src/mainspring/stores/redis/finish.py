@@ -1,0 +1,88 @@
+"""What runs and operators tell Redis of jobs: plain ends by a script, all else as the memory store takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from ...clock import EPOCH, micros
+from ...failpoint import failpoint
+from ...job import Action, Changed, Cursor, Filter, JobId, Report, Update
+from ...outcome import Outcome
+from ...tally import counted
+from ..memory import change as memory_change
+from ..memory import finish as memory
+from ..rules import plain
+from .lists import page
+from .part import Known, Part, load, play
+from .pool import Pool, Word
+from .records import packed
+
+_encode = msgspec.json.Encoder().encode
+
+
+async def finish(pool: Pool, outcomes: Sequence[Outcome]) -> set[JobId]:
+    failpoint("finish.mid_batch")
+    ids = {outcome.id for outcome in outcomes}
+    simple = len(ids) == len(outcomes) and all(map(_simple, outcomes))
+    if simple and await pool.script("finish", _words(outcomes)):
+        return ids
+    known = Known()
+    await load(pool, known, "job", ids)
+    await load(pool, known, "circuits", [""])
+
+    def verb(part: Part) -> set[JobId]:
+        accepted = [one for one in outcomes if memory.finish_one(part.jobs, part.workers, part.ledger, one)]
+        part.ledger.count(accepted)
+        return {outcome.id for outcome in outcomes if part.ledger.told(outcome)}
+
+    return await play(pool, verb, max(outcome.finished_at for outcome in outcomes), known)
+
+
+def _simple(outcome: Outcome) -> bool:
+    return plain(outcome) and not outcome.then and outcome.schedule is None
+
+
+def _words(outcomes: Sequence[Outcome]) -> list[Word]:
+    counts = [_encode((micros(at), queue, task, sums)) for (at, queue, task), sums in counted(outcomes).items()]
+    words: list[Word] = ["final", len(counts), *counts]
+    for outcome in outcomes:
+        said = "0" if outcome.result is None else f"1{outcome.result}"
+        words += (packed(outcome.id), outcome.lease, micros(outcome.finished_at), said)
+    return words
+
+
+async def report(pool: Pool, reports: Sequence[Report]) -> set[JobId]:
+    known = Known()
+    await load(pool, known, "job", {report.id for report in reports})
+
+    def verb(part: Part) -> set[JobId]:
+        return {report.id for report in reports if memory.report_one(part.jobs, part.ledger, report)}
+
+    return await play(pool, verb, EPOCH, known, "final")
+
+
+async def change(
+    pool: Pool,
+    action: Action,
+    which: Filter,
+    now: datetime,
+    limit: int,
+    reason: str,
+    update: Update | None,
+    after: JobId | None,
+) -> Changed:
+    cursor = None if after is None else Cursor(after)
+    while True:
+        ids = tuple(job.id for job in await page(pool, which, now, limit, cursor, False, "created"))
+        known = Known()
+        await load(pool, known, "job", ids)
+
+        def verb(part: Part, ids: tuple[JobId, ...] = ids) -> Changed:
+            named = replace(which, ids=ids)
+            return memory_change.change(part.jobs, part.ledger, action, named, now, limit, reason, update, after)
+
+        return await play(pool, verb, now, known)

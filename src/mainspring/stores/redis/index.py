@@ -1,0 +1,110 @@
+"""Where a job can be found, as a function of the job alone: what changes of it is what has to be written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from ...clock import micros
+from ...job import IDEMPOTENT, SUSPECT, UNFINISHED, Job, State
+from .records import packed, place
+
+Arguments = tuple[str | bytes | int, ...]
+
+
+class Spot(NamedTuple):
+    """A member of a set, a sorted set, or of one of the two that claims read."""
+
+    kind: Literal["set", "sorted", "ready"]
+    key: str
+    member: bytes
+    score: int = 0
+
+
+def group(queue: str, task: str) -> str:
+    return f"{queue}\0{task}"
+
+
+def spots(job: Job) -> Iterator[Spot]:
+    id, its = packed(job.id), group(job.queue, job.task)
+    yield Spot("sorted", f"made:{its}", id)
+    yield Spot("set", "groups", its.encode())
+    for tag in job.tags:
+        yield Spot("set", f"tag:{tag}", id)
+    if job.schedule is not None:
+        yield Spot("set", f"made-by:{job.schedule}", id)
+    if job.failure is not None:
+        yield Spot("set", f"error:{job.failure.kind}", id)
+    for key in (job.unique_key, job.idempotency_key):
+        if key is not None:
+            yield Spot("sorted", "keys", key.encode() + b"\0" + id)
+    yield from _by_state(job, id, its)
+
+
+def _by_state(job: Job, id: bytes, its: str) -> Iterator[Spot]:
+    if job.crashes >= SUSPECT and job.state in (State.PENDING, State.RUNNING):
+        yield Spot("set", "suspect", id)
+    if job.state is State.PENDING:
+        run_at = micros(job.run_at)
+        if job.crashes < SUSPECT:
+            yield Spot("ready", its, place(job.priority, run_at, id), run_at)
+        if job.expires_at is not None:
+            yield Spot("sorted", "expiring", id, micros(job.expires_at))
+        if job.attempt and job.crashes < SUSPECT:
+            yield Spot("sorted", f"again:{job.queue}", id, run_at)
+    elif job.state is State.RUNNING:
+        yield Spot("set", f"held:{job.worker}", id)
+        yield Spot("set", "holders", (job.worker or "").encode())
+    elif not job.state.final:
+        yield Spot("set", f"parked:{job.state.value}\0{job.queue}", id)
+        yield Spot("set", "parks", f"{job.state.value}\0{job.queue}".encode())
+    else:
+        at = 0 if job.finished_at is None else micros(job.finished_at)
+        yield Spot("sorted", f"ended:{job.state.value}\0{job.task}", id, at)
+        yield Spot("set", "ends", f"{job.state.value}\0{job.task}".encode())
+        if job.state is State.DEAD and job.failure is not None:
+            yield Spot("sorted", f"dead:{job.task}\0{job.failure.kind}", id, at)
+            yield Spot("set", "kinds", f"{job.task}\0{job.failure.kind}".encode())
+
+
+# Names of what there may be something of: they stay, and whoever finds nothing behind one removes it.
+REGISTERS = ("groups", "holders", "parks", "ends", "kinds")
+
+
+def moves(base: str, old: Job | None, new: Job | None, now: int) -> Iterator[Arguments]:
+    """The commands that put every entry of the old job where the new one's are."""
+    before = set() if old is None else set(spots(old))
+    after = set() if new is None else set(spots(new))
+    stirred = set()
+    for spot in before - after:
+        if spot.key in REGISTERS:
+            continue
+        match spot.kind:
+            case "set":
+                yield "SREM", f"{base}:{spot.key}", spot.member
+            case "sorted":
+                yield "ZREM", f"{base}:{spot.key}", spot.member
+            case "ready":
+                yield "ZREM", f"{base}:ready:{spot.key}", spot.member
+                yield "ZREM", f"{base}:later:{spot.key}", spot.member
+                stirred.add(spot.key)
+    for spot in after - before:
+        match spot.kind:
+            case "set":
+                yield "SADD", f"{base}:{spot.key}", spot.member
+            case "sorted":
+                yield "ZADD", f"{base}:{spot.key}", spot.score, spot.member
+            case "ready":
+                where = "ready" if spot.score <= now else "later"
+                yield "ZADD", f"{base}:{where}:{spot.key}", spot.score if where == "later" else 0, spot.member
+                stirred.add(spot.key)
+    for name in stirred:
+        yield "GROUP", name
+
+
+def held_keys(job: Job) -> Iterator[str]:
+    """The keys that nobody else may use because of this job."""
+    if job.unique_key is not None and job.state in UNFINISHED:
+        yield f"u{job.unique_key}"
+    if job.idempotency_key is not None and job.state in IDEMPOTENT:
+        yield f"i{job.idempotency_key}"

@@ -1,0 +1,100 @@
+"""Connections to Redis: a few, shared, each call bounded; the server's trouble as ours."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Sequence
+from importlib.resources import files
+from typing import Any, TypeVar
+
+from redis import asyncio as client
+from redis import exceptions
+
+from ...errors import ShuttingDown, StoreError, StoreUnavailable
+from .place import Place
+
+T = TypeVar("T")
+Word = str | bytes | int
+
+SIZE = 20
+# Seconds for a connection, for one that is free, and for an answer.
+CONNECT_SECONDS, FREE_SECONDS, ANSWER_SECONDS = 5.0, 20.0, 20.0
+# What the server says when it cannot now: it loads, is full, is a copy of another, runs a script, looks for its master.
+PASSING = ("LOADING", "OOM", "READONLY", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOREPLICAS", "MOVED")
+_LOST = (exceptions.ConnectionError, exceptions.TimeoutError, OSError, asyncio.TimeoutError)
+
+_here = files(__package__)
+SCRIPTS = {name: _here.joinpath(f"{name}.lua").read_text(encoding="utf-8") for name in ("enqueue", "claim", "finish", "commit")}
+
+
+class Pool:
+    """Connections of one event loop."""
+
+    def __init__(self, place: Place) -> None:
+        self.place, self.loop, self.pid = place, asyncio.get_running_loop(), os.getpid()
+        self._pool = client.BlockingConnectionPool.from_url(
+            place.url, max_connections=SIZE, timeout=FREE_SECONDS, socket_connect_timeout=CONNECT_SECONDS,
+            socket_timeout=ANSWER_SECONDS, health_check_interval=30, client_name="mainspring", protocol=2,
+        )  # fmt: skip
+        self._client = client.Redis(connection_pool=self._pool)
+        self._client.response_callbacks.clear()  # answers are as the server gives them, whatever the driver's release
+        self._known: dict[str, str] = {}
+        self._closed = False
+
+    async def call(self, *words: Word) -> Any:
+        """The answer to one command."""
+        return await self._asked(self._client.execute_command(*words))
+
+    async def many(self, commands: Sequence[Sequence[Word]]) -> list[Any]:
+        """The answers to several, as they are at one moment; one way to the server."""
+        pipe = self._client.pipeline(transaction=True)
+        for command in commands:
+            pipe.execute_command(*command)
+        return await self._asked(pipe.execute())
+
+    async def script(self, name: str, words: Sequence[Word]) -> Any:
+        """The answer of one of our scripts."""
+        if name not in self._known:
+            self._known[name] = (await self.call("SCRIPT", "LOAD", SCRIPTS[name])).decode()
+        try:
+            return await self.call("EVALSHA", self._known[name], 1, self.place.base, *words)
+        except StoreError as error:
+            if not isinstance(error.__cause__, exceptions.NoScriptError):
+                raise
+        return await self.call("EVAL", SCRIPTS[name], 1, self.place.base, *words)
+
+    async def _asked(self, call: Awaitable[T]) -> T:
+        """A caller who is cancelled does not cut a command in two."""
+        if self._closed:
+            if asyncio.iscoroutine(call):
+                call.close()
+            raise ShuttingDown(f"the store {self.place.shown} is closed")
+        try:
+            return await asyncio.shield(asyncio.ensure_future(call))
+        except (exceptions.RedisError, OSError, TimeoutError) as error:
+            raise translated(error, self.place.shown) from error
+
+    def listener(self) -> Any:
+        """To hear what is said to all who share this store; a connection of its own."""
+        return self._client.pubsub(ignore_subscribe_messages=True)
+
+    async def close(self) -> None:
+        self._closed = True
+        await self._client.aclose()
+        await self._pool.disconnect()
+
+    def forget(self) -> None:
+        """Its event loop is gone, or this is a child of its process: the sockets go with their objects."""
+        self._closed = True
+
+
+def translated(error: Exception, shown: str) -> StoreError:
+    if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError | exceptions.NoPermissionError):
+        return StoreError(f"{shown} refused us: {error}")
+    passing = isinstance(error, _LOST) or str(error).startswith(PASSING)
+    if isinstance(error, exceptions.ResponseError) and passing:
+        return StoreUnavailable(f"{shown} cannot do that now: {error}; try again")
+    if passing:
+        return StoreUnavailable(f"cannot reach {shown}: {error or type(error).__name__}; try again")
+    return StoreError(f"{shown}: {error} ({type(error).__name__})")

@@ -1,0 +1,127 @@
+"""Jobs as Redis keeps them: a record, and beside it what a claim and a plain end have said of the job."""
+
+from __future__ import annotations
+
+from struct import Struct as Layout
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ...clock import instant
+from ...job import Ending, Execution, Job, JobId, NewJob, State
+from ..rows import job_of, new_row, row_of
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder().decode
+_PLACE = Layout(">HQ")
+_OTHER = b"\xff\xff"
+
+# What the scripts have to know of a job: letters, as they stand between zero bytes.
+PLAIN, KEYED, SERIAL, EXPIRES, AGAIN = 64, 1, 2, 4, 8
+
+Raw = tuple[bytes | None, bytes | None, bytes | None]
+"""A job's record, what its claim said, and what its end said."""
+
+
+def packed(id: JobId) -> bytes:
+    """An id in sixteen bytes, in the same order; any other text as it is, after all of them."""
+    digits = id.replace("-", "")
+    if len(id) == 36 and len(digits) == 32:
+        try:
+            short = bytes.fromhex(digits)
+        except ValueError:
+            return _OTHER + id.encode()
+        if short.hex() == digits:
+            return short
+    return _OTHER + id.encode()
+
+
+def unpacked(short: bytes) -> JobId:
+    if short.startswith(_OTHER):
+        return short[2:].decode()
+    digits = short.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def place(priority: int, run_at: int, id: bytes) -> bytes:
+    """A job's place in the order of claims: priority, highest first, then run_at, then id."""
+    return _PLACE.pack(32767 - priority, run_at) + id
+
+
+def flags(job: NewJob | Job, attempt: int = 0) -> bytes:
+    bits = PLAIN
+    if job.unique_key is not None or job.idempotency_key is not None:
+        bits |= KEYED
+    if job.schedule is not None:
+        bits |= SERIAL
+    if job.expires_at is not None:
+        bits |= EXPIRES
+    if attempt or (isinstance(job, Job) and job.failure is not None):
+        bits |= AGAIN
+    return bytes((bits,))
+
+
+def new_record(job: NewJob, now: int) -> bytes:
+    """Of a job that was never claimed: short, as nearly all that wait are."""
+    return flags(job) + _pack(new_row(job, now)[1:])
+
+
+def record(job: Job) -> bytes:
+    return flags(job, job.attempt) + _pack(row_of(job)[1:])
+
+
+def job_from(id: JobId, raw: Raw) -> Job | None:
+    text, claimed, ended = raw
+    if text is None:
+        return None
+    job = _recorded(id, text)
+    if ended is not None:
+        finished_at, _, result = ended.split(b"\0", 3)[3].partition(b"\0")
+        job = _claimed(job, ended)
+        return replace(
+            job, state=State.COMPLETED, lease=None, worker=None, failure=None,
+            finished_at=instant(int(finished_at)), result=result[1:].decode() if result[:1] == b"1" else None,
+        )  # fmt: skip
+    return job if claimed is None else _claimed(job, claimed)
+
+
+def _recorded(id: JobId, text: bytes) -> Job:
+    row: list[Any] = _unpack(text[1:])
+    if len(row) == 11:
+        queue, task, rank, state, run_at, created_at, expires_at, unique, idempotent, options, payload = row
+        row = [queue, task, rank, state, run_at, created_at, expires_at, 0, 0, 0, None, None, None, None, None, unique,
+               idempotent, options, None, payload, None, None]  # fmt: skip
+    return job_of([id, *row])
+
+
+def _claimed(job: Job, said: bytes) -> Job:
+    """The job under the lease that a script gave it; a record written since knows of it already."""
+    if job.state is not State.PENDING:
+        return job
+    lease, worker, started_at, _ = said.split(b"\0", 3)
+    return replace(
+        job, state=State.RUNNING, lease=lease.decode(), worker=worker.decode(), started_at=instant(int(started_at)),
+        attempt=job.attempt + 1, runs=job.runs + 1,
+    )  # fmt: skip
+
+
+def claim_of(job: Job, started_at: int) -> bytes:
+    """What a claim says of a job, as claim.lua writes it."""
+    letter = flags(job, job.attempt - 1)
+    said = f"{job.lease}\0{job.worker}\0{started_at}\0".encode()
+    return said + letter + f"\0{job.queue}\0{job.task}".encode()
+
+
+def last_run(id: JobId, raw: Raw) -> Execution | None:
+    """The run that a plain end has ended: nowhere else is it written down."""
+    _, _, ended = raw
+    job = job_from(id, raw)
+    if ended is None or job is None or job.finished_at is None:
+        return None
+    lease, worker, started_at, _ = ended.split(b"\0", 3)
+    return Execution(
+        job_id=id, number=job.runs, attempt=job.attempt, ending=Ending.COMPLETED, worker=worker.decode(),
+        lease=lease.decode(), started_at=instant(int(started_at)), finished_at=job.finished_at,
+        result_size=len((job.result or "").encode()),
+    )  # fmt: skip

@@ -1,0 +1,115 @@
+"""Schedules in Redis, their ticks, and who leads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+import msgspec
+
+from ...clock import instant
+from ...failpoint import failpoint
+from ...schedule import Due, Fired, Firing, Leadership, Schedule, Tick
+from ..memory import fire as memory
+from ..rules import led
+from .index import Arguments
+from .part import Known, Part, commit, load, play, schedule_moves
+from .pool import Pool
+
+_schedule = msgspec.json.Decoder(Schedule).decode
+_tick = msgspec.json.Decoder(Tick).decode
+_leadership = msgspec.json.Decoder(Leadership).decode
+_encode = msgspec.json.Encoder().encode
+STEP = 200
+
+
+async def due(pool: Pool, now: datetime, limit: int, computed: Collection[str]) -> Due:
+    """By due_at and name, which is the order of the set."""
+    base, found, start = pool.place.base, list[Schedule](), 0
+    while True:
+        entries = await pool.call("ZRANGE", f"{base}:due", start, start + STEP - 1, "WITHSCORES")
+        names = entries[::2]
+        texts = await pool.call("HMGET", f"{base}:schedule", *names) if names else []
+        for text, score in zip(texts, entries[1::2], strict=True):
+            row = None if text is None else _schedule(text)
+            if row is None or row.due_at is None or (row.spec.computed and row.name not in computed):
+                continue
+            if row.due_at > now:
+                return Due(found, instant(int(float(score))))
+            found.append(row)
+            if len(found) == limit:
+                return Due(found, now)
+        if len(names) < STEP:
+            return Due(found, None)
+        start += STEP
+
+
+async def fire(pool: Pool, firings: Sequence[Firing], now: datetime) -> list[Fired]:
+    """Each for itself: what one of them has read must not keep the others from being written."""
+    fired = []
+    for firing in firings:
+        known = Known()
+        names = {firing.schedule.name, *(name for name, _ in firing.reads)}
+        await load(pool, known, "schedule", names)
+        await load(pool, known, "job", {*(job.id for job in firing.jobs), *firing.cancel})
+
+        def verb(part: Part, firing: Firing = firing) -> Fired:
+            return memory.fire_one(part.jobs, part.ledger, firing, now)
+
+        failpoint("fire.mid_step")
+        fired.append(await play(pool, verb, now, known))
+    return fired
+
+
+async def drop(pool: Pool, names: Collection[str]) -> list[str]:
+    base = pool.place.base
+    while True:
+        known = Known()
+        if names:
+            await load(pool, known, "schedule", set(names))
+        found = sorted(name for name, (_, row) in known.schedules.items() if row is not None)
+        commands: list[Arguments] = []
+        for name in found:
+            commands += schedule_moves(base, known.schedules[name][1], None)
+            commands.append(("DEL", f"{base}:ticks:{name}"))
+        if not commands or await commit(pool, known, commands):
+            return found
+
+
+async def schedules(pool: Pool, names: Collection[str] | None, limit: int, after: str | None) -> list[Schedule]:
+    base = pool.place.base
+    if names is None:
+        names = [name.decode() for name in await pool.call("HKEYS", f"{base}:schedule")]
+    wanted = [name for name in sorted(set(names)) if after is None or name > after]
+    found: list[Schedule] = []
+    for start in range(0, len(wanted), STEP):
+        texts = await pool.call("HMGET", f"{base}:schedule", *wanted[start : start + STEP])
+        found += [_schedule(text) for text in texts if text is not None]
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
+async def ticks(pool: Pool, name: str, limit: int, before: int | None) -> list[Tick]:
+    high = "+inf" if before is None else f"({before}"
+    key = f"{pool.place.base}:ticks:{name}"
+    return [_tick(text) for text in await pool.call("ZREVRANGEBYSCORE", key, high, "-inf", "LIMIT", 0, limit)]
+
+
+async def lead(pool: Pool, name: str, holder: str, until: datetime, now: datetime) -> Leadership:
+    base = pool.place.base
+    while True:
+        known = Known()
+        text = await pool.call("HGET", f"{base}:leader", name)
+        known.leaders[name] = text
+        answer = led(None if text is None else _leadership(text), name, holder, until, now)
+        word = "new" if answer.holder is None else ""
+        if await commit(pool, known, [("HSET", f"{base}:leader", name, _encode(answer))], word):
+            return answer
+
+
+async def leaders(pool: Pool, now: datetime) -> list[Leadership]:
+    found = map(_leadership, await pool.call("HVALS", f"{pool.place.base}:leader"))
+    return sorted((one for one in found if one.holder is not None and one.until > now), key=lambda one: one.name)
+
+

@@ -1,0 +1,369 @@
+"""The Redis store: one server or Valkey, in memory, any number of machines."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Collection, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from ...clock import Clock, SystemClock, instant
+from ...config import Durability
+from ...errors import BadInput, ShuttingDown, StoreError
+from ...failpoint import failpoint
+from ...finding import Finding
+from ...job import (
+    Action,
+    Beat,
+    Changed,
+    Circuit,
+    Claim,
+    Cursor,
+    DeadGroup,
+    Enqueued,
+    Execution,
+    Filter,
+    Job,
+    JobId,
+    LiveWorker,
+    LogLine,
+    NewJob,
+    Orders,
+    Queue,
+    Report,
+    Shown,
+    Sort,
+    State,
+    Update,
+    WorkerId,
+    WorkerInfo,
+)
+from ...outcome import Outcome
+from ...retention import Rules
+from ...schedule import Due, Fired, Firing, Leadership, Schedule, Tick
+from ...schema import Schema
+from ...store import Store, Transaction
+from ...tally import Span, Tally
+from . import claim, count, enqueue, finish, lists, series, tally
+from .condition import condition, refuse
+from .ear import Ear, Kin, Word
+from .part import executions, live
+from .place import Place
+from .pool import Pool
+
+_line = msgspec.json.Decoder(LogLine).decode
+_circuit = msgspec.json.Decoder(Circuit).decode
+
+
+class RedisStore:
+    """Each verb is one script, or a play that is written whole. A handle serves the event loop in which it was opened."""
+
+    def __init__(
+        self, place: Place, *, clock: Clock | None = None, durability: Durability = "full", kin: Kin | None = None
+    ) -> None:
+        self.place = place
+        self._clock = clock or SystemClock()
+        self._durability: Durability = durability
+        self._kin = kin or Kin(self._clock)
+        self._pool: Pool | None = None
+        self._ear: Ear | None = None
+
+    # life
+
+    async def open(self, *, migrate: bool = True) -> None:
+        if self._pool is not None and (self._pool.pid != os.getpid() or self._pool.loop.is_closed()):
+            if self._pool.pid != os.getpid():
+                self._kin = Kin(self._clock)
+            elif self._ear is not None:
+                self._ear.forget()
+            self._pool.forget()
+            self._pool = self._ear = None
+        if self._pool is None:
+            pool = Pool(self.place)
+            try:
+                with self._clock.outside():
+                    await refuse(pool)
+            except BaseException:
+                await pool.close()
+                raise
+            self._pool = pool
+            self._ear = Ear(pool, self._kin) if self._clock.real else None
+
+    async def close(self) -> None:
+        pool, ear = self._pool, self._ear
+        self._pool = self._ear = None
+        if pool is None:
+            return
+        if pool.loop is asyncio.get_running_loop():
+            with self._clock.outside():
+                await _shut(ear, pool)
+        elif pool.pid == os.getpid() and pool.loop.is_running():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_shut(ear, pool), pool.loop))
+        else:
+            for part in (ear, pool):
+                if part is not None:
+                    part.forget()
+
+    def beside(self) -> Store:
+        return RedisStore(self.place, clock=self._clock, durability=self._durability, kin=self._kin)
+
+    @property
+    def newest_schema(self) -> int:
+        return 1
+
+    async def schema(self) -> Schema:
+        self._open()
+        return Schema(1, 1, 1)
+
+    async def migrate(self, target: int | None = None) -> list[int]:
+        self._open()
+        if target not in (None, 1):
+            raise BadInput(f"the Redis store has one schema, 1; cannot migrate to {target}")
+        return []
+
+    def script(self, at: int, target: int | None = None) -> str:
+        raise BadInput("the Redis store has no tables, and no statements that would change them")
+
+    async def time(self) -> datetime:
+        pool = self._open()
+        if not self._clock.real:
+            return self._clock.now()
+        seconds, micro = await pool.call("TIME")
+        return instant(int(seconds) * 1_000_000 + int(micro))
+
+    async def diagnose(self) -> list[Finding]:
+        with self._clock.outside():
+            return await condition(self._open())
+
+    async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
+        await self._wait("new", timeout)
+
+    async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
+        await self._wait("final", timeout)
+
+    async def _wait(self, word: Word, timeout: float) -> None:
+        self._open()
+        if self._ear is not None:
+            self._ear.listen()
+        await self._kin.bell(word).wait(timeout)
+
+    def hears(self) -> bool | None:
+        if self._kin.ears:
+            return True
+        return False if self._ear is not None and self._ear.trouble else None
+
+    # the path of a job
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
+        pool = self._open()
+        if within is not None:
+            raise BadInput("the Redis store has no transactions to enqueue within: use sqlite:///… or postgresql://…")
+        if not jobs:
+            return []
+        with self._clock.outside():
+            answers = await enqueue.enqueue(pool, jobs, now)
+        self._kin.ring("new")
+        return answers
+
+    async def claim(
+        self,
+        queues: Collection[str] | None,
+        *,
+        worker: WorkerId,
+        tasks: Collection[str],
+        limit: int,
+        now: datetime,
+    ) -> Claim:
+        with self._clock.outside():
+            found = await claim.claim(self._open(), queues, worker, tasks, limit, now)
+        failpoint("claim.after_commit")
+        if found.expired:
+            self._kin.ring("final")
+        return found
+
+    async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
+        pool = self._open()
+        with self._clock.outside():
+            beat = await claim.beat(pool, worker, until, now)
+            with suppress(StoreError):  # the next beat sums up what this one could not
+                await tally.fold(pool)
+        return beat
+
+    async def expired(self, *, now: datetime, limit: int) -> list[Job]:
+        with self._clock.outside():
+            return await claim.expired(self._open(), now, limit)
+
+    async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
+        pool = self._open()
+        if not outcomes:
+            return set()
+        with self._clock.outside():
+            stands = await finish.finish(pool, outcomes)
+        self._kin.ring("new", "final")
+        return stands
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        raise BadInput("the Redis store has no transactions: use ctx.transaction() on sqlite:///… or postgresql://…")
+
+    async def report(self, reports: Sequence[Report]) -> set[JobId]:
+        with self._clock.outside():
+            stands = await finish.report(self._open(), reports)
+        self._kin.ring("final")
+        return stands
+
+    # schedules
+
+    async def due(self, *, now: datetime, limit: int, computed: Collection[str] = ()) -> Due:
+        with self._clock.outside():
+            return await series.due(self._open(), now, limit, computed)
+
+    async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
+        with self._clock.outside():
+            fired = await series.fire(self._open(), firings, now)
+        failpoint("fire.after_commit")
+        self._kin.ring("new", "final")
+        return fired
+
+    async def drop_schedules(self, names: Collection[str]) -> list[str]:
+        with self._clock.outside():
+            return await series.drop(self._open(), names)
+
+    async def schedules(
+        self, names: Collection[str] | None = None, *, limit: int, after: str | None = None
+    ) -> list[Schedule]:
+        with self._clock.outside():
+            return await series.schedules(self._open(), names, limit, after)
+
+    async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
+        with self._clock.outside():
+            return await series.ticks(self._open(), name, limit, before)
+
+    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> Leadership:
+        with self._clock.outside():
+            answer = await series.lead(self._open(), name, holder, until, now)
+        if answer.holder is None:
+            self._kin.ring("new")
+        return answer
+
+    async def leaders(self, *, now: datetime) -> list[Leadership]:
+        with self._clock.outside():
+            return await series.leaders(self._open(), now)
+
+    # operators
+
+    async def change(
+        self,
+        action: Action,
+        which: Filter,
+        *,
+        now: datetime,
+        limit: int,
+        reason: str = "",
+        update: Update | None = None,
+        after: JobId | None = None,
+    ) -> Changed:
+        with self._clock.outside():
+            changed = await finish.change(self._open(), action, which, now, limit, reason, update, after)
+        self._kin.ring("new", "final")
+        return changed
+
+    async def pause_queue(self, name: str, paused: bool) -> None:
+        pool = self._open()
+        with self._clock.outside():
+            await pool.many([
+                ("SADD" if paused else "SREM", f"{self.place.base}:paused", name),
+                ("PUBLISH", self.place.base, "new"),
+            ])  # fmt: skip
+        self._kin.ring("new")
+
+    async def order(self, workers: Collection[WorkerId] | None, orders: Orders, *, now: datetime) -> list[WorkerId]:
+        with self._clock.outside():
+            return await claim.order(self._open(), workers, orders, now)
+
+    # reading
+
+    async def jobs(
+        self,
+        which: Filter,
+        *,
+        now: datetime,
+        limit: int,
+        after: Cursor | None = None,
+        newest: bool = False,
+        sort: Sort = "created",
+    ) -> list[Job]:
+        with self._clock.outside():
+            return await lists.page(self._open(), which, now, limit, after, newest, sort)
+
+    async def executions(self, job_id: JobId) -> list[Execution]:
+        with self._clock.outside():
+            return await executions(self._open(), job_id)
+
+    async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
+        pool = self._open()
+        with self._clock.outside():
+            lines = [_line(text) for text in await pool.call("HVALS", f"{self.place.base}:log:{job_id}")]
+        return sorted((line for line in lines if (line.run, line.n) > after), key=lambda line: (line.run, line.n))[:limit]
+
+    async def queues(self, *, now: datetime) -> list[Queue]:
+        with self._clock.outside():
+            return await count.queues(self._open(), now)
+
+    async def workers(self, *, now: datetime) -> list[LiveWorker]:
+        pool = self._open()
+        with self._clock.outside():
+            found = map(live, await pool.call("HVALS", f"{self.place.base}:worker"))
+        return sorted((worker for worker in found if worker.until > now), key=lambda worker: worker.info.id)
+
+    async def counts(self, *, now: datetime) -> dict[Shown, int]:
+        with self._clock.outside():
+            return await count.counts(self._open(), now)
+
+    async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
+        with self._clock.outside():
+            return await tally.tallies(self._open(), span, since)
+
+    async def circuits(self) -> list[Circuit]:
+        pool = self._open()
+        with self._clock.outside():
+            found = map(_circuit, await pool.call("HVALS", f"{self.place.base}:circuit"))
+        return sorted(found, key=lambda circuit: circuit.task)
+
+    async def dead(self, *, limit: int) -> list[DeadGroup]:
+        with self._clock.outside():
+            return await count.dead(self._open(), limit)
+
+    # forgetting
+
+    async def groups(self) -> list[tuple[State, str]]:
+        with self._clock.outside():
+            return await count.ended(self._open())
+
+    async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
+        with self._clock.outside():
+            return await count.surplus(self._open(), state, task, keep, before, limit)
+
+    async def forget(self, rules: Rules, *, now: datetime) -> int:
+        self._open()
+        return 0
+
+    # inside
+
+    def _open(self) -> Pool:
+        if self._pool is None:
+            raise ShuttingDown(f"the store {self.place.shown} is closed")
+        if self._pool.loop is not asyncio.get_running_loop():
+            raise StoreError("this handle was opened in another event loop: take store.beside() there")
+        return self._pool
+
+
+async def _shut(ear: Ear | None, pool: Pool) -> None:
+    if ear is not None:
+        await ear.close()
+    await pool.close()
+
+

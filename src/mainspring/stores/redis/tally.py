@@ -1,0 +1,74 @@
+"""Runs counted in Redis: a finish only adds to a list, and beats sum it up."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from ...clock import instant, micros
+from ...tally import KEPT, SECONDS, Span, Sums, Tally, begin
+from .index import Arguments
+from .part import Known, commit, read_hash
+from .pool import Pool
+
+Counted = tuple[int, str, str, Sums]
+Key = tuple[Span, datetime, str, str]
+
+_counted = msgspec.json.Decoder(Counted).decode
+_sums = msgspec.json.Decoder(Sums).decode
+_encode = msgspec.json.Encoder().encode
+# So many counts are summed up at a time.
+MOST = 1_000
+
+
+async def fold(pool: Pool) -> None:
+    """Adds what has been counted to all the spans it lies in, unless somebody else is at it."""
+    base = pool.place.base
+    turn, texts = await pool.many([("HGET", f"{base}:meta", "folds"), ("LRANGE", f"{base}:counting", 0, MOST - 1)])
+    if not texts:
+        return
+    found: dict[Key, Sums] = {}
+    for at, queue, task, sums in map(_counted, texts):
+        for span in SECONDS:
+            found.setdefault((span, begin(instant(at), span), queue, task), Sums()).add(sums)
+    keys = list(found)
+    kept = await pool.many([("HGET", f"{base}:tally:{span}", _field(at, queue, task)) for span, at, queue, task in keys])
+    for key, text in zip(keys, kept, strict=True):
+        if text is not None:
+            found[key].add(_sums(text))
+    commands: list[Arguments] = [("LTRIM", f"{base}:counting", len(texts), -1), ("HINCRBY", f"{base}:meta", "folds", 1)]
+    commands += [
+        ("HSET", f"{base}:tally:{span}", _field(at, queue, task), _encode(sums))
+        for (span, at, queue, task), sums in found.items()
+    ]
+    newest = max(at for span, at, _, _ in keys if span == "minute")
+    commands += await _old(pool, newest)
+    known = Known()
+    known.meta = {"folds": turn}
+    await commit(pool, known, commands)
+
+
+async def _old(pool: Pool, now: datetime) -> list[Arguments]:
+    gone: list[Arguments] = []
+    for span, kept in KEPT.items():
+        key = f"{pool.place.base}:tally:{span}"
+        fields = [field for field in await read_hash(pool, key) if instant(int(field.split("\0")[0])) < now - kept]
+        gone += [("HDEL", key, field) for field in fields]
+    return gone
+
+
+def _field(at: datetime, queue: str, task: str) -> str:
+    return f"{micros(at)}\0{queue}\0{task}"
+
+
+async def tallies(pool: Pool, span: Span, since: datetime) -> list[Tally]:
+    base = pool.place.base
+    pairs, texts = await pool.many([("HGETALL", f"{base}:tally:{span}"), ("LRANGE", f"{base}:counting", 0, -1)])
+    found: dict[tuple[datetime, str, str], Sums] = {}
+    for field, text in zip(pairs[::2], pairs[1::2], strict=True):
+        at, queue, task = field.decode().split("\0")
+        found[instant(int(at)), queue, task] = _sums(text)
+    for us, queue, task, sums in map(_counted, texts):
+        found.setdefault((begin(instant(us), span), queue, task), Sums()).add(sums)
+    return [Tally(*key, sums) for key, sums in sorted(found.items(), key=lambda one: one[0]) if key[0] >= since]
