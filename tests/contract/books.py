@@ -75,8 +75,7 @@ async def _group(pool: Pool, name: str, groups: dict[str, set[bytes]]) -> None:
 
 async def _registers(pool: Pool, expected: dict[str, Any], waiting: dict[str, Any]) -> None:
     base = pool.place.base
-    kinds = {"groups": "made:", "holders": "held:", "parks": "parked:", "ends": "ended:", "kinds": "dead:"}
-    for register, prefix in kinds.items():
+    for register, prefix in REGISTERS.items():
         named = {name.decode() for name in await pool.call("SMEMBERS", f"{base}:{register}")}
         assert {name.removeprefix(prefix) for name in expected if name.startswith(prefix)} <= named
     stocked = {name.decode() for name in await pool.call("SMEMBERS", f"{base}:stocked")}

@@ -24,11 +24,27 @@ async def refuse(pool: Pool) -> None:
         )
 
 
-async def condition(pool: Pool) -> list[Finding]:
+async def condition(pool: Pool, losses: list[str]) -> list[Finding]:
     found = await info(pool)
     name = "Valkey" if "valkey_version" in found else "Redis"
     version = found.get("valkey_version") or found.get("redis_version", "?")
-    return [Finding("server", "ok", f"{name} {version}"), _durability(found), _memory(found)]
+    stale = int(await pool.call("HGET", f"{pool.place.base}:health", "stale") or 0)
+    return [
+        Finding("server", "ok", f"{name} {version}"), _durability(found), _memory(found), _losses(losses), _stale(stale),
+    ]  # fmt: skip
+
+
+def _losses(losses: list[str]) -> Finding:
+    if not losses:
+        return Finding("epoch", "ok", "the server knows all that it knew")
+    return Finding("epoch", "bad", losses[-1], "look for jobs that were accepted before, and enqueue them again")
+
+
+def _stale(number: int) -> Finding:
+    if not number:
+        return Finding("index", "ok", "no entry without its job was met")
+    text = f"{number} entries without their jobs were met, and removed"
+    return Finding("index", "warn", text, "look whether the server was restored from an older copy")
 
 
 def _durability(found: dict[str, str]) -> Finding:

@@ -8,12 +8,15 @@ from typing import Any
 
 from ...clock import instant, micros
 from ...job import SUSPECT, DeadGroup, Job, Queue, Shown, State
+from .index import REGISTERS
 from .lists import group_names
 from .part import read_jobs
 from .pool import Pool
 from .records import unpacked
 
 ByQueue = dict[str, Counter[str]]
+# So many names are looked behind at a time.
+TIDIED = 500
 
 
 async def waiting(pool: Pool, now: datetime) -> ByQueue:
@@ -124,6 +127,15 @@ async def ended(pool: Pool) -> list[tuple[State, str]]:
     sizes = await pool.many([("ZCARD", f"{base}:ended:{name}") for name in names]) if names else []
     pairs = [name.partition("\0") for name, size in zip(names, sizes, strict=True) if size]
     return sorted((State(state), task) for state, _, task in pairs)
+
+
+async def tidy(pool: Pool) -> None:
+    """Forgets queues, tasks, workers and errors of which there is no job any more."""
+    names = await pool.many([("SMEMBERS", f"{pool.place.base}:{register}") for register in REGISTERS])
+    pairs = zip(REGISTERS.items(), names, strict=True)
+    words = [word for (register, prefix), some in pairs for name in some for word in (register, prefix, name)]
+    for start in range(0, len(words), 3 * TIDIED):
+        await pool.script("tidy", words[start : start + 3 * TIDIED])
 
 
 async def surplus(pool: Pool, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:

@@ -9,12 +9,15 @@ from typing import Literal
 from ...clock import Clock
 from ...errors import StoreError
 from ..bell import Bell
+from .epoch import Epoch
 from .pool import Pool
 
 Word = Literal["new", "final"]
 
 # Seconds until a lost connection is made anew, the first time and at most.
 SOONEST, LATEST = 0.1, 10.0
+# Seconds of silence after which it is asked whether anybody is there, and in which there must be an answer.
+PROBE, ECHO = 30.0, 5.0
 
 
 class Kin:
@@ -23,6 +26,7 @@ class Kin:
     def __init__(self, clock: Clock) -> None:
         self._bells: dict[str, Bell] = {"new": Bell(clock), "final": Bell(clock)}
         self.ears: set[object] = set()
+        self.epoch = Epoch()
 
     def bell(self, word: Word) -> Bell:
         return self._bells[word]
@@ -68,9 +72,15 @@ class Ear:
         try:
             await listener.subscribe(self._pool.place.base)
             self._turn(True)
-            async for message in listener.listen():
-                self._kin.ring(*message["data"].decode().split())
-            raise StoreError("the listening connection was lost")
+            while True:
+                message = await listener.get_message(timeout=PROBE)
+                if message is None:
+                    await listener.ping()
+                    message = await listener.get_message(timeout=ECHO)
+                if message is None:
+                    raise StoreError("the listening connection says nothing any more")
+                if message["type"] == "message":
+                    self._kin.ring(*message["data"].decode().split())
         finally:
             await listener.aclose()
 

@@ -13,7 +13,7 @@ from .part import Known, load, play
 from .pool import Pool, Word
 from .records import new_record, packed, place
 
-# So many go in one script: others wait for as long.
+# So many go in one script: others wait for as long. Whoever repeats a call that was cut off in between writes the rest.
 MOST = 1_000
 
 
@@ -28,8 +28,9 @@ def plain(job: NewJob) -> bool:
 
 
 async def enqueue(pool: Pool, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
-    if len(jobs) <= MOST and all(map(plain, jobs)):
-        await pool.script("enqueue", _words(jobs, micros(now)))
+    if all(map(plain, jobs)):
+        for start in range(0, len(jobs), MOST):
+            await pool.script("enqueue", _words(jobs[start : start + MOST], micros(now)))
         return [Enqueued(job.id) for job in jobs]
     known = Known()
     await load(pool, known, "job", {job.id for job in jobs})

@@ -67,8 +67,8 @@ def _by_state(job: Job, id: bytes, its: str) -> Iterator[Spot]:
             yield Spot("set", "kinds", f"{job.task}\0{job.failure.kind}".encode())
 
 
-# Names of what there may be something of: they stay, and whoever finds nothing behind one removes it.
-REGISTERS = ("groups", "holders", "parks", "ends", "kinds")
+# Names of what there may be something of, and what its key begins with. They stay until tidy.lua finds nothing there.
+REGISTERS = {"groups": "made:", "holders": "held:", "parks": "parked:", "ends": "ended:", "kinds": "dead:"}
 
 
 def moves(base: str, old: Job | None, new: Job | None, now: int) -> Iterator[Arguments]:

@@ -25,7 +25,7 @@ PASSING = ("LOADING", "OOM", "READONLY", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "T
 _LOST = (exceptions.ConnectionError, exceptions.TimeoutError, OSError, asyncio.TimeoutError)
 
 _here = files(__package__)
-SCRIPTS = {name: _here.joinpath(f"{name}.lua").read_text(encoding="utf-8") for name in ("enqueue", "claim", "finish", "commit")}
+SCRIPTS = {name: _here.joinpath(f"{name}.lua").read_text(encoding="utf-8") for name in ("enqueue", "claim", "finish", "commit", "tidy")}
 
 
 class Pool:

@@ -137,7 +137,7 @@ class RedisStore:
 
     async def diagnose(self) -> list[Finding]:
         with self._clock.outside():
-            return await condition(self._open())
+            return await condition(self._open(), self._kin.epoch.losses)
 
     async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
         await self._wait("new", timeout)
@@ -188,6 +188,7 @@ class RedisStore:
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
         pool = self._open()
         with self._clock.outside():
+            await self._kin.epoch.turn(pool, now)
             beat = await claim.beat(pool, worker, until, now)
             with suppress(StoreError):  # the next beat sums up what this one could not
                 await tally.fold(pool)
@@ -348,7 +349,8 @@ class RedisStore:
             return await count.surplus(self._open(), state, task, keep, before, limit)
 
     async def forget(self, rules: Rules, *, now: datetime) -> int:
-        self._open()
+        with self._clock.outside():
+            await count.tidy(self._open())
         return 0
 
     # inside
