@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from servers import PgBouncer, Postgres
+from servers import PgBouncer, Postgres, Redis
 
 # Whoever looks for new examples sets it: MAINSPRING_TEST_EXAMPLES=new scripts/test -k twin
 settings.register_profile("same", derandomize=True, deadline=None, database=None)
@@ -32,3 +32,12 @@ def pgbouncer(postgres: Postgres) -> Iterator[PgBouncer]:
         yield pooler
     finally:
         pooler.close()
+
+
+@pytest.fixture(scope="session")
+def redis() -> Iterator[Redis]:
+    server = Redis()
+    try:
+        yield server
+    finally:
+        server.close()

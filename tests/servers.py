@@ -12,14 +12,19 @@ import subprocess
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import asyncpg
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 HOW = "apt-get install postgresql (scripts/test does so where it may), or put initdb and postgres into PATH"
 HOW_POOLED = "apt-get install pgbouncer (scripts/test does so where it may), or put pgbouncer into PATH"
+HOW_REDIS = "scripts/redis gets one, or put redis-server or valkey-server into PATH"
 # What is written is thrown away: nothing has to reach the disk.
 SETTINGS = ("fsync=off", "full_page_writes=off", "listen_addresses=127.0.0.1", "unix_socket_directories=",
             "max_connections=100", "shared_buffers=64MB", "autovacuum_naptime=5s")  # fmt: skip
@@ -30,6 +35,9 @@ RELEASES = ("15", "16", "17", "18")
 CACHE = Path(__file__).parent.parent / ".cache" / "postgres"
 # The one that the tests run on if they do not choose for themselves; None: the newest that is installed.
 CHOSEN = os.environ.get("MAINSPRING_TEST_POSTGRES")
+REDIS_CACHE = CACHE.with_name("redis")
+# A program, or a folder of .cache/redis such as valkey-9; None: the one in PATH, or the newest in that cache.
+CHOSEN_REDIS = os.environ.get("MAINSPRING_TEST_REDIS")
 
 
 def program(name: str, release: str | None = None) -> str:
@@ -44,6 +52,21 @@ def program(name: str, release: str | None = None) -> str:
     if found is None:
         raise RuntimeError(f"the tests need PostgreSQL, and there is no {name} on this machine: {HOW}")
     return found
+
+
+def redis_program(chosen: str | None = CHOSEN_REDIS) -> str:
+    """The path of a server of Redis or Valkey: the one chosen, or any."""
+    names = ("redis-server", "valkey-server")
+    if chosen is not None:
+        places = [Path(chosen), *(REDIS_CACHE / chosen / "bin" / name for name in names)]
+    else:
+        in_path = [Path(path) for name in names if (path := shutil.which(name))]
+        fetched = [path for name in names for path in REDIS_CACHE.glob(f"*-*/bin/{name}")]
+        places = in_path + sorted(fetched, key=lambda path: float(path.parts[-3].rpartition("-")[2]), reverse=True)
+    for path in places:
+        if path.is_file():
+            return str(path)
+    raise RuntimeError(f"the tests need Redis, and there is no {chosen or names[0]} on this machine: {HOW_REDIS}")
 
 
 def owner() -> str | None:
@@ -230,3 +253,84 @@ class PgBouncer:
     def through(self, url: str) -> str:
         """The same store, through the pooler."""
         return url.replace(f":{self._server.port}/", f":{self.port}/")
+
+
+class Redis:
+    """A Redis or Valkey server in a temporary folder; it keeps nothing on disk if it is not told to."""
+
+    def __init__(self, chosen: str | None = CHOSEN_REDIS, *, appendonly: bool = False, **settings: str) -> None:
+        self._program = redis_program(chosen)
+        self._settings = {"bind": "127.0.0.1", "save": "", "appendonly": "yes" if appendonly else "no", **settings}
+        self._folder = Path(tempfile.mkdtemp(prefix="mainspring-redis-"))
+        self.port = free_port()
+        # The server lives no longer than the thread that started it, and a test's may end early.
+        self._hands = ThreadPoolExecutor(1)
+        self.start()
+
+    def start(self, **settings: str) -> None:
+        """Serves when it returns, what it had kept included; `settings` are for this start only."""
+        self._hands.submit(self._spawn, self._settings | settings).result(FIRST_WORD)
+        self._until_ready()
+
+    def _spawn(self, settings: dict[str, str]) -> None:
+        command = [self._program, "--port", str(self.port), "--dir", str(self._folder)]
+        for name, value in settings.items():
+            command += [f"--{name.replace('_', '-')}", value]
+        if setpriv := shutil.which("setpriv"):  # if we are killed, so is it
+            command = [setpriv, "--pdeathsig", "KILL", *command]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, cwd=self._folder, stdout=log, stderr=log)
+
+    def _until_ready(self) -> None:
+        self._client: Any = redis.Redis(port=self.port, socket_timeout=FIRST_WORD, retry=Retry(NoBackoff(), 0))
+        end = time.monotonic() + FIRST_WORD
+        while self.process.poll() is None and time.monotonic() < end:
+            try:
+                self.run("PING")
+            except redis.ConnectionError:  # not there yet, or it reads what it had kept
+                time.sleep(0.01)
+            else:
+                return
+        said = self.log.read_text()
+        self.close()
+        raise RuntimeError(f"{self._program} did not start: {said}")
+
+    def end(self) -> None:
+        """In good order, by its own pid."""
+        self._client.close()
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(20)
+
+    def crash(self) -> None:
+        """kill -9, by its own pid."""
+        self._client.close()
+        self.process.kill()
+        self.process.wait(20)
+
+    def close(self) -> None:
+        self.end()
+        self._hands.shutdown()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    # for tests
+
+    @property
+    def log(self) -> Path:
+        return self._folder / "log"
+
+    def url(self, prefix: str = "mainspring") -> str:
+        return f"redis://127.0.0.1:{self.port}/0?prefix={prefix}"
+
+    def run(self, *command: str | bytes | int | float) -> Any:
+        return self._client.execute_command(*command)
+
+    def fresh(self, prefix: str = "fresh") -> str:
+        """The URL of an empty store; those with another prefix are left alone."""
+        if keys := self.run("KEYS", f"{{{prefix}}}:*"):
+            self.run("UNLINK", *keys)
+        return self.url(prefix)

@@ -10,7 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.twin import twin_machine
-from servers import Postgres
+from servers import Postgres, Redis
 
 BOUNDED = settings(
     stateful_step_count=30,
@@ -35,6 +35,15 @@ def test_sqlite_answers_as_memory_does(tmp_path: Path, examples: int) -> None:
 def test_postgres_answers_as_memory_does(postgres: Postgres, examples: int) -> None:
     def fresh() -> Store:
         return open_store(postgres.fresh())
+
+    so_many = settings(BOUNDED, max_examples=examples)
+    run_state_machine_as_test(twin_machine(lambda: open_store("memory://"), fresh), settings=so_many)
+
+
+@pytest.mark.parametrize("examples", [30, pytest.param(300, marks=pytest.mark.slow)])
+def test_redis_answers_as_memory_does(redis: Redis, examples: int) -> None:
+    def fresh() -> Store:
+        return open_store(redis.fresh())
 
     so_many = settings(BOUNDED, max_examples=examples)
     run_state_machine_as_test(twin_machine(lambda: open_store("memory://"), fresh), settings=so_many)

@@ -11,7 +11,8 @@ from mainspring.stores.postgres.store import PostgresStore
 from mainspring.stores.sqlite.store import SqliteStore
 
 FORMS = (
-    "memory://, sqlite:///file.db (relative), sqlite:////var/lib/file.db (absolute) or postgresql://user@host/database"
+    "memory://, sqlite:///file.db (relative), sqlite:////var/lib/file.db (absolute), "
+    "postgresql://user@host/database or redis://host/0"
 )
 SLASHES = "needs three slashes before a relative path, four before an absolute one"
 

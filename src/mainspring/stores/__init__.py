@@ -10,7 +10,8 @@ from ..errors import BadSetting
 from ..store import Store
 
 _FORMS = (
-    "memory://, sqlite:///file.db (relative), sqlite:////var/lib/file.db (absolute) or postgresql://user@host/database"
+    "memory://, sqlite:///file.db (relative), sqlite:////var/lib/file.db (absolute), "
+    "postgresql://user@host/database or redis://host/0"
 )
 
 
@@ -54,11 +55,17 @@ def open_store(url: str, *, clock: Clock | None = None, durability: Durability =
             from .postgres.place import Place
 
             return PostgresStore(Place(url, shown), clock=clock, durability=durability)
-        case "redis" | "rediss":
+        case "redis" | "rediss" | "redis+unix":
             from .redis.place import Place as RedisPlace
-            from .redis.store import RedisStore
 
-            return RedisStore(RedisPlace(url, shown), clock=clock, durability=durability)
+            place = RedisPlace(url, shown)
+            try:
+                from .redis.store import RedisStore
+            except ModuleNotFoundError as error:
+                raise BadSetting(
+                    f"store URL {place.shown!r} needs {error.name}: pip install 'mainspring[redis]'"
+                ) from None
+            return RedisStore(place, clock=clock, durability=durability)
         case unknown:
             what = f"unknown store {unknown!r}" if unknown else "no store named"
             raise BadSetting(f"{what} in URL {shown!r}: use {_FORMS}")

@@ -1,0 +1,159 @@
+"""A Redis URL is a place on a server, or a refusal that shows the right form, before anything is connected."""
+
+import subprocess
+import sys
+from urllib.parse import urlencode
+
+import pytest
+from redis.asyncio.connection import parse_url
+
+from mainspring import BadSetting
+from mainspring.stores import open_store
+from mainspring.stores.redis.place import Place
+
+
+def place(url: str) -> Place:
+    return Place(url, url)
+
+
+def refusal(url: str) -> str:
+    with pytest.raises(BadSetting) as refused:
+        open_store(url)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+def test_a_url_is_a_store_at_its_place(scheme: str) -> None:
+    from mainspring.stores.redis.store import RedisStore
+
+    store = open_store(f"{scheme}://ada:lovelace@host:99/3?prefix=shop")
+    assert isinstance(store, RedisStore)
+    assert store.place.url == f"{scheme}://ada:lovelace@host:99/3"
+    assert store.place.base == "{shop}"
+    assert store.place.shown == f"{scheme}://ada:***@host:99/3?prefix=shop"
+
+
+def test_a_host_is_enough() -> None:
+    found = place("redis://host")
+    assert (found.url, found.prefix, found.base) == ("redis://host/0", "mainspring", "{mainspring}")
+    assert (found.host, found.port, found.db) == ("host", 6379, 0)
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port", "db"),
+    [
+        ("redis://host/", "host", 6379, 0),
+        ("redis://host:99/15", "host", 99, 15),
+        ("redis://[::1]:99/2", "::1", 99, 2),
+        ("rediss://:secret@127.0.0.1", "127.0.0.1", 6379, 0),
+        ("redis://ada@my-redis_1.shop.internal/1", "my-redis_1.shop.internal", 6379, 1),
+    ],
+)
+def test_the_driver_goes_where_the_place_says(url: str, host: str, port: int, db: int) -> None:
+    found, driver = place(url), parse_url(place(url).url)
+    assert (found.host, found.port, found.db) == (host, port, db)
+    assert (driver["host"], driver.get("port", 6379), driver["db"]) == (host, port, db)
+
+
+def test_user_and_password_reach_the_driver_decoded() -> None:
+    driver = parse_url(place("redis://a%40b:p%2Fw%3F%23%40@host/0?prefix=x").url)
+    assert (driver["username"], driver["password"]) == ("a@b", "p/w?#@")
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("redis+unix:///run/redis.sock", {"path": "/run/redis.sock", "db": 0}),
+        ("redis+unix:///run/redis.sock?db=4&prefix=shop", {"path": "/run/redis.sock", "db": 4}),
+        ("redis+unix://ada:pw@/r.sock", {"path": "/r.sock", "db": 0, "username": "ada", "password": "pw"}),
+    ],
+)
+def test_a_socket_is_a_server_too(url: str, expected: dict[str, object]) -> None:
+    driver = dict(parse_url(place(url).url))
+    driver.pop("connection_class")
+    assert driver == expected
+
+
+@pytest.mark.parametrize("name", ["a", "Shop", "a-b_c:d.e", "9", "x" * 64])
+def test_a_prefix_is_the_hash_tag_of_every_key(name: str) -> None:
+    found = place(f"redis://host/0?prefix={name}")
+    assert (found.prefix, found.base) == (name, f"{{{name}}}")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "{a}", "a}", "a*", "ä", "a\n", "x" * 65, "a/b", "a,b"])
+def test_any_other_prefix_is_refused(name: str) -> None:
+    said = refusal(f"redis://host/0?{urlencode({'prefix': name})}")
+    assert said.startswith(f"prefix={name!r} in store URL ")
+    assert said.endswith("use letters, digits and _ - : . only, 64 at most")
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("redis://", "names no host, or more than one: use redis://user:password@host:6379/0?prefix=name"),
+        ("redis:///0", "names no host"),
+        ("redis://:6379/0", "names no host"),
+        ("redis://ada@/0", "names no host"),
+        ("redis://one,two:6379/0", "names no host, or more than one"),
+        ("redis://one:1,two:2/0", "has a bad host or port: use redis://user:password@host:6379/0?prefix=name"),
+        ("redis://host:http/0", "has a bad host or port"),
+        ("redis://host:65536/0", "has a bad host or port"),
+        ("redis://host:-1/0", "has a bad host or port"),
+        ("redis://host:0/0", "port 0 in store URL"),
+        ("redis://[::1/0", "has a bad host or port"),
+        ("redis://host/jobs", "'jobs' in store URL 'redis://host/jobs' is no database's number: use 0, as in redis://"),
+        ("redis://host/-1", "'-1' in store URL"),
+        ("redis://host/0/1", "'0/1' in store URL"),
+        ("redis://host/1234567", "'1234567' in store URL"),
+        ("redis://host/²", "'²' in store URL"),
+        ("redis://host/0?db=1", "unknown db in store URL 'redis://host/0?db=1': it takes prefix only"),
+        ("redis://host/0?timeout=3&ssl=1", "unknown ssl, timeout in store URL"),
+        ("redis://host/0?prefix=a#b", "has a character that must be percent-encoded"),
+        ("redis://ho st/0", "has a character that must be percent-encoded"),
+        ("redis://ho\nst/0", "has a character that must be percent-encoded"),
+        ("redis+unix://", "names no socket: use redis+unix:///run/redis.sock?db=0&prefix=name"),
+        ("redis+unix:///", "names no socket"),
+        ("redis+unix:///run/", "names no socket"),
+        ("redis+unix://run/redis.sock", "names no socket"),
+        ("redis+unix:///r.sock?db=x", "'x' in store URL"),
+        ("redis+unix:///r.sock?mode=1", "unknown mode in store URL"),
+    ],
+)
+def test_a_bad_url_is_refused_and_shown_the_right_form(url: str, message: str) -> None:
+    assert message in refusal(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://ada:lovelace@host/jobs",
+        "redis://:lovelace@host/jobs",
+        "rediss://ada:lovelace@host:http",
+        "redis://ada:love/lovelace@host/0",
+        "redis://ada:love?lovelace@host/0",
+        "redis://ada:love#lovelace@host/0",
+        "redis://ada:love@lovelace@host/jobs",
+        "redis://a/b:lovelace@host/0",
+        "redis+unix://ada:lovelace@host/r.sock",
+        "redis://host/0?password=lovelace",
+    ],
+)
+def test_a_refusal_does_not_show_the_password(url: str) -> None:
+    said = refusal(url)
+    assert "lovelace" not in said
+    assert "host" in said
+
+
+def test_without_the_driver_the_way_to_get_it_is_shown() -> None:
+    code = """if True:
+        import sys
+        sys.modules["redis"] = None
+        from mainspring import BadSetting
+        from mainspring.stores import open_store
+        try:
+            open_store("redis://ada:lovelace@host/0")
+        except BadSetting as error:
+            print(error)
+        """
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert said == "store URL 'redis://ada:***@host/0' needs redis: pip install 'mainspring[redis]'\n"
