@@ -45,7 +45,9 @@ async def audit(pool: Pool) -> None:
 
 async def _actual(pool: Pool) -> tuple[dict[str, dict[bytes, int]], dict[str, set[bytes]]]:
     base = pool.place.base
-    names = [key.decode().removeprefix(f"{base}:") for key in await pool.call("KEYS", "*") if key.startswith(base.encode())]
+    names = [
+        key.decode().removeprefix(f"{base}:") for key in await pool.call("KEYS", "*") if key.startswith(base.encode())
+    ]
     actual: dict[str, dict[bytes, int]] = {}
     groups: dict[str, set[bytes]] = defaultdict(set)
     for name in names:
@@ -80,5 +82,3 @@ async def _registers(pool: Pool, expected: dict[str, Any], waiting: dict[str, An
         assert {name.removeprefix(prefix) for name in expected if name.startswith(prefix)} <= named
     stocked = {name.decode() for name in await pool.call("SMEMBERS", f"{base}:stocked")}
     assert stocked <= waiting.keys()
-
-

@@ -42,20 +42,20 @@ async def _look(
     pool: Pool, queues: Collection[str] | None, worker: WorkerId, tasks: Collection[str], limit: int, now: datetime
 ) -> Claim:
     """A claim in which more than the order has a say: played on all that it may meet."""
-    while True:
-        known, paused = Known(), {name.decode() for name in await pool.call("SMEMBERS", f"{pool.place.base}:paused")}
+    paused = {name.decode() for name in await pool.call("SMEMBERS", f"{pool.place.base}:paused")}
+
+    async def prepare(known: Known) -> None:
         await load(pool, known, "worker", [worker])
         await load(pool, known, "circuits", [""])
         await load(pool, known, "job", await _candidates(pool, limit, now))
 
-        def verb(part: Part) -> Claim:
-            expired = part.jobs.expire(now)
-            if not part.workers.alive(worker, now):
-                return Claim([], None, expired)
-            ledger, jobs = part.ledger, part.jobs
-            return Claim(*memory.claim(jobs, ledger, paused, queues, worker, tasks, limit, now), expired)
+    def verb(part: Part) -> Claim:
+        expired = part.jobs.expire(now)
+        if not part.workers.alive(worker, now):
+            return Claim([], None, expired)
+        return Claim(*memory.claim(part.jobs, part.ledger, paused, queues, worker, tasks, limit, now), expired)
 
-        return await play(pool, verb, now, known)
+    return await play(pool, verb, now, prepare)
 
 
 async def _candidates(pool: Pool, limit: int, now: datetime) -> list[JobId]:

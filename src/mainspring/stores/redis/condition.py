@@ -30,7 +30,8 @@ async def condition(pool: Pool, losses: list[str]) -> list[Finding]:
     version = found.get("valkey_version") or found.get("redis_version", "?")
     stale = int(await pool.call("HGET", f"{pool.place.base}:health", "stale") or 0)
     return [
-        Finding("server", "ok", f"{name} {version}"), _durability(found), _memory(found), _losses(losses), _stale(stale),
+        Finding("server", "ok", f"{name} {version}"), _durability(found), _memory(found), _losses(losses),
+        _stale(stale),
     ]  # fmt: skip
 
 
@@ -49,7 +50,9 @@ def _stale(number: int) -> Finding:
 
 def _durability(found: dict[str, str]) -> Finding:
     if found.get("aof_enabled", "0") == "1":
-        return Finding("durability", "ok", "appendonly is on: what was accepted is lost for a second at most, by everysec")
+        return Finding(
+            "durability", "ok", "appendonly is on: what was accepted is lost for a second at most, by everysec"
+        )
     return Finding(
         "durability", "warn", "appendonly is off: a crash of the server loses what came since its last snapshot",
         "CONFIG SET appendonly yes, and in redis.conf",

@@ -32,13 +32,15 @@ async def enqueue(pool: Pool, jobs: Sequence[NewJob], now: datetime) -> list[Enq
         for start in range(0, len(jobs), MOST):
             await pool.script("enqueue", _words(jobs[start : start + MOST], micros(now)))
         return [Enqueued(job.id) for job in jobs]
-    known = Known()
-    await load(pool, known, "job", {job.id for job in jobs})
     keys = {f"u{job.unique_key}" for job in jobs if job.unique_key is not None}
     keys |= {f"i{job.idempotency_key}" for job in jobs if job.idempotency_key is not None}
-    if keys:
-        await load(pool, known, "key", keys)
-    return await play(pool, lambda part: memory.enqueue(part.jobs, jobs, now), now, known, "new")
+
+    async def prepare(known: Known) -> None:
+        await load(pool, known, "job", {job.id for job in jobs})
+        if keys:
+            await load(pool, known, "key", keys)
+
+    return await play(pool, lambda part: memory.enqueue(part.jobs, jobs, now), now, prepare, "new")
 
 
 def _words(jobs: Sequence[NewJob], now: int) -> list[Word]:

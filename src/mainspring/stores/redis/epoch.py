@@ -30,7 +30,9 @@ class Epoch:
         if mark != seen[0]:
             self._lost(pool, now, "has begun anew: all jobs that it had are gone")
         elif count <= seen[1]:
-            self._lost(pool, now, f"is an older copy of itself, by {seen[1] - count + 1} beats: what came since is gone")
+            self._lost(
+                pool, now, f"is an older copy of itself, by {seen[1] - count + 1} beats: what came since is gone"
+            )
 
     def _lost(self, pool: Pool, now: datetime, what: str) -> None:
         text = f"{pool.place.shown} {what}"

@@ -30,16 +30,17 @@ async def finish(pool: Pool, outcomes: Sequence[Outcome]) -> set[JobId]:
     simple = len(ids) == len(outcomes) and all(map(_simple, outcomes))
     if simple and await pool.script("finish", _words(outcomes)):
         return ids
-    known = Known()
-    await load(pool, known, "job", ids)
-    await load(pool, known, "circuits", [""])
+
+    async def prepare(known: Known) -> None:
+        await load(pool, known, "job", ids)
+        await load(pool, known, "circuits", [""])
 
     def verb(part: Part) -> set[JobId]:
         accepted = [one for one in outcomes if memory.finish_one(part.jobs, part.workers, part.ledger, one)]
         part.ledger.count(accepted)
         return {outcome.id for outcome in outcomes if part.ledger.told(outcome)}
 
-    return await play(pool, verb, max(outcome.finished_at for outcome in outcomes), known)
+    return await play(pool, verb, max(outcome.finished_at for outcome in outcomes), prepare)
 
 
 def _simple(outcome: Outcome) -> bool:
@@ -56,13 +57,13 @@ def _words(outcomes: Sequence[Outcome]) -> list[Word]:
 
 
 async def report(pool: Pool, reports: Sequence[Report]) -> set[JobId]:
-    known = Known()
-    await load(pool, known, "job", {report.id for report in reports})
+    async def prepare(known: Known) -> None:
+        await load(pool, known, "job", {report.id for report in reports})
 
     def verb(part: Part) -> set[JobId]:
         return {report.id for report in reports if memory.report_one(part.jobs, part.ledger, report)}
 
-    return await play(pool, verb, EPOCH, known, "final")
+    return await play(pool, verb, EPOCH, prepare, "final")
 
 
 async def change(
@@ -76,13 +77,13 @@ async def change(
     after: JobId | None,
 ) -> Changed:
     cursor = None if after is None else Cursor(after)
-    while True:
-        ids = tuple(job.id for job in await page(pool, which, now, limit, cursor, False, "created"))
-        known = Known()
+    ids = tuple(job.id for job in await page(pool, which, now, limit, cursor, False, "created"))
+    named = replace(which, ids=ids)
+
+    async def prepare(known: Known) -> None:
         await load(pool, known, "job", ids)
 
-        def verb(part: Part, ids: tuple[JobId, ...] = ids) -> Changed:
-            named = replace(which, ids=ids)
-            return memory_change.change(part.jobs, part.ledger, action, named, now, limit, reason, update, after)
+    def verb(part: Part) -> Changed:
+        return memory_change.change(part.jobs, part.ledger, action, named, now, limit, reason, update, after)
 
-        return await play(pool, verb, now, known)
+    return await play(pool, verb, now, prepare)

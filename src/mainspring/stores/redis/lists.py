@@ -70,7 +70,9 @@ async def _few(pool: Pool, which: Filter) -> list[JobId] | None:
     if not sets:
         return None
     kinds = [(command, key) for keys in sets for command, key in keys]
-    counts = dict(zip(kinds, await pool.many([(_COUNT[kind], key) for kind, key in kinds]) if kinds else [], strict=True))
+    counts = dict(
+        zip(kinds, await pool.many([(_COUNT[kind], key) for kind, key in kinds]) if kinds else [], strict=True)
+    )
     best = min(sets, key=lambda keys: sum(counts[key] for key in keys))
     if sum(counts[key] for key in best) > FEW:
         return None
@@ -108,14 +110,18 @@ async def _states(pool: Pool, which: Filter) -> list[list[tuple[str, str]]]:
     holders, parks, ends = await pool.many([("SMEMBERS", f"{base}:{name}") for name in ("holders", "parks", "ends")])
     keys = [("set", f"{base}:held:{worker.decode()}") for worker in holders if "running" in states]
     for kind, where, names in (("set", "parked", parks), ("sorted", "ended", ends)):
-        keys += [(kind, f"{base}:{where}:{name.decode()}") for name in names if name.decode().partition("\0")[0] in states]
+        keys += [
+            (kind, f"{base}:{where}:{name.decode()}") for name in names if name.decode().partition("\0")[0] in states
+        ]
     return [keys]
 
 
 async def _by_key(pool: Pool, prefix: str) -> list[JobId] | None:
     low = prefix.encode()
     high = b"[" + low + b"\xff" if low else b"+"
-    found = await pool.call("ZRANGEBYLEX", f"{pool.place.base}:keys", b"[" + low if low else b"-", high, "LIMIT", 0, FEW + 1)
+    found = await pool.call(
+        "ZRANGEBYLEX", f"{pool.place.base}:keys", b"[" + low if low else b"-", high, "LIMIT", 0, FEW + 1
+    )
     if len(found) > FEW:
         return None
     return sorted({unpacked(_keeper(entry)) for entry in found})
@@ -219,7 +225,9 @@ async def _orders(pool: Pool, which: Filter, sort: Sort) -> list[Order]:
     if sort == "created":
         return [Order(f"{base}:made:{name}") for name in groups]
     orders = [Order(f"{base}:later:{name}", by_score=True, members=True) for name in groups]
-    orders += [Order(f"{base}:ready:{name}", rank) for name in groups for rank in await _ranks(pool, f"{base}:ready:{name}")]
+    orders += [
+        Order(f"{base}:ready:{name}", rank) for name in groups for rank in await _ranks(pool, f"{base}:ready:{name}")
+    ]
     return [*orders, *await _suspects(pool)]
 
 
@@ -262,5 +270,3 @@ async def _suspects(pool: Pool) -> list[Order]:
     ids = [unpacked(id) for id in await pool.call("SMEMBERS", f"{pool.place.base}:suspect")]
     jobs = [job for _, job in (await read_jobs(pool, ids)).values() if job is not None and job.state is State.PENDING]
     return [_Suspects([(micros(job.run_at), packed(job.id)) for job in jobs])] if jobs else []
-
-

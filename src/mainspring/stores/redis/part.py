@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -27,6 +29,10 @@ _encode = msgspec.json.Encoder().encode
 _schedule = msgspec.json.Decoder(Schedule).decode
 _circuit = msgspec.json.Decoder(Circuit).decode
 _execution = msgspec.json.Decoder(Execution).decode
+
+
+# Seconds at most until a verb is played again that somebody else was quicker than: the first time, and ever.
+SOONEST, LATEST = 0.0005, 0.05
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -58,7 +64,7 @@ def worker_text(worker: LiveWorker) -> bytes:
 
 
 class Known:
-    """What was read, as it was found; whoever asks for more is told to wait for it."""
+    """What was read, as it was found."""
 
     def __init__(self) -> None:
         self.jobs: dict[JobId, tuple[Raw, Job | None]] = {}
@@ -68,20 +74,24 @@ class Known:
         self.circuits: dict[str, bytes] | None = None
         self.workers: dict[str, bytes | None] = {}
         self.runs: dict[JobId, list[Execution]] = {}
+        self.touched: set[JobId] = set()
+        self.turned: set[str] = set()
+        """Jobs and circuits that were changed: whether the others are still as they were decides nothing."""
         self.leaders: dict[str, bytes | None] = {}
         self.meta: dict[str, bytes | None] = {}
 
     def expected(self, base: str) -> Iterator[tuple[str, str | bytes, bytes | None]]:
-        """Every field that was read, and its value."""
-        for id, (raw, _) in self.jobs.items():
+        """Every field that has to be as it was read, and its value."""
+        for id in self.touched:
             short = packed(id)
-            for name, value in zip(("job", "run", "end"), raw, strict=True):
+            for name, value in zip(("job", "run", "end"), self.jobs[id][0], strict=True):
                 yield f"{base}:{name}", short, value
         yield from ((f"{base}:key", key, id) for key, id in self.keys.items())
         yield from ((f"{base}:schedule", name, text) for name, (text, _) in self.schedules.items())
         yield from ((f"{base}:worker", id, text) for id, text in self.workers.items())
         yield from ((f"{base}:leader", name, text) for name, text in self.leaders.items())
         yield from ((f"{base}:meta", name, text) for name, text in self.meta.items())
+        yield from ((f"{base}:circuit", task, (self.circuits or {}).get(task)) for task in self.turned)
 
 
 class PartOfJobs(Jobs):
@@ -163,24 +173,36 @@ class PartOfSeries(Series):
         return [row for row in rows if row is not None and row.waits_on == name]
 
 
+class _Circuits(dict[str, Circuit]):
+    """All of them or none: they are few, and a claim looks at each."""
+
+    def __init__(self, known: Known) -> None:
+        super().__init__({task: _circuit(text) for task, text in (known.circuits or {}).items()})
+        self._known = known
+
+    def _sure(self) -> None:
+        if self._known.circuits is None:
+            raise Wanted("circuits", "")
+
+    def __getitem__(self, task: str) -> Circuit:
+        self._sure()
+        return super().__getitem__(task)
+
+    def get(self, task: str, default: Any = None) -> Any:
+        self._sure()
+        return super().get(task, default)
+
+    def values(self) -> Any:
+        self._sure()
+        return super().values()
+
+
 class PartOfLedger(Ledger):
     def __init__(self, known: Known) -> None:
         super().__init__()
-        self._known = known
+        self._known, self.circuits = known, _Circuits(known)
         self.counted: list[Outcome] = []
         self.dropped: set[JobId] = set()
-
-    @property
-    def circuits(self) -> dict[str, Circuit]:
-        if self._circuits is None:
-            if self._known.circuits is None:
-                raise Wanted("circuits", "")
-            self._circuits = {task: _circuit(text) for task, text in self._known.circuits.items()}
-        return self._circuits
-
-    @circuits.setter
-    def circuits(self, _: dict[str, Circuit]) -> None:
-        self._circuits: dict[str, Circuit] | None = None
 
     def runs(self, id: JobId) -> Iterator[Execution]:
         yield from self.executions.get(id, ())
@@ -217,32 +239,41 @@ class Part:
 
 
 async def play(
-    pool: Pool, verb: Callable[[Part], T], now: datetime, known: Known | None = None, word: str = "new final"
+    pool: Pool,
+    verb: Callable[[Part], T],
+    now: datetime,
+    prepare: Callable[[Known], Awaitable[None]],
+    word: str = "new final",
 ) -> T:
-    """The verb's answer, once what it changed is written. It is played as often as it asks for more, or as somebody
-    else was quicker."""
+    """The verb's answer, once what it changed is written. It is played as often as it asks for more than was prepared,
+    or as somebody else was quicker."""
+    wait = SOONEST
     while True:
-        known = known or Known()
+        known = Known()
+        await prepare(known)
+        answer, commands = await _played(pool, verb, now, known)
+        if not commands or await commit(pool, known, commands, word):
+            return answer
+        await asyncio.sleep(random.uniform(0, wait))
+        wait = min(2 * wait, LATEST)
+
+
+async def _played(pool: Pool, verb: Callable[[Part], T], now: datetime, known: Known) -> tuple[T, list[Arguments]]:
+    while True:
         try:
             part = Part(known)
             answer = verb(part)
-            commands = list(changes(pool.place.base, part, micros(now)))
+            return answer, list(changes(pool.place.base, part, micros(now)))
         except Wanted as wanted:
             await load(pool, known, wanted.kind, [wanted.name])
-            continue
-        if not commands or await commit(pool, known, commands, word):
-            return answer
-        known = None
 
 
 async def commit(pool: Pool, known: Known, commands: list[Arguments], word: str = "") -> bool:
-    read = list(known.expected(pool.place.base))
-    if known.circuits is not None:
-        changed = {str(command[2]) for command in commands if command[1] == f"{pool.place.base}:circuit"}
-        read += [(f"{pool.place.base}:circuit", task, known.circuits.get(task)) for task in changed]
-    words: list[str | bytes | int] = [len(read)]
-    for key, field, value in read:
+    """Whether they were written, and with them, if there is one, a word to all."""
+    words: list[str | bytes | int] = [0]
+    for key, field, value in known.expected(pool.place.base):
         words += (key, field, "-", "") if value is None else (key, field, "=", value)
+        words[0] = int(words[0]) + 1
     if word:
         commands = [*commands, ("PUBLISH", pool.place.base, word)]
     for command in commands:
@@ -257,6 +288,7 @@ def changes(base: str, part: Part, now: int) -> Iterator[Arguments]:
         (id, raw, old, new) for id, (raw, old) in known.jobs.items() if (new := dict.get(part.jobs, id)) is not old
     ]
     for id, raw, old, new in changed:
+        known.touched.add(id)
         yield from _of_job(base, id, raw, old, new, now)
     yield from _of_keys(base, [(old, new) for _, _, old, new in changed])
     for id, runs in part.ledger.executions.items():
@@ -265,8 +297,8 @@ def changes(base: str, part: Part, now: int) -> Iterator[Arguments]:
     for id in part.ledger.dropped:
         yield "DEL", f"{base}:exec:{id}", f"{base}:log:{id}"
     yield from _lines(base, part.ledger.lines)
-    if part.ledger._circuits is not None:
-        yield from _of_circuits(base, part.ledger._known.circuits or {}, part.ledger._circuits)
+    if known.circuits is not None:
+        yield from _of_circuits(base, known, part.ledger.circuits)
     for name, row in part.jobs.series.rows.items():
         if (was := known.schedules[name][1]) is not row:
             yield from schedule_moves(base, was, row)
@@ -311,12 +343,15 @@ def _of_keys(base: str, changed: Sequence[tuple[Job | None, Job | None]]) -> Ite
         yield "HSET", f"{base}:key", key, short
 
 
-def _of_circuits(base: str, old: dict[str, bytes], new: dict[str, Circuit]) -> Iterator[Arguments]:
-    for task in old.keys() - new.keys():
-        yield "HDEL", f"{base}:circuit", task
-    for task, circuit in new.items():
-        if (text := _encode(circuit)) != old.get(task):
-            yield "HSET", f"{base}:circuit", task, text
+def _of_circuits(base: str, known: Known, new: dict[str, Circuit]) -> Iterator[Arguments]:
+    old = known.circuits or {}
+    texts = {task: _encode(circuit) for task, circuit in new.items()}
+    known.turned = {task for task in old.keys() | texts.keys() if old.get(task) != texts.get(task)}
+    for task in known.turned:
+        if task in texts:
+            yield "HSET", f"{base}:circuit", task, texts[task]
+        else:
+            yield "HDEL", f"{base}:circuit", task
 
 
 def schedule_moves(base: str, old: Schedule | None, new: Schedule | None) -> Iterator[Arguments]:
@@ -354,7 +389,9 @@ async def load(pool: Pool, known: Known, kind: str, names: Iterable[str]) -> Non
                 known.schedules[name] = (text, None if text is None else _schedule(text))
         case "waiting":
             for name in names:
-                known.waiting[name] = sorted(one.decode() for one in await pool.call("SMEMBERS", f"{base}:waits:{name}"))
+                known.waiting[name] = sorted(
+                    one.decode() for one in await pool.call("SMEMBERS", f"{base}:waits:{name}")
+                )
         case "circuits":
             known.circuits = await read_hash(pool, f"{base}:circuit")
         case "worker":

@@ -21,11 +21,25 @@ SIZE = 20
 # Seconds for a connection, for one that is free, and for an answer.
 CONNECT_SECONDS, FREE_SECONDS, ANSWER_SECONDS = 5.0, 20.0, 20.0
 # What the server says when it cannot now: it loads, is full, is a copy of another, runs a script, looks for its master.
-PASSING = ("LOADING", "OOM", "READONLY", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOREPLICAS", "MOVED")
+PASSING = (
+    "LOADING",
+    "OOM",
+    "READONLY",
+    "BUSY",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "MISCONF",
+    "NOREPLICAS",
+    "MOVED",
+)
 _LOST = (exceptions.ConnectionError, exceptions.TimeoutError, OSError, asyncio.TimeoutError)
 
-_here = files(__package__)
-SCRIPTS = {name: _here.joinpath(f"{name}.lua").read_text(encoding="utf-8") for name in ("enqueue", "claim", "finish", "commit", "tidy")}
+_here = files("mainspring.stores.redis")
+SCRIPTS = {
+    name: _here.joinpath(f"{name}.lua").read_text(encoding="utf-8")
+    for name in ("enqueue", "claim", "finish", "commit", "tidy")
+}
 
 
 class Pool:
@@ -44,7 +58,8 @@ class Pool:
 
     async def call(self, *words: Word) -> Any:
         """The answer to one command."""
-        return await self._asked(self._client.execute_command(*words))
+        call: Awaitable[Any] = self._client.execute_command(*words)  # type: ignore[no-untyped-call]
+        return await self._asked(call)
 
     async def many(self, commands: Sequence[Sequence[Word]]) -> list[Any]:
         """The answers to several, as they are at one moment; one way to the server."""

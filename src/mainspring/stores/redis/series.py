@@ -13,7 +13,7 @@ from ...schedule import Due, Fired, Firing, Leadership, Schedule, Tick
 from ..memory import fire as memory
 from ..rules import led
 from .index import Arguments
-from .part import Known, Part, commit, load, play, schedule_moves
+from .part import Known, commit, load, play, schedule_moves
 from .pool import Pool
 
 _schedule = msgspec.json.Decoder(Schedule).decode
@@ -46,19 +46,16 @@ async def due(pool: Pool, now: datetime, limit: int, computed: Collection[str]) 
 
 async def fire(pool: Pool, firings: Sequence[Firing], now: datetime) -> list[Fired]:
     """Each for itself: what one of them has read must not keep the others from being written."""
-    fired = []
-    for firing in firings:
-        known = Known()
-        names = {firing.schedule.name, *(name for name, _ in firing.reads)}
-        await load(pool, known, "schedule", names)
+    return [await _fire(pool, firing, now) for firing in firings]
+
+
+async def _fire(pool: Pool, firing: Firing, now: datetime) -> Fired:
+    async def prepare(known: Known) -> None:
+        await load(pool, known, "schedule", {firing.schedule.name, *(name for name, _ in firing.reads)})
         await load(pool, known, "job", {*(job.id for job in firing.jobs), *firing.cancel})
-
-        def verb(part: Part, firing: Firing = firing) -> Fired:
-            return memory.fire_one(part.jobs, part.ledger, firing, now)
-
         failpoint("fire.mid_step")
-        fired.append(await play(pool, verb, now, known))
-    return fired
+
+    return await play(pool, lambda part: memory.fire_one(part.jobs, part.ledger, firing, now), now, prepare)
 
 
 async def drop(pool: Pool, names: Collection[str]) -> list[str]:
@@ -111,5 +108,3 @@ async def lead(pool: Pool, name: str, holder: str, until: datetime, now: datetim
 async def leaders(pool: Pool, now: datetime) -> list[Leadership]:
     found = map(_leadership, await pool.call("HVALS", f"{pool.place.base}:leader"))
     return sorted((one for one in found if one.holder is not None and one.until > now), key=lambda one: one.name)
-
-

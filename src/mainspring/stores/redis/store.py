@@ -60,7 +60,7 @@ _circuit = msgspec.json.Decoder(Circuit).decode
 
 
 class RedisStore:
-    """Each verb is one script, or a play that is written whole. A handle serves the event loop in which it was opened."""
+    """Each verb is one script, or a play that is written whole. A handle serves the loop in which it was opened."""
 
     def __init__(
         self, place: Place, *, clock: Clock | None = None, durability: Durability = "full", kin: Kin | None = None
@@ -308,7 +308,9 @@ class RedisStore:
         pool = self._open()
         with self._clock.outside():
             lines = [_line(text) for text in await pool.call("HVALS", f"{self.place.base}:log:{job_id}")]
-        return sorted((line for line in lines if (line.run, line.n) > after), key=lambda line: (line.run, line.n))[:limit]
+        return sorted((line for line in lines if (line.run, line.n) > after), key=lambda line: (line.run, line.n))[
+            :limit
+        ]
 
     async def queues(self, *, now: datetime) -> list[Queue]:
         with self._clock.outside():
@@ -367,5 +369,3 @@ async def _shut(ear: Ear | None, pool: Pool) -> None:
     if ear is not None:
         await ear.close()
     await pool.close()
-
-

@@ -33,7 +33,9 @@ async def fold(pool: Pool) -> None:
         for span in SECONDS:
             found.setdefault((span, begin(instant(at), span), queue, task), Sums()).add(sums)
     keys = list(found)
-    kept = await pool.many([("HGET", f"{base}:tally:{span}", _field(at, queue, task)) for span, at, queue, task in keys])
+    kept = await pool.many(
+        [("HGET", f"{base}:tally:{span}", _field(at, queue, task)) for span, at, queue, task in keys]
+    )
     for key, text in zip(keys, kept, strict=True):
         if text is not None:
             found[key].add(_sums(text))
