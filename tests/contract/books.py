@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from mainspring.stores.redis.index import REGISTERS, held_keys, spots
-from mainspring.stores.redis.part import read_jobs
+from mainspring.stores.redis.known import read_jobs
 from mainspring.stores.redis.pool import Pool
 from mainspring.stores.redis.records import packed, unpacked
 

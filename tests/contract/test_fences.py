@@ -22,7 +22,7 @@ from mainspring.testing.contract.build import (
     see,
     start,
 )
-from servers import Postgres
+from servers import Postgres, Redis
 
 
 class Fences(Contract):
@@ -116,3 +116,12 @@ class TestPostgresFences(Fences):
             first, failed, last = await asyncio.gather(*calls, return_exceptions=True)
             assert isinstance(failed, StoreError)
             assert [job.id for job in await everything(store)] == sorted([*first, *last])
+
+
+class TestRedisFences(Fences):
+    @pytest.fixture(autouse=True)
+    def _server(self, redis: Redis) -> None:
+        self.url = redis.fresh()
+
+    def make_store(self) -> Store:
+        return open_store(self.url)

@@ -3,9 +3,6 @@
 import asyncio
 import gc
 import json
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -13,11 +10,12 @@ from typing import Any
 
 import asyncpg
 import pytest
+from sharing import Sharing
 
 from mainspring import Mainspring
 from mainspring.errors import BadInput, SchemaMismatch, StoreError, StoreUnavailable
-from mainspring.job import Action, Breaker, Enqueued, State
-from mainspring.outcome import Done, Policy
+from mainspring.job import Enqueued, State
+from mainspring.outcome import Done
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres.claim import TAKE_PLAIN
@@ -28,19 +26,13 @@ from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import (
     NOW,
     Contract,
-    a_schedule,
-    act,
     beat,
     bring,
     claim,
-    claimed,
     everything,
-    fire,
     later,
-    launch,
     new_job,
     put,
-    row,
     settle,
     start,
 )
@@ -80,33 +72,7 @@ class TestPostgres(Served, StoreContract):
     """The contract's jobs lie in no day; with one it is played in test_postgres_days.py."""
 
 
-class TestSharing(Served):
-    async def test_what_was_accepted_is_there_when_the_store_is_opened_again(self) -> None:
-        async with self.opened() as store:
-            await start(store, unique_key="key", metadata={"a": 1}, tags=('a "b" \\', "{é}"))
-            await store.pause_queue("mail", True)
-            jobs, queues, workers = await everything(store), await store.queues(now=NOW), await store.workers(now=NOW)
-        async with self.opened() as again:
-            assert await everything(again) == jobs
-            assert await again.queues(now=NOW) == queues
-            assert await again.workers(now=NOW) == workers
-
-    async def test_two_handles_never_share_a_job(self) -> None:
-        async with self.opened() as left, self.opened() as right:
-            ids = await put(left, *(new_job(task=f"task{n % 3}", priority=n % 2) for n in range(200)))
-            names = [f"worker-{n}" for n in range(10)]
-            pairs = zip([left, right] * 5, names, strict=True)
-            tasks = ["task0", "task1", "task2"]
-
-            async def all_due(store: Store, name: str) -> list[str]:
-                taken = await claimed(store, name, limit=7, tasks=tasks)
-                while (answer := await claim(store, name, limit=7, tasks=tasks)).jobs or answer.next_at:
-                    taken += [job.id for job in answer.jobs]
-                return taken
-
-            taken = await asyncio.gather(*(all_due(store, name) for store, name in pairs))
-            assert sorted(job_id for batch in taken for job_id in batch) == ids
-
+class TestSharing(Served, Sharing):
     async def test_a_claim_passes_by_what_somebody_else_has_locked(self) -> None:
         async with self.opened() as store, self.connected() as other, asyncio.timeout(5):
             locked, *rest = await put(store, *(new_job() for _ in range(3)))
@@ -115,78 +81,6 @@ class TestSharing(Served):
                 await other.execute("SELECT 1 FROM fresh.mainspring_jobs WHERE id = $1 FOR UPDATE", locked)
                 taken = await claim(store, limit=3)
             assert ([job.id for job in taken.jobs], taken.next_at) == (rest, NOW)
-
-    async def test_fifty_callers_on_two_handles_with_one_key_make_one_row(self) -> None:
-        async with self.opened() as left, self.opened() as right:
-            jobs = [new_job(unique_key="key") for _ in range(50)]
-            pairs = zip([left, right] * 25, jobs, strict=True)
-            answers = await asyncio.gather(*(store.enqueue([job], now=NOW) for store, job in pairs))
-            (only,) = await everything(left)
-            assert {answer.id for (answer,) in answers} == {only.id}
-
-    async def test_a_key_that_is_asked_for_while_its_dead_job_is_retried_is_held_by_one(self) -> None:
-        async with self.opened() as left, self.opened() as right:
-            dead = [await bring(left, State.DEAD, unique_key=f"key{n}") for n in range(20)]
-            retries = [act(left, Action.RETRY, job.id) for job in dead]
-            others = [right.enqueue([new_job(unique_key=job.unique_key)], now=NOW) for job in dead]
-            await asyncio.gather(*(call for pair in zip(retries, others, strict=True) for call in pair))
-            held = [job.unique_key for job in await everything(left) if not job.state.final]
-            assert sorted(map(str, held)) == sorted(str(job.unique_key) for job in dead)
-
-    async def test_failures_that_are_told_at_once_are_all_counted(self) -> None:
-        async with self.opened() as left, self.opened() as right:
-            await put(left, *(new_job() for _ in range(20)))
-            await beat(left)
-            runs = (await claim(left, limit=20)).jobs
-            policy = Policy(max_retries=0, breaker=Breaker(99, 10.0))
-            pairs = zip([left, right] * 10, runs, strict=True)
-            await asyncio.gather(*(settle(store, run, OSError(), policy=policy) for store, run in pairs))
-            assert [circuit.failures for circuit in await left.circuits()] == [20]
-
-    async def test_of_many_who_fire_a_schedule_at_once_one_does(self) -> None:
-        async with self.opened() as left, self.opened() as right:
-            fired = await asyncio.gather(*(fire(store, a_schedule()) for store in [left, right] * 10))
-            assert sum(one.stands for one in fired) == 1
-
-    async def test_of_many_who_begin_to_lead_at_once_one_does(self) -> None:
-        async with self.opened() as left, self.opened() as right:
-            asked = [store.lead("x", f"h{n}", until=later(9), now=NOW) for n, store in enumerate([left, right] * 10)]
-            answers = await asyncio.gather(*asked)
-            assert len({(answer.holder, answer.term) for answer in answers}) == 1
-
-    async def test_a_run_that_ends_while_its_schedule_cancels_it_harms_neither(self) -> None:
-        async with self.opened() as left, self.opened() as right, asyncio.timeout(20):
-            schedule, ids = await launch(left, said={"overlap": "allow"}, jobs=20)
-            await beat(left)
-            jobs = (await claim(left, limit=20)).jobs
-            ends = [settle(left, job, Done()) for job in jobs]
-            cancels = [act(right, Action.CANCEL, *reversed(ids)) for _ in range(5)]
-            await asyncio.gather(*ends, *cancels)
-            assert {job.state for job in await everything(left)} <= {State.COMPLETED}
-            assert (await row(left)).completed == schedule.completed + 20
-
-    async def test_an_idle_handle_sees_what_another_one_enqueued(self) -> None:
-        async with self.opened() as left, self.opened() as right:
-            await beat(left)
-            assert (await claim(left)).jobs == (await claim(left)).jobs == []
-            (job_id,) = await put(right, new_job())
-            assert [job.id for job in (await claim(left)).jobs] == [job_id]
-
-    async def test_waiting_ends_when_another_handle_enqueues(self) -> None:
-        async with self.opened() as left, self.opened() as right, asyncio.timeout(5):
-            await left.wait(None, 50)  # ends when it begins to listen
-            waiting = asyncio.create_task(left.wait(None, 50))
-            while not waiting.done():
-                await put(right, new_job())
-                await asyncio.wait([waiting], timeout=0.02)
-
-    async def test_waiting_for_an_end_is_over_when_another_handle_finishes(self) -> None:
-        async with self.opened() as left, self.opened() as right, asyncio.timeout(5):
-            await left.wait_final(["x"], 50)  # ends when it begins to listen
-            waiting = asyncio.create_task(left.wait_final(["x"], 50))
-            while not waiting.done():
-                await settle(right, await start(right), Done())
-                await asyncio.wait([waiting], timeout=0.02)
 
     async def test_two_apps_in_one_database_do_not_meet(self) -> None:
         for place in (f"{self.url}&prefix=other_", self.server.own("elsewhere")):
@@ -225,18 +119,6 @@ class TestSharing(Served):
                 await asyncio.wait([repeated], timeout=0.2)
             assert await repeated == [job.id]
             assert await everything(store) == []
-
-    def test_processes_that_claim_together_run_each_job_once(self, tmp_path: Path) -> None:
-        async def fill() -> list[str]:
-            async with self.opened() as store:
-                return await put(store, *(new_job() for _ in range(1000)))
-
-        ids = asyncio.run(fill())
-        command = [sys.executable, str(CLAIMER), self.url]
-        claimers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) for _ in range(3)]
-        taken = [line for claimer in claimers for line in claimer.communicate(timeout=60)[0].split()]
-        assert [claimer.returncode for claimer in claimers] == [0, 0, 0]
-        assert sorted(taken) == ids
 
 
 class TestWithin(Served):

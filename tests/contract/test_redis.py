@@ -1,18 +1,26 @@
 """The Redis store keeps the contract, and its sets say what its jobs are."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import TypeVar, cast
 
 import pytest
 from books import audit
+from sharing import Sharing
 
+from mainspring.errors import StoreError, StoreUnavailable
+from mainspring.job import Action, State
+from mainspring.outcome import Done
 from mainspring.store import Store
 from mainspring.stores import open_store
+from mainspring.stores.redis.records import packed
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
-from mainspring.testing.contract.build import Contract
+from mainspring.testing.contract.build import NOW, Contract, act, beat, claim, everything, new_job, put, settle, start
 from servers import Redis
+
+T = TypeVar("T")
 
 
 class Served(Contract):
@@ -33,3 +41,154 @@ class TestRedis(Served, StoreContract):
             yield store
             if (pool := cast(RedisStore, store)._pool) is not None:
                 await audit(pool)
+
+
+class TestSharing(Served, Sharing):
+    async def test_two_apps_on_one_server_do_not_meet(self) -> None:
+        other = open_store(self.server.fresh("other"))
+        await other.open()
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job(unique_key="key"))
+            assert await put(other, new_job(unique_key="key")) != [job_id]
+            await beat(other)
+            assert [job.id for job in (await claim(other)).jobs] != [job_id]
+        await other.close()
+
+
+class TestTrouble(Served):
+    async def test_a_server_that_may_throw_jobs_away_is_refused(self) -> None:
+        self.server.run("CONFIG", "SET", "maxmemory", "100mb")
+        self.server.run("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        try:
+            with pytest.raises(StoreError, match="may throw away jobs: its maxmemory-policy is allkeys-lru"):
+                await self.make_store().open()
+        finally:
+            self.server.run("CONFIG", "SET", "maxmemory-policy", "noeviction")
+            self.server.run("CONFIG", "SET", "maxmemory", "0")
+
+    async def test_a_full_server_is_a_passing_trouble_and_lets_jobs_end(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            self.server.run("CONFIG", "SET", "maxmemory", "1mb")
+            try:
+                with pytest.raises(StoreUnavailable, match="cannot do that now: .*maxmemory"):
+                    await put(store, new_job())
+            finally:
+                self.server.run("CONFIG", "SET", "maxmemory", "0")
+            assert await settle(store, job, Done()) == {job.id}
+
+    async def test_scripts_that_the_server_has_forgotten_are_loaded_again(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            self.server.run("SCRIPT", "FLUSH")
+            assert await settle(store, job, Done()) == {job.id}
+            self.server.run("SCRIPT", "FLUSH")
+            assert len(await put(store, new_job())) == 1
+
+    async def test_a_server_that_is_not_there_is_a_passing_trouble(self) -> None:
+        with pytest.raises(StoreUnavailable, match=r"cannot reach redis://127\.0\.0\.1:1"):
+            await open_store("redis://127.0.0.1:1/0").open()
+
+    async def test_a_wrong_password_is_no_passing_trouble_and_is_not_shown(self) -> None:
+        url = self.url.replace("redis://", "redis://ada:secret@")
+        with pytest.raises(StoreError, match="refused us") as refused:
+            await open_store(url).open()
+        assert not isinstance(refused.value, StoreUnavailable)
+        assert "secret" not in str(refused.value)
+
+    async def test_connections_that_are_cut_are_made_anew(self) -> None:
+        async with self.opened() as store:
+            (first,) = await put(store, new_job())
+            self.server.run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            found = await insisted(lambda: everything(store))
+            assert [job.id for job in found] == [first]
+
+    async def test_a_caller_that_is_cancelled_cuts_no_command_in_two(self) -> None:
+        async with self.opened() as store:
+            calls = [asyncio.ensure_future(put(store, new_job())) for _ in range(50)]
+            await asyncio.sleep(0)
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+            assert len(await put(store, new_job())) == 1
+            assert all(job.state is State.PENDING for job in await everything(store))
+
+    async def test_an_entry_without_its_job_is_skipped_removed_and_counted(self) -> None:
+        async with self.opened() as store:
+            gone, kept = await put(store, new_job(), new_job())
+            self.server.run("HDEL", "{fresh}:job", packed(gone))
+            await beat(store)
+            assert [job.id for job in (await claim(store, limit=2)).jobs] == [kept]
+            assert self.server.run("ZCARD", "{fresh}:ready:default\0task") == 0
+            found = {finding.about: finding.verdict for finding in await store.diagnose()}
+            assert found["index"] == "warn"
+
+    async def test_names_behind_which_there_is_nothing_are_forgotten(self) -> None:
+        async with self.opened() as store:
+            await settle(store, job := await start(store), Done())
+            assert self.server.run("SMEMBERS", "{fresh}:ends")
+            assert self.server.run("SMEMBERS", "{fresh}:holders")
+            await store.forget({}, now=NOW)
+            assert self.server.run("SMEMBERS", "{fresh}:ends")
+            assert not self.server.run("SMEMBERS", "{fresh}:holders")
+            await act(store, Action.DELETE, job.id)
+            await store.forget({}, now=NOW)
+            assert not self.server.run("KEYS", "{fresh}:groups")
+            assert not self.server.run("KEYS", "{fresh}:ends")
+
+
+class TestLoss:
+    @pytest.fixture
+    def server(self) -> Iterator[Redis]:
+        server = Redis(appendonly=True, appendfsync="always")
+        try:
+            yield server
+        finally:
+            server.close()
+
+    async def test_what_was_accepted_is_there_after_a_crash_with_an_append_only_file(self, server: Redis) -> None:
+        store = open_store(server.url())
+        await store.open()
+        ids = await put(store, *(new_job() for _ in range(100)))
+        server.crash()
+        with pytest.raises(StoreUnavailable):
+            await put(store, new_job())
+        server.start()
+        assert [job.id for job in await insisted(lambda: everything(store))] == sorted(ids)
+        await store.close()
+
+    async def test_a_server_that_began_anew_is_told_loudly(
+        self, server: Redis, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        store = open_store(server.url())
+        await store.open()
+        await beat(store)
+        server.run("FLUSHALL")
+        await beat(store)
+        assert "has begun anew: all jobs that it had are gone" in caplog.text
+        (finding,) = [one for one in await store.diagnose() if one.about == "epoch"]
+        assert finding.verdict == "bad"
+        await store.close()
+
+    async def test_an_older_copy_is_told_loudly(self, server: Redis, caplog: pytest.LogCaptureFixture) -> None:
+        store = open_store(server.url())
+        await store.open()
+        await beat(store)
+        turns = int(server.run("HGET", "{mainspring}:meta", "turns"))
+        for _ in range(3):
+            await beat(store)
+        assert not caplog.records
+        server.run("HSET", "{mainspring}:meta", "turns", turns)
+        await beat(store)
+        assert "is an older copy of itself, by 3 beats" in caplog.text
+        await store.close()
+
+
+async def insisted(call: Callable[[], Awaitable[T]]) -> T:
+    """What it says when the server is there again."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                return await call()
+            except StoreUnavailable:
+                await asyncio.sleep(0)

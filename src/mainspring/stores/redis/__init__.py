@@ -1,6 +1,7 @@
 """Jobs in Redis or Valkey: store.py has a method for each verb, pool.py the connections, *.lua what must be one step.
 
 The way of a plain job has scripts of its own: enqueue.lua, claim.lua, finish.lua. Every other verb is played by the
-memory store's own functions on a part of the data, read for it (part.py), and what they changed is written by
-commit.lua if nothing of that has changed meanwhile. records.py says how a job is kept, index.py where it can be found.
+memory store's own functions (play.py) on a part of the data (part.py) that is read as they ask for it (known.py), and
+what they changed (changes.py) is written by commit.lua if nothing of that has changed meanwhile. records.py says how a
+job is kept, index.py where it can be found.
 """

@@ -9,9 +9,12 @@ from datetime import datetime
 from ...clock import instant, micros
 from ...job import Beat, Claim, Job, JobId, LiveWorker, Orders, State, WorkerId, WorkerInfo
 from ..memory import claim as memory
+from .changes import commit
 from .index import Arguments
+from .known import Known, live, load, read_hash, read_jobs, worker_text
 from .lists import group_names
-from .part import Known, Part, commit, live, load, play, read_hash, read_jobs, worker_text
+from .part import Part
+from .play import play
 from .pool import Pool, Word
 from .records import Raw, job_from, unpacked
 

@@ -9,8 +9,8 @@ from typing import Any
 from ...clock import instant, micros
 from ...job import SUSPECT, DeadGroup, Job, Queue, Shown, State
 from .index import REGISTERS
+from .known import read_jobs
 from .lists import group_names
-from .part import read_jobs
 from .pool import Pool
 from .records import unpacked
 

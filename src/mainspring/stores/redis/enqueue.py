@@ -9,7 +9,8 @@ from ...clock import micros
 from ...job import Enqueued, NewJob
 from ..memory import enqueue as memory
 from .index import group
-from .part import Known, load, play
+from .known import Known, load
+from .play import play
 from .pool import Pool, Word
 from .records import new_record, packed, place
 

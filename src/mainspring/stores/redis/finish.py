@@ -16,8 +16,10 @@ from ...tally import counted
 from ..memory import change as memory_change
 from ..memory import finish as memory
 from ..rules import plain
+from .known import Known, load
 from .lists import page
-from .part import Known, Part, load, play
+from .part import Part
+from .play import play
 from .pool import Pool, Word
 from .records import packed
 

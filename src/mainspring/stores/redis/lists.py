@@ -11,7 +11,7 @@ from typing import Any
 from ...clock import micros
 from ...job import Cursor, Filter, Job, JobId, Sort, State
 from ..rules import matches
-from .part import read_jobs
+from .known import read_jobs
 from .pool import Pool
 from .records import packed, place, unpacked
 

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from redis import asyncio as client
 from redis import exceptions
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 
 from ...errors import ShuttingDown, StoreError, StoreUnavailable
 from .place import Place
@@ -20,18 +22,13 @@ Word = str | bytes | int
 SIZE = 20
 # Seconds for a connection, for one that is free, and for an answer.
 CONNECT_SECONDS, FREE_SECONDS, ANSWER_SECONDS = 5.0, 20.0, 20.0
-# What the server says when it cannot now: it loads, is full, is a copy of another, runs a script, looks for its master.
-PASSING = (
-    "LOADING",
-    "OOM",
-    "READONLY",
-    "BUSY",
-    "MASTERDOWN",
-    "CLUSTERDOWN",
-    "TRYAGAIN",
-    "MISCONF",
-    "NOREPLICAS",
-    "MOVED",
+# What the server says when it cannot now: it is full, loads, is a copy of another, runs a script, looks for its master.
+PASSING = ("LOADING", "OOM", "READONLY", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOREPLICAS")
+_NOT_NOW = (
+    exceptions.OutOfMemoryError,
+    exceptions.ReadOnlyError,
+    exceptions.ClusterDownError,
+    exceptions.TryAgainError,
 )
 _LOST = (exceptions.ConnectionError, exceptions.TimeoutError, OSError, asyncio.TimeoutError)
 
@@ -50,6 +47,7 @@ class Pool:
         self._pool = client.BlockingConnectionPool.from_url(
             place.url, max_connections=SIZE, timeout=FREE_SECONDS, socket_connect_timeout=CONNECT_SECONDS,
             socket_timeout=ANSWER_SECONDS, health_check_interval=30, client_name="mainspring", protocol=2,
+            retry=Retry(NoBackoff(), 0),  # whoever calls knows whether and when it makes sense
         )  # fmt: skip
         self._client = client.Redis(connection_pool=self._pool)
         self._client.response_callbacks.clear()  # answers are as the server gives them, whatever the driver's release
@@ -107,9 +105,8 @@ class Pool:
 def translated(error: Exception, shown: str) -> StoreError:
     if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError | exceptions.NoPermissionError):
         return StoreError(f"{shown} refused us: {error}")
-    passing = isinstance(error, _LOST) or str(error).startswith(PASSING)
-    if isinstance(error, exceptions.ResponseError) and passing:
-        return StoreUnavailable(f"{shown} cannot do that now: {error}; try again")
-    if passing:
+    if isinstance(error, _LOST):
         return StoreUnavailable(f"cannot reach {shown}: {error or type(error).__name__}; try again")
+    if isinstance(error, _NOT_NOW) or str(error).startswith(PASSING):
+        return StoreUnavailable(f"{shown} cannot do that now: {error}; try again")
     return StoreError(f"{shown}: {error} ({type(error).__name__})")

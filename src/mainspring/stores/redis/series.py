@@ -12,8 +12,10 @@ from ...failpoint import failpoint
 from ...schedule import Due, Fired, Firing, Leadership, Schedule, Tick
 from ..memory import fire as memory
 from ..rules import led
+from .changes import commit, schedule_moves
 from .index import Arguments
-from .part import Known, commit, load, play, schedule_moves
+from .known import Known, load
+from .play import play
 from .pool import Pool
 
 _schedule = msgspec.json.Decoder(Schedule).decode

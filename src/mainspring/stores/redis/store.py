@@ -51,7 +51,7 @@ from ...tally import Span, Tally
 from . import claim, count, enqueue, finish, lists, series, tally
 from .condition import condition, refuse
 from .ear import Ear, Kin, Word
-from .part import executions, live
+from .known import executions, live
 from .place import Place
 from .pool import Pool
 

@@ -8,8 +8,9 @@ import msgspec
 
 from ...clock import instant, micros
 from ...tally import KEPT, SECONDS, Span, Sums, Tally, begin
+from .changes import commit
 from .index import Arguments
-from .part import Known, commit, read_hash
+from .known import Known, read_hash
 from .pool import Pool
 
 Counted = tuple[int, str, str, Sums]
