@@ -71,7 +71,7 @@ class TestTrouble(Served):
             job = await start(store)
             self.server.run("CONFIG", "SET", "maxmemory", "1mb")
             try:
-                with pytest.raises(StoreUnavailable, match="cannot do that now: .*maxmemory"):
+                with pytest.raises(StoreUnavailable, match=r"cannot do that now: .*maxmemory"):
                     await put(store, new_job())
             finally:
                 self.server.run("CONFIG", "SET", "maxmemory", "0")

@@ -16,7 +16,7 @@ from .lists import group_names
 from .part import Part
 from .play import play
 from .pool import Pool, Word
-from .records import Raw, job_from, unpacked
+from .records import taken, unpacked
 
 
 async def claim(
@@ -28,17 +28,9 @@ async def claim(
     word, *answer = await pool.script("claim", words)
     if word in (b"silent", b"look"):
         return await _look(pool, queues, worker, tasks, limit, now)
-    said = f"{lease}\0{worker}\0{us}\0".encode()
     pairs = answer[0]
-    taken = [_taken(id, text, said) for id, text in zip(pairs[::2], pairs[1::2], strict=True)]
-    return Claim(taken, None if word == b"" else max(now, instant(int(float(word)))))
-
-
-def _taken(id: bytes, text: bytes, said: bytes) -> Job:
-    raw: Raw = (text, said, None)
-    job = job_from(unpacked(id), raw)
-    assert job is not None
-    return job
+    jobs = [taken(id, text, lease, worker, now) for id, text in zip(pairs[::2], pairs[1::2], strict=True)]
+    return Claim(jobs, None if word == b"" else max(now, instant(int(float(word)))))
 
 
 async def _look(

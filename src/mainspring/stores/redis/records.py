@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from struct import Struct as Layout
 from typing import Any
 
@@ -9,8 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ...clock import instant
-from ...job import Ending, Execution, Job, JobId, NewJob, State
-from ..rows import job_of, new_row, row_of
+from ...job import Ending, Execution, Job, JobId, Lease, NewJob, State, WorkerId
+from ..rows import claimed_of, job_of, new_row, row_of
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
@@ -87,12 +88,25 @@ def job_from(id: JobId, raw: Raw) -> Job | None:
 
 
 def _recorded(id: JobId, text: bytes) -> Job:
+    return job_of([id, *_row(text)])
+
+
+def _row(text: bytes) -> list[Any]:
     row: list[Any] = _unpack(text[1:])
     if len(row) == 11:
         queue, task, rank, state, run_at, created_at, expires_at, unique, idempotent, options, payload = row
         row = [queue, task, rank, state, run_at, created_at, expires_at, 0, 0, 0, None, None, None, None, None, unique,
                idempotent, options, None, payload, None, None]  # fmt: skip
-    return job_of([id, *row])
+    return row
+
+
+def taken(short: bytes, text: bytes, lease: Lease, worker: WorkerId, now: datetime) -> Job:
+    """A job that a script has just claimed, straight from its record."""
+    (queue, task, rank, _, run_at, created_at, expires_at, attempt, crashes, runs, _, _, _, _, cancel_reason, unique,
+     idempotent, options, failure, payload, _, progress) = _row(text)  # fmt: skip
+    row = (unpacked(short), queue, task, rank, run_at, created_at, expires_at, attempt + 1, crashes, runs + 1,
+           cancel_reason, unique, idempotent, options, failure, payload, progress)  # fmt: skip
+    return claimed_of(row, lease, worker, now)
 
 
 def _claimed(job: Job, said: bytes) -> Job:
