@@ -83,13 +83,16 @@ async def beat(pool: Pool, worker: WorkerInfo, until: datetime, now: datetime) -
 
 
 def _rows(base: str, known: Known, workers: dict[WorkerId, LiveWorker]) -> list[Arguments]:
-    """What is to be written of workers."""
+    """What is to be written of workers; only those rows have to be as they were read."""
     commands: list[Arguments] = []
-    for id, text in known.workers.items():
+    for id, text in list(known.workers.items()):
         new = workers.get(id)
-        if new is None and text is not None:
+        fresh = None if new is None else worker_text(new)
+        if fresh == text:
+            del known.workers[id]
+        elif new is None or fresh is None:
             commands += (("HDEL", f"{base}:worker", id), ("HDEL", f"{base}:until", id))
-        elif new is not None and (fresh := worker_text(new)) != text:
+        else:
             commands += (("HSET", f"{base}:worker", id, fresh), ("HSET", f"{base}:until", id, micros(new.until)))
     return commands
 
