@@ -5,17 +5,23 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("audit", "crew", "trouble")
+pytest.register_assert_rewrite("audit", "books", "crew", "trouble")
 
 import ticking  # noqa: E402 (after the line that makes its asserts speak)
 from crew import Crew  # noqa: E402
-from ground import Database, File, Ground  # noqa: E402
+from ground import Database, File, Ground, Keys  # noqa: E402
 
 
 @pytest.fixture(params=["file", "server"])
 def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Ground:
     """Each test is played on every one of them, unless it says where."""
-    return File(tmp_path) if request.param == "file" else Database(request.getfixturevalue("postgres"))
+    match request.param:
+        case "file":
+            return File(tmp_path)
+        case "keys":
+            return Keys(request.getfixturevalue("redis"))
+        case _:
+            return Database(request.getfixturevalue("postgres"))
 
 
 @pytest.fixture

@@ -1,14 +1,18 @@
-"""Where the jobs of a chaos test are: a file, or a schema on a server; and what can be asked of it from outside."""
+"""Where the jobs of a chaos test are: a file, a schema or keys on a server; and what can be asked of it besides."""
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
 
-from servers import Postgres
+from books import audit
+from mainspring.stores.redis.place import Place
+from mainspring.stores.redis.pool import Pool
+from servers import Postgres, Redis
 
 
 class File:
@@ -48,7 +52,32 @@ class Database:
         return [text for (text,) in self.server.run(twice)]
 
 
-Ground = File | Database
+class Keys:
+    """Keys of their own on a Redis server."""
+
+    def __init__(self, server: Redis) -> None:
+        self.server, self.url = server, server.fresh("chaos")
+
+    def free(self) -> bool:
+        """A script runs to its end, whatever becomes of whoever asked for it."""
+        return True
+
+    def complaints(self) -> list[str]:
+        try:
+            asyncio.run(self._audited())
+        except AssertionError as error:
+            return [str(error)]
+        return []
+
+    async def _audited(self) -> None:
+        pool = Pool(Place(self.url, self.url))
+        try:
+            await audit(pool)
+        finally:
+            await pool.close()
+
+
+Ground = File | Database | Keys
 
 
 def writable(path: Path) -> bool:

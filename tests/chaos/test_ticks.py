@@ -95,7 +95,9 @@ def test_processes_that_start_together_declare_a_schedule_once(clockwork: Crew) 
     assert [(row.name, row.owner, row.fired) for row in rows] == [("first", "code", 1), ("second", "code", 1)]
 
 
-@pytest.mark.parametrize(("ground", "processes", "count"), [("file", 4, 60), ("server", 10, 100)], indirect=["ground"])
+@pytest.mark.parametrize(
+    ("ground", "processes", "count"), [("file", 4, 60), ("server", 10, 100), ("keys", 4, 60)], indirect=["ground"]
+)
 def test_kills_at_random_moments_lose_no_tick_and_double_none(clockwork: Crew, processes: int, count: int) -> None:
     seeded = random.Random(20300101)
     team = [clockwork.start(f"worker{n}", max_crashes=100) for n in range(processes)]

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from typing import TypeVar, cast
 
 import pytest
-from books import audit
 from sharing import Sharing
 
+from books import audit
 from mainspring.errors import StoreError, StoreUnavailable
 from mainspring.job import Action, State
 from mainspring.outcome import Done
