@@ -43,6 +43,22 @@ class TestRedis(Served, StoreContract):
                 await audit(pool)
 
 
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[Redis]:
+    server = Redis("valkey-9")
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.mark.slow
+class TestValkey(TestRedis):
+    @pytest.fixture(autouse=True)
+    def _server(self, valkey: Redis) -> None:
+        self.server, self.url = valkey, valkey.fresh()
+
+
 class TestSharing(Served, Sharing):
     async def test_two_apps_on_one_server_do_not_meet(self) -> None:
         other = open_store(self.server.fresh("other"))

@@ -50,9 +50,7 @@ def _stale(number: int) -> Finding:
 
 def _durability(found: dict[str, str]) -> Finding:
     if found.get("aof_enabled", "0") == "1":
-        return Finding(
-            "durability", "ok", "appendonly is on: what was accepted is lost for a second at most, by everysec"
-        )
+        return Finding("durability", "ok", "appendonly is on: a crash may take the last second (appendfsync everysec)")
     return Finding(
         "durability", "warn", "appendonly is off: a crash of the server loses what came since its last snapshot",
         "CONFIG SET appendonly yes, and in redis.conf",
