@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 import pytest
@@ -22,6 +22,7 @@ from mainspring.stores.postgres.claim import TAKE_PLAIN
 from mainspring.stores.postgres.finish import COMPLETE_ALL
 from mainspring.stores.postgres.place import Place
 from mainspring.stores.postgres.pool import AGAIN, HOT, SEPARATOR, SETTINGS, Pool, Session
+from mainspring.stores.postgres.store import PostgresStore
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import (
     NOW,
@@ -195,6 +196,46 @@ class TestSchema(Served):
         async with self.opened() as store:
             with pytest.raises(BadInput, match="there is no schema version 99"):
                 await store.migrate(99)
+
+
+class TestStride(Served):
+    """Claims of a long backlog, as if every look at it were slow."""
+
+    @pytest.fixture(autouse=True)
+    def _slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, value in (("BACKLOG", 5), ("SLOW_LOOK", -1.0), ("LOOK_EVERY", 0.0), ("LOOK_SHARE", 0.0)):
+            monkeypatch.setattr(f"mainspring.stores.postgres.claim.{name}", value)
+
+    async def taken(self, store: Store) -> list[str]:
+        """By one claim, once the look that it began beside itself is over."""
+        jobs = (await claim(store, limit=5)).jobs
+        if (learning := cast(PostgresStore, store)._learning) is not None:
+            await learning
+        return [job.id for job in jobs]
+
+    async def test_claims_go_on_where_the_last_one_ended(self) -> None:
+        async with self.opened() as store:
+            ids = await put(store, *(new_job(queue=f"queue{n % 3}", priority=-(n // 20)) for n in range(60)))
+            await beat(store)
+            found = [await self.taken(store) for _ in range(12)]
+            assert found == [ids[n : n + 5] for n in range(0, 60, 5)]
+            assert await self.taken(store) == []
+
+    async def test_a_job_that_comes_to_lie_behind_is_found(self) -> None:
+        async with self.opened() as store:
+            ids = await put(store, *(new_job() for _ in range(20)))
+            await beat(store)
+            found = await self.taken(store)
+            ids += await put(store, new_job(run_at=later(-60)), new_job(queue="another", priority=9))
+            while some := await self.taken(store):
+                found += some
+            assert sorted(found) == sorted(ids)
+
+    async def test_a_store_may_be_closed_while_it_looks(self) -> None:
+        async with self.opened() as store:
+            await put(store, *(new_job() for _ in range(20)))
+            await beat(store)
+            assert len((await claim(store, limit=5)).jobs) == 5
 
 
 class TestTrouble(Served):

@@ -155,7 +155,7 @@ class View:
 class Stride:
     """Where claims of a long backlog go on. What lies before it is taken; but while some transaction keeps the server
     from clearing that away, each claim would pass over all of it. Only then is it used, as jobs may come to lie behind,
-    or in a new group: so there is a fresh look every few seconds.
+    or in a new group: so there is a fresh look every few seconds, beside the claims.
     """
 
     def __init__(self) -> None:
@@ -174,9 +174,9 @@ class Stride:
         groups = view.groups if took > SLOW_LOOK else ()
         self._after = {(queue, task, rank): (run_at, "") for _, queue, task, rank, run_at, *_ in groups}
 
-    def of(self, asked: Asked, now: float) -> list[list[Any]] | None:
+    def of(self, asked: Asked) -> list[list[Any]] | None:
         """The groups and where to go on in each, if a claim should."""
-        if not self._after or self._asked != asked.which[2:] or self.due(now):
+        if not self._after or self._asked != asked.which[2:]:
             return None
         groups, places = zip(*self._after.items(), strict=True)
         return [list(column) for column in (*zip(*groups, strict=True), *zip(*places, strict=True))]

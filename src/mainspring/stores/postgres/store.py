@@ -86,7 +86,10 @@ _encode = msgspec.json.encode
 _info = msgspec.json.Decoder(WorkerInfo).decode
 
 
-async def _shut(*parts: Wire | Ear | Pool | None) -> None:
+async def _shut(learning: asyncio.Task[None] | None, *parts: Wire | Ear | Pool | None) -> None:
+    if learning is not None:
+        learning.cancel()
+        await asyncio.gather(learning, return_exceptions=True)
     for part in parts:
         if part is not None:
             await part.close()
@@ -122,6 +125,7 @@ class PostgresStore:
         self._lender: Lender | None = None
         self._idle = self._ready = False
         self._stride = claim.Stride()
+        self._learning: asyncio.Task[None] | None = None
         self._leases = claim.Leases()
         # Before these the parts of the history are not looked at again.
         self._make_at = self._forget_at = EPOCH
@@ -137,7 +141,7 @@ class PostgresStore:
             self._pool.forget()
             if self._lender is not None:
                 self._lender.forget()
-            self._pool = self._wire = self._ear = self._opening = self._lender = None
+            self._pool = self._wire = self._ear = self._opening = self._lender = self._learning = None
         self._opening = self._opening or asyncio.Lock()
         async with self._opening:
             if self._pool is None:
@@ -170,15 +174,16 @@ class PostgresStore:
 
     async def close(self) -> None:
         """From any event loop: connections are given back in the one they belong to, if it still runs."""
-        pool, wire, ear, lender = self._pool, self._wire, self._ear, self._lender
-        self._pool = self._wire = self._ear = self._lender = None
+        pool, wire, ear, lender, learning = self._pool, self._wire, self._ear, self._lender, self._learning
+        self._pool = self._wire = self._ear = self._lender = self._learning = None
         if pool is None:
             return
         if pool.loop is asyncio.get_running_loop():
             with self._clock.outside():
-                await _shut(wire, ear, lender, pool)
+                await _shut(learning, wire, ear, lender, pool)
         elif pool.pid == os.getpid() and pool.loop.is_running():
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_shut(wire, ear, lender, pool), pool.loop))
+            shutting = _shut(learning, wire, ear, lender, pool)
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(shutting, pool.loop))
         else:
             for part in (ear, lender, pool):
                 if part is not None:
@@ -313,18 +318,25 @@ class PostgresStore:
         return Claim(jobs, None if next_at is None else max(now, instant(next_at)), expired)
 
     async def _take(self, asked: Asked) -> list[Any]:
-        stride, began = self._stride, self._clock.monotonic()
-        if known := stride.of(asked, began):
+        stride = self._stride
+        if known := stride.of(asked):
             rows = await self._hot(lambda db: claim.take_known(db, asked, known))
             stride.took(rows, asked.limit)
-            return rows
-        rows = await self._hot(lambda db: claim.take_plain(db, asked))
-        if len(rows) == asked.limit >= claim.BACKLOG and stride.due(began):
+        else:
+            rows = await self._hot(lambda db: claim.take_plain(db, asked))
+        long = len(rows) == asked.limit >= claim.BACKLOG
+        if long and stride.due(self._clock.monotonic()) and (self._learning is None or self._learning.done()):
+            self._learning = asyncio.get_running_loop().create_task(self._learn(asked))
+            if not self._clock.real:
+                await self._learning
+        return rows
+
+    async def _learn(self, asked: Asked) -> None:
+        with suppress(StoreError, ShuttingDown):  # the next claim of a long backlog tries again
             began = self._clock.monotonic()
             view = await self._hot(lambda db: claim.look(db, asked))
             now = self._clock.monotonic()
-            stride.learn(view, asked, now, now - began)
-        return rows
+            self._stride.learn(view, asked, now, now - began)
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
         hears = self._kin.hears
