@@ -85,7 +85,7 @@ class TestTrouble(Served):
     async def test_a_full_server_is_a_passing_trouble_and_lets_jobs_end(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            self.server.run("CONFIG", "SET", "maxmemory", "1mb")
+            self.server.run("CONFIG", "SET", "maxmemory", "10kb")
             try:
                 with pytest.raises(StoreUnavailable, match=r"cannot do that now: .*maxmemory"):
                     await put(store, new_job())

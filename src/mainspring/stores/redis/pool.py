@@ -107,6 +107,8 @@ def translated(error: Exception, shown: str) -> StoreError:
         return StoreError(f"{shown} refused us: {error}")
     if isinstance(error, _LOST):
         return StoreUnavailable(f"cannot reach {shown}: {error or type(error).__name__}; try again")
-    if isinstance(error, _NOT_NOW) or str(error).startswith(PASSING):
+    # Redis before 7 tells what a script has met in the middle of its own words.
+    within = any(f": -{word} " in str(error) for word in PASSING)
+    if isinstance(error, _NOT_NOW) or str(error).startswith(PASSING) or within:
         return StoreUnavailable(f"{shown} cannot do that now: {error}; try again")
     return StoreError(f"{shown}: {error} ({type(error).__name__})")
