@@ -61,6 +61,7 @@ def _words(outcomes: Sequence[Outcome]) -> list[Word]:
 async def report(pool: Pool, reports: Sequence[Report]) -> set[JobId]:
     async def prepare(known: Known) -> None:
         await load(pool, known, "job", {report.id for report in reports})
+        known.touched |= known.jobs.keys()  # lines are kept of runs that still go on
 
     def verb(part: Part) -> set[JobId]:
         return {report.id for report in reports if memory.report_one(part.jobs, part.ledger, report)}
