@@ -74,6 +74,7 @@ _HOLDERS = """SELECT * FROM (
         concat_ws(', ', nullif(application_name, ''), usename, state) AS who,
         extract(epoch FROM clock_timestamp() - xact_start)::float8 AS seconds
         FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
+            AND backend_type IS DISTINCT FROM 'autovacuum worker' -- which clears away what others keep
     UNION ALL
     SELECT 'prepared', gid, owner::text, extract(epoch FROM clock_timestamp() - prepared)::float8
         FROM pg_prepared_xacts WHERE database = current_database()
