@@ -1,6 +1,6 @@
 -- Takes due jobs in the order of claims. Where anything but the order has a say in it nothing is taken, and the answer
 -- begins with a word instead of an instant.
--- ARGV: now; limit; worker; lease; 0 or how many queues are named; how many tasks; those names.
+-- ARGV: now; limit; worker; lease; how many queues are named, or -1 for all; how many tasks; those names.
 local base, now, limit = KEYS[1] .. ':', tonumber(ARGV[1]), tonumber(ARGV[2])
 local worker, lease = ARGV[3], ARGV[4]
 local queues, tasks = nil, {}
@@ -53,7 +53,7 @@ local function key_of(entry)
   return a * 256 + b, at
 end
 
-local found, more = {}, false
+local found = {}
 for _, group in ipairs(redis.call('SMEMBERS', base .. 'stocked')) do
   if named(group) then
     local entries = redis.call('ZRANGE', base .. 'ready:' .. group, 0, limit - 1)
@@ -62,7 +62,6 @@ for _, group in ipairs(redis.call('SMEMBERS', base .. 'stocked')) do
       if at > now then return { 'look' } end -- the clock was set back
       found[#found + 1] = { rank, at, entries[n], group }
     end
-    more = more or #entries == limit
   end
 end
 local groups = 0

@@ -36,7 +36,6 @@ class PartOfJobs(Jobs):
         for _, job in known.jobs.values():
             if job is not None:
                 self.put(job)
-        self.gone: set[JobId] = set()
 
     def _sure(self, id: object) -> None:
         if isinstance(id, str) and id not in self.known.jobs and not dict.__contains__(self, id):
