@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from clusters import RedisCluster, RedisWithSentinel
 from servers import PgBouncer, Postgres, Redis
 
 # Whoever looks for new examples sets it: MAINSPRING_TEST_EXAMPLES=new scripts/test -k twin
@@ -41,3 +42,23 @@ def redis() -> Iterator[Redis]:
         yield server
     finally:
         server.close()
+
+
+@pytest.fixture(scope="session")
+def redis_cluster() -> Iterator[RedisCluster]:
+    """Three masters."""
+    cluster = RedisCluster()
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(scope="session")
+def redis_sentinel() -> Iterator[RedisWithSentinel]:
+    """A master, its copy and three sentinels; who is the master is another one after a fail-over."""
+    sentinel = RedisWithSentinel()
+    try:
+        yield sentinel
+    finally:
+        sentinel.close()

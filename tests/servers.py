@@ -258,11 +258,13 @@ class PgBouncer:
 class Redis:
     """A Redis or Valkey server in a temporary folder; it keeps nothing on disk if it is not told to."""
 
-    def __init__(self, chosen: str | None = CHOSEN_REDIS, *, appendonly: bool = False, **settings: str) -> None:
+    def __init__(
+        self, chosen: str | None = CHOSEN_REDIS, *, port: int | None = None, appendonly: bool = False, **settings: str
+    ) -> None:
         self._program = redis_program(chosen)
         self._settings = {"bind": "127.0.0.1", "save": "", "appendonly": "yes" if appendonly else "no", **settings}
         self._folder = Path(tempfile.mkdtemp(prefix="mainspring-redis-"))
-        self.port = free_port()
+        self.port = port or free_port()
         # The server lives no longer than the thread that started it, and a test's may end early.
         self._hands = ThreadPoolExecutor(1)
         self.start()
@@ -273,13 +275,17 @@ class Redis:
         self._until_ready()
 
     def _spawn(self, settings: dict[str, str]) -> None:
-        command = [self._program, "--port", str(self.port), "--dir", str(self._folder)]
-        for name, value in settings.items():
-            command += [f"--{name.replace('_', '-')}", value]
+        command = self._command(settings)
         if setpriv := shutil.which("setpriv"):  # if we are killed, so is it
             command = [setpriv, "--pdeathsig", "KILL", *command]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, cwd=self._folder, stdout=log, stderr=log)
+
+    def _command(self, settings: dict[str, str]) -> list[str]:
+        command = [self._program, "--port", str(self.port), "--dir", str(self._folder)]
+        for name, value in settings.items():
+            command += [f"--{name.replace('_', '-')}", value]
+        return command
 
     def _until_ready(self) -> None:
         self._client: Any = redis.Redis(port=self.port, socket_timeout=FIRST_WORD, retry=Retry(NoBackoff(), 0))

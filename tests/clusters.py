@@ -1,0 +1,226 @@
+"""Redis servers that know of each other: a cluster, and a master with its copy and its sentinels."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import redis
+
+from servers import CHOSEN_REDIS, FIRST_WORD, Redis
+
+SLOTS = 16384
+# The port by which nodes speak to each other is so much higher, in every release.
+BUS = 10000
+# Below those that a machine gives to whoever does not ask for one: nobody else takes it in between.
+PORTS = range(10240, 22000)
+
+
+def eventually(condition: Callable[[], Any], what: str, seconds: float = FIRST_WORD) -> Any:
+    """The condition's first true value; servers that do not answer yet are asked again."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with suppress(redis.RedisError, OSError):
+            if value := condition():
+                return value
+        time.sleep(0.02)
+    raise RuntimeError(f"not within {seconds:g} s: {what}")
+
+
+def free_pair() -> int:
+    """A port that is free, as is that of its bus."""
+    for port in random.SystemRandom().sample(PORTS, 100):
+        with suppress(OSError), ExitStack() as held:
+            for number in (port, port + BUS):
+                held.enter_context(socket.create_server(("127.0.0.1", number)))
+            return port
+    raise RuntimeError("no free pair of ports on this machine")
+
+
+def role(server: Redis) -> str:
+    """master or slave, or nothing if it is not there."""
+    try:
+        said = server.run("ROLE")
+    except (redis.RedisError, OSError):
+        return ""
+    return str(said[0], "ascii")
+
+
+def follow(server: Redis, master: Redis) -> None:
+    """Makes it a copy of the master; it has all that the master had when it returns."""
+    server.run("REPLICAOF", "127.0.0.1", master.port)
+    eventually(lambda: in_sync(server), f"{server.port} is a copy of {master.port}")
+
+
+def in_sync(server: Redis) -> bool:
+    said = server.run("ROLE")
+    return bool(said[0] == b"slave" and said[3] == b"connected")
+
+
+class RedisCluster:
+    """A cluster of so many masters, each with so many copies; slots are theirs in equal ranges."""
+
+    def __init__(self, masters: int = 3, replicas: int = 0, chosen: str | None = CHOSEN_REDIS, **settings: Any) -> None:
+        self._settings = {
+            "cluster_enabled": "yes", "cluster_node_timeout": "1000", "repl_diskless_sync_delay": "0", **settings,
+        }  # fmt: skip
+        self.nodes: list[Redis] = []
+        try:
+            for _ in range(masters * (1 + replicas)):
+                self.nodes.append(Redis(chosen, port=free_pair(), **self._settings))
+            self._join(masters)
+        except BaseException:
+            self.close()
+            raise
+
+    def _join(self, masters: int) -> None:
+        for number, node in enumerate(self.nodes):
+            node.run("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+            if number < masters:
+                low, high = (SLOTS * n // masters for n in (number, number + 1))
+                node.run("CLUSTER", "ADDSLOTS", *range(low, high))
+            for other in self.nodes[:number]:
+                node.run("CLUSTER", "MEET", "127.0.0.1", other.port)
+        for node in self.nodes:
+            eventually(lambda node=node: self._knows_all(node), f"{node.port} knows the cluster")
+        for number, node in enumerate(self.nodes[masters:]):
+            node.run("CLUSTER", "REPLICATE", self.nodes[number % masters].run("CLUSTER", "MYID"))
+            eventually(lambda node=node: in_sync(node), f"{node.port} is a copy")
+        self.wait()
+
+    def _knows_all(self, node: Redis) -> bool:
+        said = node.run("CLUSTER", "INFO")
+        return f"cluster_known_nodes:{len(self.nodes)}\r".encode() in said and b"slots_assigned:16384\r" in said
+
+    def wait(self) -> None:
+        """Until every node that is there says that all is well."""
+        for node in self.nodes:
+            if node.process.poll() is None:
+                eventually(lambda node=node: b"cluster_state:ok" in node.run("CLUSTER", "INFO"), f"{node.port} is well")
+
+    @property
+    def masters(self) -> list[Redis]:
+        """Those who have slots now."""
+        return [node for node in self.nodes if role(node) == "master"]
+
+    def url(self, prefix: str = "mainspring") -> str:
+        return f"redis+cluster://{addresses(self.nodes)}/?prefix={prefix}"
+
+    def fresh(self, prefix: str = "fresh") -> str:
+        """The URL of an empty store; those whose prefix does not begin with this one are left alone."""
+        for node in self.masters:
+            for key in node.run("KEYS", f"{{{prefix}*"):  # they are of several slots
+                node.run("UNLINK", key)
+        return self.url(prefix)
+
+    def close(self) -> None:
+        for node in self.nodes:
+            node.close()
+
+
+class Sentinel(Redis):
+    """One of those who watch over a master, and say who that is."""
+
+    def __init__(self, chosen: str | None, port: int, lines: list[str]) -> None:
+        self._lines = lines
+        super().__init__(chosen, port=port)
+
+    def _command(self, settings: dict[str, str]) -> list[str]:
+        said = self._folder / "sentinel.conf"  # it writes there what it learns
+        if not said.exists():
+            told = [f"port {self.port}", "bind 127.0.0.1", f"dir {self._folder}", *self._lines]
+            said.write_text("\n".join(told) + "\n")
+        return [self._program, str(said), "--sentinel"]
+
+    def named(self) -> int:
+        """The port of the one that it takes for the master."""
+        return int(self.run("SENTINEL", "GET-MASTER-ADDR-BY-NAME", RedisWithSentinel.NAME)[1])
+
+
+class RedisWithSentinel:
+    """A master, its copy, and three sentinels who agree within a second or two that it is gone."""
+
+    NAME = "main"
+
+    def __init__(self, chosen: str | None = CHOSEN_REDIS, **settings: Any) -> None:
+        self.servers: list[Redis] = []
+        self.sentinels: list[Sentinel] = []
+        try:
+            self.servers += (Redis(chosen, repl_diskless_sync_delay="0", **settings) for _ in range(2))
+            follow(self.servers[1], self.servers[0])
+            self._watch(chosen)
+        except BaseException:
+            self.close()
+            raise
+
+    def _watch(self, chosen: str | None) -> None:
+        """They are told of each other: finding each other takes them seconds."""
+        (master, copy), ports = self.servers, [free_pair() for _ in range(3)]
+        ids = {port: secrets.token_hex(20) for port in ports}
+        for me in ports:
+            lines = [f"sentinel myid {ids[me]}", f"sentinel monitor {self.NAME} 127.0.0.1 {master.port} 2",
+                     f"sentinel down-after-milliseconds {self.NAME} 500", f"sentinel failover-timeout {self.NAME} 1000",
+                     f"sentinel known-replica {self.NAME} 127.0.0.1 {copy.port}"]  # fmt: skip
+            lines += [
+                f"sentinel known-sentinel {self.NAME} 127.0.0.1 {port} {ids[port]}" for port in ports if port != me
+            ]
+            self.sentinels.append(Sentinel(chosen, me, lines))
+        eventually(self._agree, "the sentinels can vote")
+
+    def _agree(self) -> bool:
+        said = [sentinel.run("SENTINEL", "CKQUORUM", self.NAME) for sentinel in self.sentinels]
+        return all(answer.startswith(b"OK 3") for answer in said) and self.master() is not None
+
+    def master(self) -> Redis | None:
+        """The one that all sentinels name and that says so itself; None while they do not agree."""
+        named = {sentinel.named() for sentinel in self.sentinels}
+        found = [server for server in self.servers if named == {server.port} and role(server) == "master"]
+        return found[0] if found else None
+
+    def copy(self) -> Redis:
+        """The other one."""
+        return next(server for server in self.servers if server is not self.master())
+
+    def fail_over(self, *, crash: bool = False) -> Redis:
+        """The new master, once all sentinels name it. A master that did not crash becomes its copy."""
+        old = eventually(self.master, "the sentinels agree")
+        if crash:
+            old.crash()
+        else:
+            eventually(self._asked, "a sentinel begins a fail-over")
+        new: Redis = eventually(lambda: (now := self.master()) is not old and now, "there is another master")
+        if not crash:
+            self.rejoin(old)
+        return new
+
+    def _asked(self) -> bool:
+        """They refuse while the last one is not over, or the copy is not known to be in order yet."""
+        return bool(self.sentinels[0].run("SENTINEL", "FAILOVER", self.NAME) == b"OK")
+
+    def rejoin(self, server: Redis) -> None:
+        """It becomes a copy of the master, as sentinels see to by themselves after eight seconds."""
+        if server.process.poll() is not None:
+            server.start()
+        follow(server, eventually(self.master, "the sentinels agree"))
+        for kind in ("normal", "pubsub"):
+            server.run("CLIENT", "KILL", "TYPE", kind)
+
+    def url(self, prefix: str = "mainspring") -> str:
+        return f"redis+sentinel://{addresses(self.sentinels)}/{self.NAME}/0?prefix={prefix}"
+
+    def fresh(self, prefix: str = "fresh") -> str:
+        eventually(self.master, "the sentinels agree").fresh(prefix)
+        return self.url(prefix)
+
+    def close(self) -> None:
+        for server in (*self.sentinels, *self.servers):
+            server.close()
+
+
+def addresses(servers: list[Any]) -> str:
+    return ",".join(f"127.0.0.1:{server.port}" for server in servers)
