@@ -63,10 +63,14 @@ class Keys:
         return True
 
     def complaints(self) -> list[str]:
+        """As it is at one moment, if there are some who still write."""
+        self.server.run("CLIENT", "PAUSE", 10_000, "WRITE")
         try:
             asyncio.run(self._audited())
         except AssertionError as error:
             return [str(error)]
+        finally:
+            self.server.run("CLIENT", "UNPAUSE")
         return []
 
     async def _audited(self) -> None:

@@ -1,0 +1,56 @@
+"""A Redis server comes back without what it was told last: that is lost, nothing else, and the rest is in order."""
+
+import os
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+from crew import Crew
+from trouble import Business, pause
+
+from servers import Redis
+
+# Seconds: what a server with appendfsync everysec may not have written when the power fails.
+WINDOW = 1.0
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[Redis]:
+    server = Redis(appendonly=True, appendfsync="everysec")
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+class Tail:
+    """What the server's file gets from now on; it can be cut off once the server is gone."""
+
+    def __init__(self, server: Redis) -> None:
+        self.since = time.monotonic()
+        self._file = max(server.log.parent.rglob("*.aof"), key=lambda path: path.stat().st_mtime)
+        self._size = self._file.stat().st_size
+
+    def cut(self, more: int) -> None:
+        """Somewhere in the middle of a command, as a rule."""
+        os.truncate(self._file, self._size + more)
+
+
+@pytest.mark.parametrize("ground", ["keys"], indirect=True)
+@pytest.mark.parametrize("crashes", [1, pytest.param(8, marks=pytest.mark.slow)])
+def test_a_server_that_lost_its_last_second_lost_nothing_else(clockwork: Crew, redis: Redis, crashes: int) -> None:
+    seeded, business = random.Random(20300101), Business(clockwork, 20 * crashes)
+    forgiven: set[str] = set()
+    for _ in range(crashes):
+        tail = Tail(redis)
+        pause(0.8 * WINDOW)
+        redis.crash()
+        tail.cut(seeded.randrange(1000))
+        forgiven |= {id for id, at in business.told().items() if at > tail.since - WINDOW / 5}
+        redis.start()
+        assert clockwork.ground.complaints() == []
+        business.went_on()
+    audit = business.survived(forgiven)
+    assert forgiven - audit.jobs.keys()
+    assert any("is an older copy of itself" in worker.said() for worker in business.workers)
