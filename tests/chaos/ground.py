@@ -97,17 +97,21 @@ def writable(path: Path) -> bool:
     return True
 
 
-# A test is played on both, for as long as the suite's time allows; the rest of it with `pytest -m slow`.
+# A test is played on all, for as long as the suite's time allows; the rest of it with `pytest -m slow`.
+everywhere = pytest.mark.parametrize("ground", ["file", "server", "keys"], indirect=True)
 on_a_file = pytest.mark.parametrize("ground", ["file"], indirect=True)
 on_a_server = pytest.mark.parametrize("ground", ["server"], indirect=True)
+slow_on_keys = pytest.mark.parametrize(
+    "ground", ["file", "server", pytest.param("keys", marks=pytest.mark.slow)], indirect=True
+)
 slow_on_a_server = pytest.mark.parametrize(
-    "ground", ["file", pytest.param("server", marks=pytest.mark.slow)], indirect=True
+    "ground", ["file", *(pytest.param(ground, marks=pytest.mark.slow) for ground in ("server", "keys"))], indirect=True
 )
 
 
 def each(name: str, cases: Sequence[object], short: Collection[object] = ()) -> pytest.MarkDecorator:
-    """All cases on a file, and on a server; there only the short ones are not slow."""
-    served = [pytest.param("server", case, marks=() if case in short else pytest.mark.slow) for case in cases]
-    return pytest.mark.parametrize(
-        ("ground", name), [*(("file", case) for case in cases), *served], indirect=["ground"]
-    )
+    """All cases everywhere; only those on a file, and the short ones on a server, are not slow."""
+    played = [("file", case) for case in cases] + [("server", case) for case in cases if case in short]
+    rest = [(ground, case) for ground in ("server", "keys") for case in cases if (ground, case) not in played]
+    slow = [pytest.param(*one, marks=pytest.mark.slow) for one in rest]
+    return pytest.mark.parametrize(("ground", name), [*played, *slow], indirect=["ground"])

@@ -6,13 +6,15 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from audit import until
 from crew import Crew
-from trouble import Business, pause
+from trouble import Business, Span, pause
 
 from servers import Redis
 
 # Seconds: what a server with appendfsync everysec may not have written when the power fails.
 WINDOW = 1.0
+REWRITING = ("aof_rewrite_in_progress", "aof_rewrite_scheduled")
 
 
 @pytest.fixture(scope="module")
@@ -37,20 +39,29 @@ class Tail:
         os.truncate(self._file, self._size + more)
 
 
+def rewrite(server: Redis) -> None:
+    """Redis leaves the beginning of a transaction that was cut in its file, and takes what comes next for the rest of
+    it at the next start (valkey#4342); a new file is without."""
+    server.run("BGREWRITEAOF")
+    until(lambda: not any(server.run("INFO", "persistence")[name] for name in REWRITING))
+
+
 @pytest.mark.parametrize("ground", ["keys"], indirect=True)
 @pytest.mark.parametrize("crashes", [1, pytest.param(8, marks=pytest.mark.slow)])
 def test_a_server_that_lost_its_last_second_lost_nothing_else(clockwork: Crew, redis: Redis, crashes: int) -> None:
     seeded, business = random.Random(20300101), Business(clockwork, 20 * crashes)
-    forgiven: set[str] = set()
+    lost: list[Span] = []
     for _ in range(crashes):
         tail = Tail(redis)
         pause(0.8 * WINDOW)
         redis.crash()
+        pause(0.1)  # for whoever has heard of it and not yet written it down
         tail.cut(seeded.randrange(1000))
-        forgiven |= {id for id, at in business.told().items() if at > tail.since - WINDOW / 5}
+        lost.append((tail.since - WINDOW / 5, time.monotonic()))
         redis.start()
+        rewrite(redis)
         assert clockwork.ground.complaints() == []
         business.went_on()
-    audit = business.survived(forgiven)
-    assert forgiven - audit.jobs.keys()
+    audit = business.survived(lost)
+    assert business.told_within(lost) - audit.jobs.keys()
     assert any("is an older copy of itself" in worker.said() for worker in business.workers)
