@@ -139,9 +139,9 @@ class Store(Protocol):
         One answer per job, in order; in a refused batch that job says "refused" with the key and its
         holder's id, all others "refused" with their own id. A key is free again the moment its job is
         final (an idempotency key stays taken after completed); a holder past its expires_at ends as
-        expired here. An id the store has seen is that job: it is answered as new, before its key is
-        looked at, and not written again. "replace" and "debounce" change a job only while it is pending or
-        paused: replace gives it the new input and keeps its time, debounce also moves its time,
+        expired here. An id the store has seen in that queue is that job, wherever it is by now: it is answered as
+        new, before its key is looked at, and not written again. "replace" and "debounce" change a job only while it is
+        pending or paused: replace gives it the new input and keeps its time, debounce also moves its time,
         never past created_at + debounce_limit; otherwise the job is returned as a duplicate.
         `within` is the caller's own open transaction: nothing is visible before its commit.
         """

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from books import audit
+from mainspring.stores.redis.home import Homes
 from mainspring.stores.redis.place import Place
-from mainspring.stores.redis.pool import Pool
+from mainspring.stores.redis.route import Route
 from servers import Postgres, Redis
 
 
@@ -74,11 +75,11 @@ class Keys:
         return []
 
     async def _audited(self) -> None:
-        pool = Pool(Place(self.url, self.url))
+        homes = Homes(Route(Place(self.url, self.url)))
         try:
-            await audit(pool)
+            await audit(homes)
         finally:
-            await pool.close()
+            await homes.route.close()
 
 
 Ground = File | Database | Keys

@@ -42,8 +42,8 @@ class TestRedis(Served, StoreContract):
     async def opened(self) -> AsyncIterator[Store]:
         async with super().opened() as store:
             yield store
-            if (pool := cast(RedisStore, store)._pool) is not None:
-                await audit(pool)
+            if (homes := cast(RedisStore, store)._homes) is not None:
+                await audit(homes)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from clusters import RedisCluster
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.twin import twin_machine
@@ -44,6 +45,15 @@ def test_postgres_answers_as_memory_does(postgres: Postgres, examples: int) -> N
 def test_redis_answers_as_memory_does(redis: Redis, examples: int) -> None:
     def fresh() -> Store:
         return open_store(redis.fresh())
+
+    so_many = settings(BOUNDED, max_examples=examples)
+    run_state_machine_as_test(twin_machine(lambda: open_store("memory://"), fresh), settings=so_many)
+
+
+@pytest.mark.parametrize("examples", [15, pytest.param(300, marks=pytest.mark.slow)])
+def test_a_redis_cluster_answers_as_memory_does(redis_cluster: RedisCluster, examples: int) -> None:
+    def fresh() -> Store:
+        return open_store(redis_cluster.fresh())
 
     so_many = settings(BOUNDED, max_examples=examples)
     run_state_machine_as_test(twin_machine(lambda: open_store("memory://"), fresh), settings=so_many)

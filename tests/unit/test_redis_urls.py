@@ -6,10 +6,11 @@ from urllib.parse import urlencode
 
 import pytest
 from redis.asyncio.connection import parse_url
+from redis.crc import key_slot
 
 from mainspring import BadSetting
 from mainspring.stores import open_store
-from mainspring.stores.redis.place import Place
+from mainspring.stores.redis.place import Place, slot
 
 
 def place(url: str) -> Place:
@@ -28,15 +29,15 @@ def test_a_url_is_a_store_at_its_place(scheme: str) -> None:
 
     store = open_store(f"{scheme}://ada:lovelace@host:99/3?prefix=shop")
     assert isinstance(store, RedisStore)
-    assert store.place.url == f"{scheme}://ada:lovelace@host:99/3"
+    assert store.place.url() == f"{scheme}://ada:lovelace@host:99/3"
     assert store.place.base == "{shop}"
     assert store.place.shown == f"{scheme}://ada:***@host:99/3?prefix=shop"
 
 
 def test_a_host_is_enough() -> None:
     found = place("redis://host")
-    assert (found.url, found.prefix, found.base) == ("redis://host/0", "mainspring", "{mainspring}")
-    assert (found.host, found.port, found.db) == ("host", 6379, 0)
+    assert (found.url(), found.prefix, found.base) == ("redis://host:6379/0", "mainspring", "{mainspring}")
+    assert (found.addresses, found.db) == ([("host", 6379)], 0)
 
 
 @pytest.mark.parametrize(
@@ -50,13 +51,13 @@ def test_a_host_is_enough() -> None:
     ],
 )
 def test_the_driver_goes_where_the_place_says(url: str, host: str, port: int, db: int) -> None:
-    found, driver = place(url), parse_url(place(url).url)
-    assert (found.host, found.port, found.db) == (host, port, db)
+    found, driver = place(url), parse_url(place(url).url())
+    assert (found.addresses, found.db) == ([(host, port)], db)
     assert (driver["host"], driver.get("port", 6379), driver["db"]) == (host, port, db)
 
 
 def test_user_and_password_reach_the_driver_decoded() -> None:
-    driver = parse_url(place("redis://a%40b:p%2Fw%3F%23%40@host/0?prefix=x").url)
+    driver = parse_url(place("redis://a%40b:p%2Fw%3F%23%40@host/0?prefix=x").url())
     assert (driver["username"], driver["password"]) == ("a@b", "p/w?#@")
 
 
@@ -69,9 +70,35 @@ def test_user_and_password_reach_the_driver_decoded() -> None:
     ],
 )
 def test_a_socket_is_a_server_too(url: str, expected: dict[str, object]) -> None:
-    driver = dict(parse_url(place(url).url))
+    driver = dict(parse_url(place(url).url()))
     driver.pop("connection_class")
     assert driver == expected
+
+
+def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
+    found = place("rediss+cluster://ada:pw@one,[::1]:7001/?prefix=shop&homes=4&ca=/etc/ca.pem&cert=/c&key=/k")
+    assert found.addresses == [("one", 6379), ("::1", 7001)]
+    assert found.url(("two", 7002)) == "rediss://ada:pw@two:7002/0"
+    assert found.files == {"ssl_ca_certs": "/etc/ca.pem", "ssl_certfile": "/c", "ssl_keyfile": "/k"}
+    assert len(found.bases) == 4
+
+
+@pytest.mark.parametrize("homes", [1, 3, 8, 64])
+def test_the_homes_of_a_cluster_lie_in_equal_parts_of_its_slots(homes: int) -> None:
+    bases = place(f"redis+cluster://host/?homes={homes}").bases
+    assert [slot(base) * homes // 16384 for base in bases] == list(range(homes))
+    assert all(base.startswith("{mainspring:") and base.endswith("}") for base in bases)
+
+
+def test_a_slot_is_that_of_the_driver() -> None:
+    assert slot("{mainspring:3.17}:job") == key_slot(b"{mainspring:3.17}:job")
+
+
+def test_sentinels_are_asked_for_a_service() -> None:
+    found = place("redis+sentinel://ada:pw@one,two:5/main/2?sentinel_password=a%2Fb")
+    assert (found.addresses, found.service, found.db) == ([("one", 26379), ("two", 5)], "main", 2)
+    assert found.url(("three", 6)) == "redis://ada:pw@three:6/2"
+    assert found.sentinel_url(("one", 26379)) == "redis://:a%2Fb@one:26379/0"
 
 
 @pytest.mark.parametrize("name", ["a", "Shop", "a-b_c:d.e", "9", "x" * 64])
@@ -90,14 +117,17 @@ def test_any_other_prefix_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("redis://", "names no host, or more than one: use redis://user:password@host:6379/0?prefix=name"),
+        ("redis://", "names no host: use redis://user:password@host:6379/0?prefix=name"),
         ("redis:///0", "names no host"),
         ("redis://:6379/0", "names no host"),
         ("redis://ada@/0", "names no host"),
-        ("redis://one,two:6379/0", "names no host, or more than one"),
-        ("redis://one:1,two:2/0", "has a bad host or port: use redis://user:password@host:6379/0?prefix=name"),
+        ("redis://one,two:6379/0", "names more than one host"),
+        (
+            "redis://one:1,two:2/0",
+            "names more than one host: use redis://user:password@host:6379/0?prefix=name, redis+cl",
+        ),
         ("redis://host:http/0", "has a bad host or port"),
-        ("redis://host:65536/0", "has a bad host or port"),
+        ("redis://host:65536/0", "port 65536 in store URL"),
         ("redis://host:-1/0", "has a bad host or port"),
         ("redis://host:0/0", "port 0 in store URL"),
         ("redis://[::1/0", "has a bad host or port"),
@@ -117,6 +147,20 @@ def test_any_other_prefix_is_refused(name: str) -> None:
         ("redis+unix://run/redis.sock", "names no socket"),
         ("redis+unix:///r.sock?db=x", "'x' in store URL"),
         ("redis+unix:///r.sock?mode=1", "unknown mode in store URL"),
+        ("redis+tcp://host/0", "unknown store 'redis+tcp'"),
+        ("redis+cluster://host,/", "names no host: use redis+cluster://user:password@host:6379,host:6379/?prefix=name"),
+        ("redis+cluster://host/1", "database 1 in store URL 'redis+cluster://host/1': a cluster has 0 only"),
+        (
+            "redis+cluster://host/?homes=0",
+            "homes=0 in store URL 'redis+cluster://host/?homes=0': use a number from 1 to 64",
+        ),
+        ("redis+cluster://host/?homes=65", "homes=65 in store URL"),
+        ("redis+cluster://host/?homes=x", "homes=x in store URL"),
+        ("redis+cluster://host/?ca=x", "unknown ca in store URL 'redis+cluster://host/?ca=x': it takes prefix, homes"),
+        ("redis+sentinel://host", "names no service that sentinels watch: use redis+sentinel://"),
+        ("redis+sentinel://host/main/x", "'x' in store URL"),
+        ("redis://host/0?homes=2", "unknown homes in store URL"),
+        ("redis://host/0?cert=x", "unknown cert in store URL"),
     ],
 )
 def test_a_bad_url_is_refused_and_shown_the_right_form(url: str, message: str) -> None:
@@ -136,6 +180,9 @@ def test_a_bad_url_is_refused_and_shown_the_right_form(url: str, message: str) -
         "redis://a/b:lovelace@host/0",
         "redis+unix://ada:lovelace@host/r.sock",
         "redis://host/0?password=lovelace",
+        "redis+cluster://ada:lovelace@one:http,two/",
+        "redis+sentinel://ada:lovelace@one,two/",
+        "redis+sentinel://one,two/main/x?sentinel_password=lovelace",
     ],
 )
 def test_a_refusal_does_not_show_the_password(url: str) -> None:

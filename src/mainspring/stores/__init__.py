@@ -55,7 +55,7 @@ def open_store(url: str, *, clock: Clock | None = None, durability: Durability =
             from .postgres.place import Place
 
             return PostgresStore(Place(url, shown), clock=clock, durability=durability)
-        case "redis" | "rediss" | "redis+unix":
+        case _ if re.fullmatch(r"rediss?(\+(cluster|sentinel))?|redis\+unix", scheme):
             from .redis.place import Place as RedisPlace
 
             place = RedisPlace(url, shown)

@@ -1,4 +1,4 @@
-"""What was changed in a part of the data, as commands, and the script that writes them whole or not at all."""
+"""What was changed in a part of the data, as commands."""
 
 from __future__ import annotations
 
@@ -7,47 +7,30 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ...clock import micros
-from ...job import Circuit, Job, JobId, LogLine
+from ...job import Circuit, Job, JobId
 from ...schedule import TICKS_KEPT, Schedule
 from ...tally import counted
+from .home import Homes
 from .index import Arguments, held_keys, moves
 from .known import Known
-from .part import Part
-from .pool import Pool
+from .part import Part, Wanted
 from .records import Raw, claim_of, last_run, packed, record
 
 _encode = msgspec.json.Encoder().encode
+# Seconds for which a home remembers that a job was there: nobody repeats an enqueue for longer.
+REMEMBERED = 86_400
 
 
-async def commit(pool: Pool, known: Known, commands: list[Arguments], word: str = "") -> bool:
-    """Whether they were written, and with them, if there is one, a word to all."""
-    words: list[str | bytes | int] = [0]
-    for key, field, value in known.expected(pool.place.base):
-        words += (key, field, "-", "") if value is None else (key, field, "=", value)
-        words[0] = int(words[0]) + 1
-    if word:
-        commands = [*commands, ("PUBLISH", pool.place.base, word)]
-    for command in commands:
-        words += (len(command), *command)
-    return bool(await pool.script("commit", words))
-
-
-def changes(base: str, part: Part, now: int) -> Iterator[Arguments]:
+def changes(homes: Homes, part: Part, now: int) -> Iterator[Arguments]:
     """What was changed, as commands."""
-    known = part.known
+    known, base = part.known, homes.first.base
     changed = [
         (id, raw, old, new) for id, (raw, old) in known.jobs.items() if (new := dict.get(part.jobs, id)) is not old
     ]
     for id, raw, old, new in changed:
-        known.touched.add(id)
-        yield from _of_job(base, id, raw, old, new, now)
-    yield from _of_keys(base, [(old, new) for _, _, old, new in changed])
-    for id, runs in part.ledger.executions.items():
-        for run in runs:
-            yield "HSET", f"{base}:exec:{id}", run.number, _encode(run)
-    for id in part.ledger.dropped:
-        yield "DEL", f"{base}:exec:{id}", f"{base}:log:{id}"
-    yield from _lines(base, part.ledger.lines)
+        yield from _of_job(homes, known, id, raw, old, new, now)
+    yield from _of_keys(homes, [(old, new) for _, _, old, new in changed])
+    yield from _told(homes, part)
     if known.circuits is not None:
         yield from _of_circuits(base, known, part.ledger.circuits)
     for name, row in part.jobs.series.rows.items():
@@ -58,16 +41,58 @@ def changes(base: str, part: Part, now: int) -> Iterator[Arguments]:
             yield "ZADD", f"{base}:ticks:{name}", tick.n, _encode(tick)
         yield "ZREMRANGEBYRANK", f"{base}:ticks:{name}", 0, -TICKS_KEPT - 1
     for (at, queue, task), sums in counted(part.ledger.counted).items():
-        yield "RPUSH", f"{base}:counting", _encode((micros(at), queue, task, sums))
+        yield "RPUSH", f"{homes.of(queue).base}:counting", _encode((micros(at), queue, task, sums))
 
 
-def _lines(base: str, lines: dict[JobId, dict[tuple[int, int], LogLine]]) -> Iterator[Arguments]:
-    for id, told in lines.items():
-        for (run, n), line in told.items():
-            yield "HSETNX", f"{base}:log:{id}", f"{run}:{n}", _encode(line)
+def _told(homes: Homes, part: Part) -> Iterator[Arguments]:
+    """Of runs that have ended, and of those that go on."""
+    for id, runs in part.ledger.executions.items():
+        base = homes.of(part.jobs[id].queue).base
+        for run in runs:
+            yield "HSET", f"{base}:exec:{id}", run.number, _encode(run)
+    for id in part.ledger.dropped:
+        base = homes.of(part.known.known(id).queue).base
+        yield "DEL", f"{base}:exec:{id}", f"{base}:log:{id}"
+    for id, told in part.ledger.lines.items():
+        base = homes.of(part.jobs[id].queue).base
+        for (number, n), line in told.items():
+            yield "HSETNX", f"{base}:log:{id}", f"{number}:{n}", _encode(line)
 
 
-def _of_job(base: str, id: JobId, raw: Raw, old: Job | None, new: Job | None, now: int) -> Iterator[Arguments]:
+def _of_job(
+    homes: Homes, known: Known, id: JobId, raw: Raw, old: Job | None, new: Job | None, now: int
+) -> Iterator[Arguments]:
+    there = None if old is None else homes.of(old.queue)
+    here = None if new is None else homes.of(new.queue)
+    if old is not None:
+        known.touched.add(id)
+    if here is not None and here is not there:
+        known.fresh.add((id, here))
+    if there is not None and here is not there:
+        if here is not None:
+            yield from _leaving(there.base, here.base, known, id)
+        yield from _written(there.base, id, raw, old, None, now)
+        raw, old = (None, None, None), None
+    if here is not None:
+        yield from _written(here.base, id, raw, old, new, now)
+
+
+def _leaving(there: str, here: str, known: Known, id: JobId) -> Iterator[Arguments]:
+    """What is told of a job goes with it. Whoever repeats its enqueue meanwhile finds that it was there."""
+    if id not in known.runs:
+        raise Wanted("runs", id)
+    if id not in known.lines:
+        raise Wanted("lines", id)
+    for run in known.runs[id]:
+        yield "HSET", f"{here}:exec:{id}", run.number, _encode(run)
+    if known.lines[id]:
+        yield "HSET", f"{here}:log:{id}", *known.lines[id]
+    yield "DEL", f"{there}:exec:{id}", f"{there}:log:{id}"
+    yield "HSET", f"{there}:moved", packed(id), ""
+    yield "EXPIRE", f"{there}:moved", REMEMBERED
+
+
+def _written(base: str, id: JobId, raw: Raw, old: Job | None, new: Job | None, now: int) -> Iterator[Arguments]:
     short = packed(id)
     if (run := last_run(id, raw)) is not None and new is not None:
         yield "HSETNX", f"{base}:exec:{id}", run.number, _encode(run)
@@ -84,14 +109,14 @@ def _of_job(base: str, id: JobId, raw: Raw, old: Job | None, new: Job | None, no
     yield from moves(base, old, new, now)
 
 
-def _of_keys(base: str, changed: Sequence[tuple[Job | None, Job | None]]) -> Iterator[Arguments]:
+def _of_keys(homes: Homes, changed: Sequence[tuple[Job | None, Job | None]]) -> Iterator[Arguments]:
     """A key that one of them lets go may be another's now."""
     freed = {key for old, _ in changed if old is not None for key in held_keys(old)}
     taken = {key: packed(new.id) for _, new in changed if new is not None for key in held_keys(new)}
     for key in freed - taken.keys():
-        yield "HDEL", f"{base}:key", key
+        yield "HDEL", f"{homes.keeping(key).base}:key", key
     for key, short in taken.items():
-        yield "HSET", f"{base}:key", key, short
+        yield "HSET", f"{homes.keeping(key).base}:key", key, short
 
 
 def _of_circuits(base: str, known: Known, new: dict[str, Circuit]) -> Iterator[Arguments]:

@@ -1,17 +1,17 @@
--- Takes due jobs in the order of claims. Where anything but the order has a say in it nothing is taken, and the answer
--- begins with a word instead of an instant.
--- ARGV: now; limit; worker; lease; how many queues are named, or -1 for all; how many tasks; those names.
-local base, now, limit = KEYS[1] .. ':', tonumber(ARGV[1]), tonumber(ARGV[2])
-local worker, lease = ARGV[3], ARGV[4]
+-- Takes due jobs in the order of claims, or without a lease says which would be taken. Where anything but the order has
+-- a say in it nothing is taken, and the answer begins with a word instead of an instant.
+-- ARGV: now; limit; how many of them; worker; lease or nothing; how many queues are named, or -1 for all; how many tasks; those names.
+local base, now, limit, most = KEYS[1] .. ':', tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local worker, lease = ARGV[4], ARGV[5]
 local queues, tasks = nil, {}
-local count = tonumber(ARGV[5])
+local count = tonumber(ARGV[6])
 if count >= 0 then
   queues = {}
-  for n = 7, 6 + count do queues[ARGV[n]] = true end
+  for n = 8, 7 + count do queues[ARGV[n]] = true end
 else
   count = 0
 end
-for n = 7 + count, 6 + count + tonumber(ARGV[6]) do tasks[ARGV[n]] = true end
+for n = 8 + count, 7 + count + tonumber(ARGV[7]) do tasks[ARGV[n]] = true end
 
 local until_at = redis.call('HGET', base .. 'until', worker)
 if not until_at or tonumber(until_at) <= now then return { 'silent' } end
@@ -56,7 +56,7 @@ end
 local found = {}
 for _, group in ipairs(redis.call('SMEMBERS', base .. 'stocked')) do
   if named(group) then
-    local entries = redis.call('ZRANGE', base .. 'ready:' .. group, 0, limit - 1)
+    local entries = redis.call('ZRANGE', base .. 'ready:' .. group, 0, most - 1)
     for n = 1, #entries do
       local rank, at = key_of(entries[n])
       if at > now then return { 'look' } end -- the clock was set back
@@ -83,7 +83,7 @@ if groups > 0 then
   end)
 end
 
-local ids, taken, total = {}, {}, math.min(limit, #found)
+local ids, taken, total = {}, {}, math.min(most, #found)
 for n = 1, total do
   local _, _, entry, group = unpack(found[n])
   ids[n] = string.sub(entry, 11)
@@ -93,6 +93,30 @@ end
 local function each(list, step, call)
   for from = 1, #list, step do call(unpack(list, from, math.min(from + step - 1, #list))) end
 end
+if redis.call('EXISTS', base .. 'lock') == 1 then
+  for n = 1, total do
+    local step = redis.call('HGET', base .. 'lock', base .. 'job\0' .. ids[n])
+    if step then return { 'held', step } end
+  end
+end
+
+local function next_at()
+  local soonest = redis.call('ZRANGE', base .. 'expiring', 0, 0, 'WITHSCORES')[2] or ''
+  local waiting = redis.call('ZRANGE', base .. 'next', 0, -1, 'WITHSCORES')
+  for n = 1, #waiting, 2 do
+    if named(waiting[n]) then
+      if soonest == '' or tonumber(waiting[n + 1]) < tonumber(soonest) then return waiting[n + 1] end
+      break
+    end
+  end
+  return soonest
+end
+if lease == '' then
+  local entries = {}
+  for n = 1, total do entries[n] = found[n][3] end
+  return { total == limit and ARGV[1] or next_at(), entries }
+end
+
 for group, entries in pairs(taken) do
   each(entries, 1000, function(...) redis.call('ZREM', base .. 'ready:' .. group, ...) end)
   if redis.call('EXISTS', base .. 'ready:' .. group) == 0 then redis.call('SREM', base .. 'stocked', group) end
@@ -138,18 +162,4 @@ for queue, some in pairs(again) do
   each(some, 1000, function(...) redis.call('ZREM', base .. 'again:' .. queue, ...) end)
 end
 
-local next_at = ''
-if total == limit or #kept < total then
-  next_at = ARGV[1]
-else
-  expiry = redis.call('ZRANGE', base .. 'expiring', 0, 0, 'WITHSCORES')[2]
-  if expiry then next_at = expiry end
-  local waiting = redis.call('ZRANGE', base .. 'next', 0, -1, 'WITHSCORES')
-  for n = 1, #waiting, 2 do
-    if named(waiting[n]) then
-      if next_at == '' or tonumber(waiting[n + 1]) < tonumber(next_at) then next_at = waiting[n + 1] end
-      break
-    end
-  end
-end
-return { next_at, answer }
+return { (total == limit or #kept < total) and ARGV[1] or next_at(), answer }

@@ -2,47 +2,78 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
+from typing import Any
 
 from ...clock import instant, micros
 from ...job import Beat, Claim, Job, JobId, LiveWorker, Orders, State, WorkerId, WorkerInfo
 from ..memory import claim as memory
-from .changes import commit
+from .home import Home, Homes
 from .index import Arguments
-from .known import Known, live, load, read_hash, read_jobs, worker_text
+from .known import Known, live, load, read_hash, read_home, worker_text
 from .lists import group_names
 from .part import Part
 from .play import play
-from .pool import Pool, Word
-from .records import taken, unpacked
+from .pool import Word
+from .records import Raw, taken, unpacked
+from .step import commit, settle
 
 
 async def claim(
-    pool: Pool, queues: Collection[str] | None, worker: WorkerId, tasks: Collection[str], limit: int, now: datetime
+    homes: Homes, queues: Collection[str] | None, worker: WorkerId, tasks: Collection[str], limit: int, now: datetime
 ) -> Claim:
     lease, us = os.urandom(8).hex(), micros(now)
     named = list(queues) if queues is not None else []
-    words: list[Word] = [us, limit, worker, lease, -1 if queues is None else len(named), len(tasks), *named, *tasks]
-    word, *answer = await pool.script("claim", words)
-    if word in (b"silent", b"look"):
-        return await _look(pool, queues, worker, tasks, limit, now)
-    pairs = answer[0]
-    jobs = [taken(id, text, lease, worker, now) for id, text in zip(pairs[::2], pairs[1::2], strict=True)]
-    return Claim(jobs, None if word == b"" else max(now, instant(int(float(word)))))
+    which: list[Word] = [-1 if queues is None else len(named), len(tasks), *named, *tasks]
+    while True:
+        if len(homes.all) == 1:
+            answers = [await homes.first.script("claim", [us, limit, limit, worker, lease, *which])]
+        else:
+            answers = await _across(homes, limit, lambda most, lease: [us, limit, most, worker, lease, *which], lease)
+        if any(word in (b"silent", b"look") for word, *_ in answers):
+            return await _look(homes, queues, worker, tasks, limit, now)
+        if held := [(home, one[1]) for home, one in zip(homes.all, answers, strict=True) if one[0] == b"held"]:
+            await settle(homes, held[0][0], held[0][1].decode())
+            continue
+        pairs = [pair for _, some in answers for pair in zip(some[::2], some[1::2], strict=True)]
+        jobs = [taken(id, text, lease, worker, now) for id, text in pairs]
+        if len(answers) > 1:
+            jobs.sort(key=lambda job: (-job.priority, job.run_at, job.id))
+        instants = [instant(int(float(word))) for word, _ in answers if word != b""]
+        return Claim(jobs, max(now, min(instants)) if instants else None)
+
+
+async def _across(homes: Homes, limit: int, words: Callable[[int, str], list[Word]], lease: str) -> list[Any]:
+    """Of each home what claim.lua answers: first all say what they have, then each gives what is among the best."""
+    offers = await homes.each(lambda home: home.script("claim", words(limit, "")))
+    if any(word in (b"silent", b"look", b"held") for word, *_ in offers):
+        return offers
+    best = sorted((entry, n) for n, (_, entries) in enumerate(offers) for entry in entries)[:limit]
+    counts = Counter(n for _, n in best)
+    answers: list[Any] = [[words(limit, "")[0] if len(best) == limit else word, []] for word, _ in offers]
+
+    async def take(n: int) -> None:
+        answers[n] = await homes.all[n].script("claim", words(counts[n], lease))
+
+    await asyncio.gather(*map(take, counts))
+    return answers
 
 
 async def _look(
-    pool: Pool, queues: Collection[str] | None, worker: WorkerId, tasks: Collection[str], limit: int, now: datetime
+    homes: Homes, queues: Collection[str] | None, worker: WorkerId, tasks: Collection[str], limit: int, now: datetime
 ) -> Claim:
     """A claim in which more than the order has a say: played on all that it may meet."""
-    paused = {name.decode() for name in await pool.call("SMEMBERS", f"{pool.place.base}:paused")}
+    paused = await paused_queues(homes)
 
     async def prepare(known: Known) -> None:
-        await load(pool, known, "worker", [worker])
-        await load(pool, known, "circuits", [""])
-        await load(pool, known, "job", await _candidates(pool, limit, now))
+        await load(homes, known, "worker", [worker])
+        await load(homes, known, "circuits", [""])
+        for some in await homes.each(lambda home: _candidates(home, limit, now)):
+            known.jobs |= some
 
     def verb(part: Part) -> Claim:
         expired = part.jobs.expire(now)
@@ -50,36 +81,56 @@ async def _look(
             return Claim([], None, expired)
         return Claim(*memory.claim(part.jobs, part.ledger, paused, queues, worker, tasks, limit, now), expired)
 
-    return await play(pool, verb, now, prepare)
+    return await play(homes, verb, now, prepare)
 
 
-async def _candidates(pool: Pool, limit: int, now: datetime) -> list[JobId]:
+async def paused_queues(homes: Homes) -> set[str]:
+    sets = await homes.each(lambda home: home.call("SMEMBERS", f"{home.base}:paused"))
+    return {name.decode() for some in sets for name in some}
+
+
+async def _candidates(home: Home, limit: int, now: datetime) -> dict[JobId, tuple[Raw, Job | None]]:
     """The first of every group, suspects, and what has expired or will be the next to."""
-    base, us = pool.place.base, micros(now)
-    expired = await pool.call("ZRANGEBYSCORE", f"{base}:expiring", "-inf", us)
+    base, us = home.base, micros(now)
+    expired = await home.call("ZRANGEBYSCORE", f"{base}:expiring", "-inf", us)
     commands: list[Arguments] = [("SMEMBERS", f"{base}:suspect"), ("ZRANGE", f"{base}:expiring", 0, len(expired))]
-    for name in await group_names(pool):
+    for name in await group_names(home):
         commands.append(("ZRANGE", f"{base}:ready:{name}", 0, limit + len(expired)))
         commands.append(("ZRANGE", f"{base}:later:{name}", 0, limit + len(expired)))
-    suspects, first, *entries = await pool.many(commands)
+    suspects, first, *entries = await home.many(commands)
     ids = {*suspects, *first, *expired, *(entry[10:] for some in entries for entry in some)}
-    return [unpacked(id) for id in ids]
+    return await read_home(home, [unpacked(id) for id in ids])
 
 
-async def beat(pool: Pool, worker: WorkerInfo, until: datetime, now: datetime) -> Beat:
-    base = pool.place.base
+async def beat(homes: Homes, worker: WorkerInfo, until: datetime, now: datetime) -> Beat:
+    """In the first home is its row, in each how long it lives: never longer than its row says."""
+    base = homes.first.base
     while True:
         known = Known()
-        known.workers |= await read_hash(pool, f"{base}:worker")
-        await load(pool, known, "worker", [worker.id])
+        known.workers |= await read_hash(homes.first, f"{base}:worker")
+        await load(homes, known, "worker", [worker.id])
         part = Part(known)
         orders = part.workers.beat(worker, until, now)
-        if await commit(pool, known, list(_rows(base, known, part.workers))):
+        if await commit(homes, known.expected(homes), list(_rows(base, known, part.workers))):
             break
-    ids = [unpacked(id) for id in await pool.call("SMEMBERS", f"{base}:held:{worker.id}")]
-    mine = [job for _, job in (await read_jobs(pool, ids)).values() if job is not None and job.state is State.RUNNING]
+    row = part.workers.get(worker.id)
+    held = await homes.each(lambda home: _held(homes, home, worker.id, None if row is None else row.until))
+    mine = [job for some in held for job in some]
     cancels = {job.id: job.cancel_reason for job in mine if job.cancel_reason is not None}
     return Beat({job.id: job.lease or "" for job in mine}, cancels, orders)
+
+
+async def _held(homes: Homes, home: Home, worker: WorkerId, until: datetime | None) -> list[Job]:
+    key, commands = f"{home.base}:until", list[Arguments]()
+    if home is not homes.first:
+        commands.append(("HDEL", key, worker) if until is None else ("HSET", key, worker, micros(until)))
+    *_, ids = await home.many([*commands, ("SMEMBERS", f"{home.base}:held:{worker}")])
+    return await _running(home, ids)
+
+
+async def _running(home: Home, ids: Iterable[bytes]) -> list[Job]:
+    found = (await read_home(home, [unpacked(id) for id in ids])).values()
+    return [job for _, job in found if job is not None and job.state is State.RUNNING]
 
 
 def _rows(base: str, known: Known, workers: dict[WorkerId, LiveWorker]) -> list[Arguments]:
@@ -97,24 +148,26 @@ def _rows(base: str, known: Known, workers: dict[WorkerId, LiveWorker]) -> list[
     return commands
 
 
-async def order(pool: Pool, workers: Collection[WorkerId] | None, orders: Orders, now: datetime) -> list[WorkerId]:
+async def order(homes: Homes, workers: Collection[WorkerId] | None, orders: Orders, now: datetime) -> list[WorkerId]:
+    base = homes.first.base
     while True:
         known = Known()
-        known.workers |= await read_hash(pool, f"{pool.place.base}:worker")
+        known.workers |= await read_hash(homes.first, f"{base}:worker")
         part = Part(known)
         found = part.workers.order(workers, orders, now)
-        if await commit(pool, known, list(_rows(pool.place.base, known, part.workers))):
+        if await commit(homes, known.expected(homes), list(_rows(base, known, part.workers))):
             return found
 
 
-async def expired(pool: Pool, now: datetime, limit: int) -> list[Job]:
-    base = pool.place.base
-    holders = [name.decode() for name in await pool.call("SMEMBERS", f"{base}:holders")]
-    rows = await read_hash(pool, f"{base}:worker")
-    silent = [name for name in holders if name not in rows or live(rows[name]).until <= now]
-    ids: set[bytes] = set()
-    if silent:
-        for some in await pool.many([("SMEMBERS", f"{base}:held:{name}") for name in silent]):
-            ids.update(some)
-    found = await read_jobs(pool, [unpacked(id) for id in sorted(ids)[:limit]])
-    return [job for _, job in found.values() if job is not None and job.state is State.RUNNING]
+async def expired(homes: Homes, now: datetime, limit: int) -> list[Job]:
+    rows = await read_hash(homes.first, f"{homes.first.base}:worker")
+    alive = {name for name, text in rows.items() if live(text).until > now}
+    found = await homes.each(lambda home: _orphans(home, alive, limit))
+    return sorted((job for some in found for job in some), key=lambda job: job.id)[:limit]
+
+
+async def _orphans(home: Home, alive: set[WorkerId], limit: int) -> list[Job]:
+    holders = [name.decode() for name in await home.call("SMEMBERS", f"{home.base}:holders")]
+    silent = [name for name in holders if name not in alive]
+    sets = await home.many([("SMEMBERS", f"{home.base}:held:{name}") for name in silent]) if silent else []
+    return await _running(home, sorted({id for some in sets for id in some})[:limit])

@@ -1,38 +1,69 @@
-"""What a Redis server says of itself, and what of it no job can live with."""
+"""What Redis servers say of themselves, and what of it no job can live with."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...errors import StoreError
 from ...finding import Finding
+from .home import Homes
 from .pool import Pool
 
+Info = dict[str, str]
 
-async def info(pool: Pool) -> dict[str, str]:
+
+async def info(pool: Pool) -> Info:
     text = (await pool.call("INFO")).decode()
     lines = (line.partition(":") for line in text.splitlines() if ":" in line)
     return {name: value for name, _, value in lines}
 
 
-async def refuse(pool: Pool) -> None:
+async def refuse(homes: Homes) -> None:
     """A server that may throw keys away loses jobs, so none are given to it."""
-    found = await info(pool)
-    policy = found.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction" and found.get("maxmemory", "0") != "0":
-        raise StoreError(
-            f"{pool.place.shown} may throw away jobs: its maxmemory-policy is {policy}; set it to noeviction "
-            "(CONFIG SET maxmemory-policy noeviction, and in redis.conf)"
-        )
+    shown, kind = homes.place.shown, homes.place.kind
+    for found in [await info(server) for server in await homes.route.servers()]:
+        policy = found.get("maxmemory_policy", "noeviction")
+        if policy != "noeviction" and found.get("maxmemory", "0") != "0":
+            raise StoreError(
+                f"{shown} may throw away jobs: its maxmemory-policy is {policy}; set it to noeviction "
+                "(CONFIG SET maxmemory-policy noeviction, and in redis.conf)"
+            )
+        if found.get("cluster_enabled") == "1" and kind != "cluster":
+            raise StoreError(f"{shown} is a node of a cluster: use redis+cluster:// with the same host")
+    if kind == "cluster":
+        await _refuse_others(homes)
 
 
-async def condition(pool: Pool, losses: list[str]) -> list[Finding]:
-    found = await info(pool)
-    name = "Valkey" if "valkey_version" in found else "Redis"
-    version = found.get("valkey_version") or found.get("redis_version", "?")
-    stale = int(await pool.call("HGET", f"{pool.place.base}:health", "stale") or 0)
+async def _refuse_others(homes: Homes) -> None:
+    """Where a queue is depends on how many homes there are."""
+    count, home = len(homes.all), homes.anchor
+    _, kept = await home.many([
+        ("HSETNX", f"{home.base}:meta", "homes", count), ("HGET", f"{home.base}:meta", "homes"),
+    ])  # fmt: skip
+    if int(kept) != count:
+        shown, kept = homes.place.shown, int(kept)
+        raise StoreError(f"{shown} keeps its queues in {kept} homes, not {count}: use ?homes={kept}")
+
+
+async def condition(homes: Homes, losses: list[str]) -> list[Finding]:
+    servers = [await info(server) for server in await homes.route.servers()]
+    stale = await homes.each(lambda home: home.call("HGET", f"{home.base}:health", "stale"))
     return [
-        Finding("server", "ok", f"{name} {version}"), _durability(found), _memory(found), _losses(losses),
-        _stale(stale),
+        _servers(servers), _durability(servers), max(map(_memory, servers), key=lambda one: one.verdict != "ok"),
+        _losses(losses), _stale(sum(int(number or 0) for number in stale)),
     ]  # fmt: skip
+
+
+def _servers(servers: Sequence[Info]) -> Finding:
+    names = {_name(found) for found in servers}
+    count = f", {len(servers)} masters" if len(servers) > 1 else ""
+    return Finding("server", "ok", f"{' and '.join(sorted(names))}{count}")
+
+
+def _name(found: Info) -> str:
+    if "valkey_version" in found:
+        return f"Valkey {found['valkey_version']}"
+    return f"Redis {found.get('redis_version', '?')}"
 
 
 def _losses(losses: list[str]) -> Finding:
@@ -48,8 +79,8 @@ def _stale(number: int) -> Finding:
     return Finding("index", "warn", text, "look whether the server was restored from an older copy")
 
 
-def _durability(found: dict[str, str]) -> Finding:
-    if found.get("aof_enabled", "0") == "1":
+def _durability(servers: Sequence[Info]) -> Finding:
+    if all(found.get("aof_enabled", "0") == "1" for found in servers):
         return Finding("durability", "ok", "appendonly is on: a crash may take the last second (appendfsync everysec)")
     return Finding(
         "durability", "warn", "appendonly is off: a crash of the server loses what came since its last snapshot",
@@ -57,7 +88,7 @@ def _durability(found: dict[str, str]) -> Finding:
     )  # fmt: skip
 
 
-def _memory(found: dict[str, str]) -> Finding:
+def _memory(found: Info) -> Finding:
     used, most = int(found.get("used_memory", 0)), int(found.get("maxmemory", 0))
     text = f"{used / 2**20:.0f} MiB used" + (f" of {most / 2**20:.0f}" if most else "")
     if most and used > 0.8 * most:

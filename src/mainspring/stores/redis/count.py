@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from ...clock import instant, micros
 from ...job import SUSPECT, DeadGroup, Job, Queue, Shown, State
+from .claim import paused_queues
+from .home import Home, Homes
 from .index import REGISTERS
-from .known import read_jobs
+from .known import read_home
 from .lists import group_names
-from .pool import Pool
-from .records import unpacked
+from .records import packed, unpacked
 
 ByQueue = dict[str, Counter[str]]
 # So many names are looked behind at a time.
 TIDIED = 500
 
 
-async def waiting(pool: Pool, now: datetime) -> ByQueue:
+async def waiting(home: Home, now: datetime) -> ByQueue:
     """Jobs that are not final, by queue and shown state."""
-    base, us = pool.place.base, micros(now)
-    groups = await group_names(pool)
+    base, us = home.base, micros(now)
+    groups = await group_names(home)
     queues = sorted({name.partition("\0")[0] for name in groups})
     commands: list[tuple[Any, ...]] = []
     for name in groups:
@@ -35,7 +37,7 @@ async def waiting(pool: Pool, now: datetime) -> ByQueue:
         commands += (("ZCOUNT", f"{base}:again:{name}", "-inf", us), ("ZCARD", f"{base}:again:{name}"))
     commands += (("HVALS", f"{base}:run"), ("SMEMBERS", f"{base}:parks"), ("SMEMBERS", f"{base}:suspect"),
                  ("ZRANGEBYSCORE", f"{base}:expiring", "-inf", us))  # fmt: skip
-    answers = iter(await pool.many(commands))
+    answers = iter(await home.many(commands))
     found: ByQueue = {}
     for name in groups:
         count = found.setdefault(name.partition("\0")[0], Counter())
@@ -50,21 +52,21 @@ async def waiting(pool: Pool, now: datetime) -> ByQueue:
     for said in next(answers):
         found.setdefault(said.split(b"\0")[4].decode(), Counter())["running"] += 1
     parks, suspects, expired = next(answers), next(answers), next(answers)
-    await _parked(pool, found, [name.decode() for name in parks])
-    await _apart(pool, found, {*suspects, *expired}, now)
+    await _parked(home, found, [name.decode() for name in parks])
+    await _apart(home, found, {*suspects, *expired}, now)
     return {name: +count for name, count in found.items() if +count}
 
 
-async def _parked(pool: Pool, found: ByQueue, parks: list[str]) -> None:
-    sizes = await pool.many([("SCARD", f"{pool.place.base}:parked:{name}") for name in parks]) if parks else []
+async def _parked(home: Home, found: ByQueue, parks: list[str]) -> None:
+    sizes = await home.many([("SCARD", f"{home.base}:parked:{name}") for name in parks]) if parks else []
     for name, size in zip(parks, sizes, strict=True):
         state, _, queue = name.partition("\0")
         found.setdefault(queue, Counter())[state] += size
 
 
-async def _apart(pool: Pool, found: ByQueue, ids: set[bytes], now: datetime) -> None:
+async def _apart(home: Home, found: ByQueue, ids: set[bytes], now: datetime) -> None:
     """Suspects are counted in no set; what has expired is counted as if it had not."""
-    jobs = [job for _, job in (await read_jobs(pool, [unpacked(id) for id in ids])).values() if job is not None]
+    jobs = [job for _, job in (await read_home(home, [unpacked(id) for id in ids])).values() if job is not None]
     for job in jobs:
         if job.state is not State.PENDING:
             continue
@@ -80,21 +82,35 @@ def _as_if_fresh(job: Job, now: datetime) -> Shown:
     return "scheduled" if job.run_at > now else "pending"
 
 
-async def counts(pool: Pool, now: datetime) -> dict[Shown, int]:
-    base = pool.place.base
+async def counts(homes: Homes, now: datetime) -> dict[Shown, int]:
     total: Counter[Any] = Counter()
-    for count in (await waiting(pool, now)).values():
+    for count in await homes.each(lambda home: _counts(home, now)):
         total.update(count)
-    ends = [name.decode() for name in await pool.call("SMEMBERS", f"{base}:ends")]
-    sizes = await pool.many([("ZCARD", f"{base}:ended:{name}") for name in ends]) if ends else []
-    for name, size in zip(ends, sizes, strict=True):
-        total[name.partition("\0")[0]] += size
     return dict(+total)
 
 
-async def queues(pool: Pool, now: datetime) -> list[Queue]:
-    found = await waiting(pool, now)
-    paused = {name.decode() for name in await pool.call("SMEMBERS", f"{pool.place.base}:paused")}
+async def _counts(home: Home, now: datetime) -> Counter[Any]:
+    total: Counter[Any] = Counter()
+    for count in (await waiting(home, now)).values():
+        total.update(count)
+    for (state, _), size in (await _sizes(home, "ends", "ended")).items():
+        total[state] += size
+    return total
+
+
+async def _sizes(home: Home, register: str, prefix: str) -> dict[tuple[str, str], int]:
+    """How many there are behind each name of a register, by the two parts of it."""
+    names = [name.decode() for name in await home.call("SMEMBERS", f"{home.base}:{register}")]
+    sizes = await home.many([("ZCARD", f"{home.base}:{prefix}:{name}") for name in names]) if names else []
+    pairs = [(name.partition("\0"), size) for name, size in zip(names, sizes, strict=True) if size]
+    return {(one, other): size for (one, _, other), size in pairs}
+
+
+async def queues(homes: Homes, now: datetime) -> list[Queue]:
+    found: ByQueue = {}
+    for some in await homes.each(lambda home: waiting(home, now)):
+        found |= some
+    paused = await paused_queues(homes)
     return [
         Queue(
             name=name, paused=name in paused, pending=count["pending"], scheduled=count["scheduled"],
@@ -104,43 +120,58 @@ async def queues(pool: Pool, now: datetime) -> list[Queue]:
     ]  # fmt: skip
 
 
-async def dead(pool: Pool, limit: int) -> list[DeadGroup]:
-    base = pool.place.base
-    kinds = [name.decode() for name in await pool.call("SMEMBERS", f"{base}:kinds")]
-    sizes = await pool.many([("ZCARD", f"{base}:dead:{name}") for name in kinds]) if kinds else []
-    most = sorted(zip(sizes, kinds, strict=True), key=lambda one: (-one[0], *one[1].split("\0", 1)))
-    most = [(size, name) for size, name in most if size][:limit]
-    commands = [("ZREVRANGE", f"{base}:dead:{name}", 0, 0, "WITHSCORES") for _, name in most]
+async def dead(homes: Homes, limit: int) -> list[DeadGroup]:
+    sizes: Counter[tuple[str, str]] = Counter()
+    for some in await homes.each(lambda home: _sizes(home, "kinds", "dead")):
+        sizes.update(some)
+    most = sorted(sizes.items(), key=lambda one: (-one[1], *one[0]))[:limit]
+    if not most:
+        return []
+    last = await homes.each(lambda home: _last(home, [group for group, _ in most]))
     found = []
-    for (size, name), (newest, at) in zip(most, await pool.many(commands) if commands else [], strict=True):
-        task, _, error = name.partition("\0")
-        found.append(
-            DeadGroup(task=task, error=error, count=size, newest=unpacked(newest), last_at=instant(int(float(at))))
-        )
+    for n, ((task, error), size) in enumerate(most):
+        at, newest = max(some[n] for some in last)
+        found.append(DeadGroup(task=task, error=error, count=size, newest=unpacked(newest), last_at=instant(at)))
     return found
 
 
-async def ended(pool: Pool) -> list[tuple[State, str]]:
+async def _last(home: Home, groups: Sequence[tuple[str, str]]) -> list[tuple[int, bytes]]:
+    commands = [("ZREVRANGE", f"{home.base}:dead:{task}\0{error}", 0, 0, "WITHSCORES") for task, error in groups]
+    return [(int(float(one[1])), one[0]) if one else (-1, b"") for one in await home.many(commands)]
+
+
+async def ended(homes: Homes) -> list[tuple[State, str]]:
     """Each final state and task for which there are jobs."""
-    base = pool.place.base
-    names = sorted(name.decode() for name in await pool.call("SMEMBERS", f"{base}:ends"))
-    sizes = await pool.many([("ZCARD", f"{base}:ended:{name}") for name in names]) if names else []
-    pairs = [name.partition("\0") for name, size in zip(names, sizes, strict=True) if size]
-    return sorted((State(state), task) for state, _, task in pairs)
+    found = await homes.each(lambda home: _sizes(home, "ends", "ended"))
+    return sorted({(State(state), task) for some in found for state, task in some})
 
 
-async def tidy(pool: Pool) -> None:
+async def tidy(homes: Homes) -> None:
     """Forgets queues, tasks, workers and errors of which there is no job any more."""
-    names = await pool.many([("SMEMBERS", f"{pool.place.base}:{register}") for register in REGISTERS])
+    await homes.each(_tidy)
+
+
+async def _tidy(home: Home) -> None:
+    names = await home.many([("SMEMBERS", f"{home.base}:{register}") for register in REGISTERS])
     pairs = zip(REGISTERS.items(), names, strict=True)
     words = [word for (register, prefix), some in pairs for name in some for word in (register, prefix, name)]
     for start in range(0, len(words), 3 * TIDIED):
-        await pool.script("tidy", words[start : start + 3 * TIDIED])
+        await home.script("tidy", words[start : start + 3 * TIDIED])
 
 
-async def surplus(pool: Pool, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:
-    key = f"{pool.place.base}:ended:{state.value}\0{task}"
-    spare = max(0, await pool.call("ZCARD", key) - keep)
-    found = await pool.call("ZRANGEBYSCORE", key, "-inf", f"({micros(before)}", "LIMIT", 0, min(limit, spare))
-    jobs = (await read_jobs(pool, [unpacked(id) for id in found])).values() if spare else ()
-    return [job for _, job in jobs if job is not None]
+async def surplus(homes: Homes, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:
+    def key(home: Home) -> str:
+        return f"{home.base}:ended:{state.value}\0{task}"
+
+    async def first(home: Home) -> list[Job]:
+        most = ("LIMIT", 0, min(limit, spare))
+        found = await home.call("ZRANGEBYSCORE", key(home), "-inf", f"({micros(before)}", *most)
+        jobs = (await read_home(home, [unpacked(id) for id in found])).values()
+        return [job for _, job in jobs if job is not None]
+
+    spare = sum(await homes.each(lambda home: home.call("ZCARD", key(home)))) - keep
+    if spare <= 0:
+        return []
+    found = [job for some in await homes.each(first) for job in some]
+    found.sort(key=lambda job: (job.finished_at, packed(job.id)))
+    return found[: min(limit, spare)]

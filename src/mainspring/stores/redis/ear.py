@@ -10,7 +10,7 @@ from ...clock import Clock
 from ...errors import StoreError
 from ..bell import Bell
 from .epoch import Epoch
-from .pool import Pool
+from .home import Homes
 
 Word = Literal["new", "final"]
 
@@ -39,8 +39,8 @@ class Kin:
 class Ear:
     """Listens as well as it can."""
 
-    def __init__(self, pool: Pool, kin: Kin) -> None:
-        self._pool, self._kin = pool, kin
+    def __init__(self, homes: Homes, kin: Kin) -> None:
+        self._homes, self._kin = homes, kin
         self._listening: asyncio.Task[None] | None = None
         self.trouble = ""
 
@@ -63,14 +63,15 @@ class Ear:
             try:
                 await self._attend()
             except Exception as error:
+                self._homes.route.doubt()
                 wait = SOONEST if self in self._kin.ears else min(2 * wait, LATEST)
                 self._turn(False, str(error) or type(error).__name__)
             await asyncio.sleep(random.uniform(wait / 2, wait))
 
     async def _attend(self) -> None:
-        listener = self._pool.listener()
+        listener = await self._homes.first.listener()
         try:
-            await listener.subscribe(self._pool.place.base)
+            await listener.subscribe(*(home.base for home in self._homes.all))
             self._turn(True)
             while True:
                 message = await listener.get_message(timeout=PROBE)

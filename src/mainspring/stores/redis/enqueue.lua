@@ -11,6 +11,9 @@ for from = 1, count, 1000 do
   local known = redis.call('HMGET', base .. 'job', unpack(ids, from, math.min(from + 999, count)))
   for n = 1, #known do fresh[from + n - 1] = not known[n] end
 end
+if redis.call('EXISTS', base .. 'moved') == 1 then
+  for n = 1, count do fresh[n] = fresh[n] and redis.call('HEXISTS', base .. 'moved', ids[n]) == 0 end
+end
 local records, groups, names = {}, {}, {}
 for n = 1, count do
   local at = 3 + (n - 1) * 5

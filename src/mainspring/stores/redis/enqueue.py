@@ -8,10 +8,11 @@ from datetime import datetime
 from ...clock import micros
 from ...job import Enqueued, NewJob
 from ..memory import enqueue as memory
+from .home import Home, Homes
 from .index import group
 from .known import Known, load
 from .play import play
-from .pool import Pool, Word
+from .pool import Word
 from .records import new_record, packed, place
 
 # So many go in one script: others wait for as long. Whoever repeats a call that was cut off in between writes the rest.
@@ -28,20 +29,27 @@ def plain(job: NewJob) -> bool:
     )
 
 
-async def enqueue(pool: Pool, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+async def enqueue(homes: Homes, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
     if all(map(plain, jobs)):
-        for start in range(0, len(jobs), MOST):
-            await pool.script("enqueue", _words(jobs[start : start + MOST], micros(now)))
+        shares: dict[Home, list[NewJob]] = {}
+        for job in jobs:
+            shares.setdefault(homes.of(job.queue), []).append(job)
+        await homes.each(lambda home: _enqueue(home, shares[home], micros(now)), shares)
         return [Enqueued(job.id) for job in jobs]
     keys = {f"u{job.unique_key}" for job in jobs if job.unique_key is not None}
     keys |= {f"i{job.idempotency_key}" for job in jobs if job.idempotency_key is not None}
 
     async def prepare(known: Known) -> None:
-        await load(pool, known, "job", {job.id for job in jobs})
+        await load(homes, known, "job", {job.id for job in jobs})
         if keys:
-            await load(pool, known, "key", keys)
+            await load(homes, known, "key", keys)
 
-    return await play(pool, lambda part: memory.enqueue(part.jobs, jobs, now), now, prepare, "new")
+    return await play(homes, lambda part: memory.enqueue(part.jobs, jobs, now), now, prepare, "new")
+
+
+async def _enqueue(home: Home, jobs: Sequence[NewJob], now: int) -> None:
+    for start in range(0, len(jobs), MOST):
+        await home.script("enqueue", _words(jobs[start : start + MOST], now))
 
 
 def _words(jobs: Sequence[NewJob], now: int) -> list[Word]:

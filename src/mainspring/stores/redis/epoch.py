@@ -6,7 +6,7 @@ import logging
 import os
 from datetime import datetime
 
-from .pool import Pool
+from .home import Home
 
 _logger = logging.getLogger("mainspring")
 
@@ -15,26 +15,26 @@ class Epoch:
     """What the handles of one process have seen last: a mark that is written once, and a count that only grows."""
 
     def __init__(self) -> None:
-        self._seen: tuple[bytes, int] | None = None
+        self._seen: dict[str, tuple[bytes, int]] = {}
         self.losses: list[str] = []
 
-    async def turn(self, pool: Pool, now: datetime) -> None:
+    async def turn(self, home: Home, now: datetime) -> None:
         """Adds one to the count, and says so loudly if it is not the one it was."""
-        key = f"{pool.place.base}:meta"
-        _, mark, count = await pool.many(
+        key = f"{home.base}:meta"
+        _, mark, count = await home.many(
             [("HSETNX", key, "mark", os.urandom(8).hex()), ("HGET", key, "mark"), ("HINCRBY", key, "turns", 1)]
         )
-        seen, self._seen = self._seen, (mark, count)
+        seen, self._seen[home.base] = self._seen.get(home.base), (mark, count)
         if seen is None:
             return
         if mark != seen[0]:
-            self._lost(pool, now, "has begun anew: all jobs that it had are gone")
+            self._lost(home, now, "has begun anew: all jobs that it had are gone")
         elif count <= seen[1]:
             self._lost(
-                pool, now, f"is an older copy of itself, by {seen[1] - count + 1} beats: what came since is gone"
+                home, now, f"is an older copy of itself, by {seen[1] - count + 1} beats: what came since is gone"
             )
 
-    def _lost(self, pool: Pool, now: datetime, what: str) -> None:
-        text = f"{pool.place.shown} {what}"
+    def _lost(self, home: Home, now: datetime, what: str) -> None:
+        text = f"{home.shown} {what}"
         self.losses.append(f"{now:%Y-%m-%d %H:%M:%S} {text}")
         _logger.error("%s", text)

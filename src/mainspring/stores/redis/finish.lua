@@ -1,7 +1,7 @@
 -- Plain ends, all of them or, if one does not stand or means more than that, none: 0.
 -- ARGV: channel's word; how many counts, those; then for each run its job's id, lease, finished_at and the rest of what is said.
 local base = KEYS[1] .. ':'
-if redis.call('EXISTS', base .. 'circuit') == 1 then return 0 end
+if redis.call('EXISTS', base .. 'circuit', base .. 'lock') > 0 then return 0 end
 local counts = tonumber(ARGV[2])
 local ids = {}
 for at = 3 + counts, #ARGV, 4 do ids[#ids + 1] = ARGV[at] end

@@ -16,33 +16,48 @@ from ...tally import counted
 from ..memory import change as memory_change
 from ..memory import finish as memory
 from ..rules import plain
-from .known import Known, load
+from .home import Home, Homes
+from .known import Known, load, read_jobs
 from .lists import page
 from .part import Part
 from .play import play
-from .pool import Pool, Word
+from .pool import Word
 from .records import packed
 
 _encode = msgspec.json.Encoder().encode
 
 
-async def finish(pool: Pool, outcomes: Sequence[Outcome]) -> set[JobId]:
+async def finish(homes: Homes, outcomes: Sequence[Outcome]) -> set[JobId]:
     failpoint("finish.mid_batch")
     ids = {outcome.id for outcome in outcomes}
+    shares: dict[Home, list[Outcome]] = {}
+    for outcome in outcomes:
+        shares.setdefault(homes.of(outcome.queue), []).append(outcome)
     simple = len(ids) == len(outcomes) and all(map(_simple, outcomes))
-    if simple and await pool.script("finish", _words(outcomes)):
-        return ids
+    if len(homes.all) > 1 and simple:  # in one home the script looks by itself
+        simple = not await homes.first.call("EXISTS", f"{homes.first.base}:circuit")
+    if simple:
+        done = await homes.each(lambda home: home.script("finish", _words(shares[home])), shares)
+        shares = {home: some for (home, some), stands in zip(shares.items(), done, strict=True) if not stands}
+    stands = ids - {outcome.id for some in shares.values() for outcome in some}
+    if any(outcome.breaker is not None for outcome in outcomes) and len(shares) > 1:
+        return await _finish(homes, outcomes)  # what a circuit becomes depends on their order
+    for some in shares.values():
+        stands |= await _finish(homes, some)
+    return stands
 
+
+async def _finish(homes: Homes, outcomes: Sequence[Outcome]) -> set[JobId]:
     async def prepare(known: Known) -> None:
-        await load(pool, known, "job", ids)
-        await load(pool, known, "circuits", [""])
+        await load(homes, known, "job", {outcome.id for outcome in outcomes})
+        await load(homes, known, "circuits", [""])
 
     def verb(part: Part) -> set[JobId]:
         accepted = [one for one in outcomes if memory.finish_one(part.jobs, part.workers, part.ledger, one)]
         part.ledger.count(accepted)
         return {outcome.id for outcome in outcomes if part.ledger.told(outcome)}
 
-    return await play(pool, verb, max(outcome.finished_at for outcome in outcomes), prepare)
+    return await play(homes, verb, max(outcome.finished_at for outcome in outcomes), prepare)
 
 
 def _simple(outcome: Outcome) -> bool:
@@ -58,19 +73,33 @@ def _words(outcomes: Sequence[Outcome]) -> list[Word]:
     return words
 
 
-async def report(pool: Pool, reports: Sequence[Report]) -> set[JobId]:
+async def report(homes: Homes, reports: Sequence[Report]) -> set[JobId]:
+    shares: dict[Home, list[Report]] = {homes.first: list(reports)}
+    if len(homes.all) > 1:
+        found = await read_jobs(homes, list({report.id for report in reports}))
+        shares.clear()
+        for report in reports:
+            if (job := found[report.id][1]) is not None:
+                shares.setdefault(homes.of(job.queue), []).append(report)
+    stands = set[JobId]()
+    for some in await homes.each(lambda home: _report(homes, shares[home]), shares):
+        stands |= some
+    return stands
+
+
+async def _report(homes: Homes, reports: Sequence[Report]) -> set[JobId]:
     async def prepare(known: Known) -> None:
-        await load(pool, known, "job", {report.id for report in reports})
+        await load(homes, known, "job", {report.id for report in reports})
         known.touched |= known.jobs.keys()  # lines are kept of runs that still go on
 
     def verb(part: Part) -> set[JobId]:
         return {report.id for report in reports if memory.report_one(part.jobs, part.ledger, report)}
 
-    return await play(pool, verb, EPOCH, prepare, "final")
+    return await play(homes, verb, EPOCH, prepare, "final")
 
 
 async def change(
-    pool: Pool,
+    homes: Homes,
     action: Action,
     which: Filter,
     now: datetime,
@@ -80,13 +109,13 @@ async def change(
     after: JobId | None,
 ) -> Changed:
     cursor = None if after is None else Cursor(after)
-    ids = tuple(job.id for job in await page(pool, which, now, limit, cursor, False, "created"))
+    ids = tuple(job.id for job in await page(homes, which, now, limit, cursor, False, "created"))
     named = replace(which, ids=ids)
 
     async def prepare(known: Known) -> None:
-        await load(pool, known, "job", ids)
+        await load(homes, known, "job", ids)
 
     def verb(part: Part) -> Changed:
         return memory_change.change(part.jobs, part.ledger, action, named, now, limit, reason, update, after)
 
-    return await play(pool, verb, now, prepare)
+    return await play(homes, verb, now, prepare)

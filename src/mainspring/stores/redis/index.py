@@ -99,7 +99,7 @@ def moves(base: str, old: Job | None, new: Job | None, now: int) -> Iterator[Arg
                 yield "ZADD", f"{base}:{where}:{spot.key}", spot.score if where == "later" else 0, spot.member
                 stirred.add(spot.key)
     for name in stirred:
-        yield "GROUP", name
+        yield "GROUP", f"{base}:{name}"
 
 
 def held_keys(job: Job) -> Iterator[str]:

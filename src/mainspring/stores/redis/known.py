@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from ...clock import instant, micros
-from ...job import Execution, Job, JobId, LiveWorker, Orders, WorkerInfo
+from ...job import Execution, Job, JobId, LiveWorker, LogLine, Orders, WorkerInfo
 from ...schedule import Schedule
-from .pool import Pool
+from .home import Home, Homes
 from .records import Raw, job_from, last_run, packed, unpacked
+from .step import settle
 
 _encode = msgspec.json.Encoder().encode
 _schedule = msgspec.json.Decoder(Schedule).decode
+_line = msgspec.json.Decoder(LogLine).decode
 _execution = msgspec.json.Decoder(Execution).decode
 
 
@@ -48,73 +50,134 @@ class Known:
         self.circuits: dict[str, bytes] | None = None
         self.workers: dict[str, bytes | None] = {}
         self.runs: dict[JobId, list[Execution]] = {}
+        self.lines: dict[JobId, list[bytes]] = {}
+        """Of a job that moves to another home, as fields and values in turn."""
         self.touched: set[JobId] = set()
         self.turned: set[str] = set()
         """Jobs and circuits that were changed: whether the others are still as they were decides nothing."""
+        self.fresh: set[tuple[JobId, Home]] = set()
+        """Where jobs must not be yet."""
         self.leaders: dict[str, bytes | None] = {}
-        self.meta: dict[str, bytes | None] = {}
 
-    def expected(self, base: str) -> Iterator[tuple[str, str | bytes, bytes | None]]:
+    def known(self, id: JobId) -> Job:
+        job = self.jobs[id][1]
+        assert job is not None
+        return job
+
+    def expected(self, homes: Homes) -> Iterator[tuple[str, str | bytes, bytes | None]]:
         """Every field that has to be as it was read, and its value."""
-        for id in self.touched:
-            short = packed(id)
-            for name, value in zip(("job", "run", "end"), self.jobs[id][0], strict=True):
-                yield f"{base}:{name}", short, value
-        yield from ((f"{base}:key", key, id) for key, id in self.keys.items())
+        for raw, job in (self.jobs[id] for id in self.touched):
+            if job is not None:
+                for name, value in zip(("job", "run", "end"), raw, strict=True):
+                    yield f"{homes.of(job.queue).base}:{name}", packed(job.id), value
+        yield from ((f"{home.base}:job", packed(id), None) for id, home in self.fresh)
+        yield from ((f"{homes.keeping(key).base}:key", key, id) for key, id in self.keys.items())
+        base = homes.first.base
         yield from ((f"{base}:schedule", name, text) for name, (text, _) in self.schedules.items())
         yield from ((f"{base}:worker", id, text) for id, text in self.workers.items())
         yield from ((f"{base}:leader", name, text) for name, text in self.leaders.items())
-        yield from ((f"{base}:meta", name, text) for name, text in self.meta.items())
         yield from ((f"{base}:circuit", task, (self.circuits or {}).get(task)) for task in self.turned)
 
 
-async def load(pool: Pool, known: Known, kind: str, names: Iterable[str]) -> None:
-    base, names = pool.place.base, list(names)
+async def load(homes: Homes, known: Known, kind: str, names: Iterable[str]) -> None:
+    home, names = homes.first, list(names)
+    base = home.base
     match kind:
         case "job":
-            known.jobs |= await read_jobs(pool, names)
+            await _settled(homes, names)
+            known.jobs |= await read_jobs(homes, names)
         case "key":
-            found = await pool.call("HMGET", f"{base}:key", *names)
-            known.keys |= zip(names, found, strict=True)
-            holders = [unpacked(id) for id in found if id is not None]
-            await load(pool, known, "job", [id for id in holders if id not in known.jobs])
+            known.keys |= await _read_keys(homes, names)
+            holders = {unpacked(held) for name in names if (held := known.keys[name]) is not None}
+            await load(homes, known, "job", [id for id in holders if id not in known.jobs])
         case "schedule":
-            found = await pool.call("HMGET", f"{base}:schedule", *names)
+            found = await home.call("HMGET", f"{base}:schedule", *names)
             for name, text in zip(names, found, strict=True):
                 known.schedules[name] = (text, None if text is None else _schedule(text))
         case "waiting":
             for name in names:
                 known.waiting[name] = sorted(
-                    one.decode() for one in await pool.call("SMEMBERS", f"{base}:waits:{name}")
+                    one.decode() for one in await home.call("SMEMBERS", f"{base}:waits:{name}")
                 )
         case "circuits":
-            known.circuits = await read_hash(pool, f"{base}:circuit")
+            known.circuits = await read_hash(home, f"{base}:circuit")
         case "worker":
-            known.workers |= zip(names, await pool.call("HMGET", f"{base}:worker", *names), strict=True)
+            known.workers |= zip(names, await home.call("HMGET", f"{base}:worker", *names), strict=True)
+        case "lines":
+            for id in names:
+                old = homes.of(known.known(id).queue)
+                known.lines[id] = await old.call("HGETALL", f"{old.base}:log:{id}")
         case _:
             for id in names:
-                known.runs[id] = await executions(pool, id, known.jobs.get(id))
+                known.runs[id] = await executions(homes, id, known.jobs.get(id))
 
 
-async def read_hash(pool: Pool, key: str) -> dict[str, bytes]:
-    found = await pool.call("HGETALL", key)
+async def _settled(homes: Homes, ids: Sequence[JobId]) -> None:
+    """Ends the steps that are about to write one of these jobs: what else they wrote may have been seen already."""
+    if len(homes.all) == 1 or not ids:
+        return
+
+    async def locked(home: Home) -> bool:
+        fields = [f"{home.base}:job\0".encode() + packed(id) for id in ids]
+        steps = {step for step in await home.call("HMGET", f"{home.base}:lock", *fields) if step is not None}
+        for step in steps:
+            await settle(homes, home, step.decode())
+        return bool(steps)
+
+    while any(await homes.each(locked)):
+        pass
+
+
+async def _read_keys(homes: Homes, names: Iterable[str]) -> dict[str, bytes | None]:
+    by_home: dict[Home, list[str]] = {}
+    for name in names:
+        by_home.setdefault(homes.keeping(name), []).append(name)
+    answers = await homes.each(lambda home: home.call("HMGET", f"{home.base}:key", *by_home[home]), by_home)
+    found: dict[str, bytes | None] = {}
+    for some, ids in zip(by_home.values(), answers, strict=True):
+        found |= zip(some, ids, strict=True)
+    return found
+
+
+async def read_hash(home: Home, key: str) -> dict[str, bytes]:
+    found = await home.call("HGETALL", key)
     return {field.decode(): value for field, value in zip(found[::2], found[1::2], strict=True)}
 
 
-async def read_jobs(pool: Pool, ids: Sequence[JobId]) -> dict[JobId, tuple[Raw, Job | None]]:
-    """The jobs of these ids as they are at one moment, each with what it was read from."""
+async def read_jobs(homes: Homes, ids: Sequence[JobId]) -> dict[JobId, tuple[Raw, Job | None]]:
+    """The jobs of these ids as they are at one moment in each home, each with what it was read from."""
     if not ids:
         return {}
-    base, shorts = pool.place.base, [packed(id) for id in ids]
-    columns = await pool.many([("HMGET", f"{base}:{name}", *shorts) for name in ("job", "run", "end")])
+    found: dict[JobId, tuple[Raw, Job | None]] = {}
+    for some in await homes.each(lambda home: read_home(home, ids)):
+        found |= some if not found else {id: one for id, one in some.items() if one[1] is not None}
+    return found
+
+
+async def read_home(home: Home, ids: Sequence[JobId]) -> dict[JobId, tuple[Raw, Job | None]]:
+    """The same of one home only."""
+    if not ids:
+        return {}
+    shorts = [packed(id) for id in ids]
+    columns = await home.many([("HMGET", f"{home.base}:{name}", *shorts) for name in ("job", "run", "end")])
     raws: dict[JobId, Raw] = dict(zip(ids, zip(*columns, strict=True), strict=True))
     return {id: (raw, job_from(id, raw)) for id, raw in raws.items()}
 
 
-async def executions(pool: Pool, id: JobId, found: tuple[Raw, Job | None] | None = None) -> list[Execution]:
-    raw, _ = found or (await read_jobs(pool, [id]))[id]
-    kept = await pool.call("HVALS", f"{pool.place.base}:exec:{id}")
-    runs = {run.number: run for run in map(_execution, kept)}
+async def executions(homes: Homes, id: JobId, found: tuple[Raw, Job | None] | None = None) -> list[Execution]:
+    raw, job = found or (await read_jobs(homes, [id]))[id]
+    if job is None:
+        return []
+    home = homes.of(job.queue)
+    runs = {run.number: run for run in map(_execution, await home.call("HVALS", f"{home.base}:exec:{id}"))}
     if (last := last_run(id, raw)) is not None:
         runs.setdefault(last.number, last)
     return [runs[number] for number in sorted(runs)]
+
+
+async def lines(homes: Homes, id: JobId) -> list[LogLine]:
+    _, job = (await read_jobs(homes, [id]))[id]
+    if job is None:
+        return []
+    home = homes.of(job.queue)
+    return [_line(text) for text in await home.call("HVALS", f"{home.base}:log:{id}")]

@@ -11,8 +11,8 @@ from typing import Any
 from ...clock import micros
 from ...job import Cursor, Filter, Job, JobId, Sort, State
 from ..rules import matches
-from .known import read_jobs
-from .pool import Pool
+from .home import Home, Homes
+from .known import read_home
 from .records import packed, place, unpacked
 
 # A set of up to so many is read whole; along an order jobs are read in steps of so many.
@@ -24,15 +24,26 @@ Commands = list[tuple[str | bytes | int, ...]]
 
 
 async def page(
-    pool: Pool, which: Filter, now: datetime, limit: int, after: Cursor | None, newest: bool, sort: Sort
+    homes: Homes, which: Filter, now: datetime, limit: int, after: Cursor | None, newest: bool, sort: Sort
+) -> list[Job]:
+    pages = await homes.each(lambda home: _page(home, which, now, limit, after, newest, sort))
+    if len(pages) == 1:
+        return pages[0]
+    found = [job for page in pages for job in page]
+    found.sort(key=lambda job: _place(job, sort), reverse=newest)
+    return found[:limit]
+
+
+async def _page(
+    home: Home, which: Filter, now: datetime, limit: int, after: Cursor | None, newest: bool, sort: Sort
 ) -> list[Job]:
     fits = _fits(which, now, sort)
     beyond = None if after is None else _entry(after.at, after.id, sort)
-    if (ids := await _few(pool, which)) is not None:
-        found = [job for _, job in (await read_jobs(pool, ids)).values() if job is not None and fits(job)]
+    if (ids := await _few(home, which)) is not None:
+        found = [job for _, job in (await read_home(home, ids)).values() if job is not None and fits(job)]
         found.sort(key=lambda job: _place(job, sort), reverse=newest)
         return [job for job in found if _is_beyond(_place(job, sort), beyond, newest)][:limit]
-    return await _walk(pool, which, limit, beyond, newest, sort, fits)
+    return await _walk(home, which, limit, beyond, newest, sort, fits)
 
 
 def _fits(which: Filter, now: datetime, sort: Sort) -> Callable[[Job], bool]:
@@ -59,26 +70,26 @@ def _is_beyond(entry: Entry, end: Entry | None, newest: bool) -> bool:
 # the smallest set
 
 
-async def _few(pool: Pool, which: Filter) -> list[JobId] | None:
+async def _few(home: Home, which: Filter) -> list[JobId] | None:
     """All that may match, if they are few."""
     if which.ids is not None:
         return sorted(set(which.ids))
-    base = pool.place.base
-    sets = list(_sets(base, which)) + await _states(pool, which)
+    base = home.base
+    sets = list(_sets(base, which)) + await _states(home, which)
     if which.key_prefix is not None and not sets:
-        return await _by_key(pool, which.key_prefix)
+        return await _by_key(home, which.key_prefix)
     if not sets:
         return None
     kinds = [(command, key) for keys in sets for command, key in keys]
     counts = dict(
-        zip(kinds, await pool.many([(_COUNT[kind], key) for kind, key in kinds]) if kinds else [], strict=True)
+        zip(kinds, await home.many([(_COUNT[kind], key) for kind, key in kinds]) if kinds else [], strict=True)
     )
     best = min(sets, key=lambda keys: sum(counts[key] for key in keys))
     if sum(counts[key] for key in best) > FEW:
         return None
     found: set[bytes] = set()
     if best:
-        for members in await pool.many([_MEMBERS[kind](key) for kind, key in best]):
+        for members in await home.many([_MEMBERS[kind](key) for kind, key in best]):
             found.update(members)
     return [unpacked(id) for id in sorted(found)]
 
@@ -102,12 +113,12 @@ def _sets(base: str, which: Filter) -> Iterator[list[tuple[str, str]]]:
         yield [("set", f"{base}:made-by:{name}") for name in which.schedules]
 
 
-async def _states(pool: Pool, which: Filter) -> list[list[tuple[str, str]]]:
+async def _states(home: Home, which: Filter) -> list[list[tuple[str, str]]]:
     """The same for states, if none of them is one in which jobs wait to be claimed."""
-    base, states = pool.place.base, which.states
+    base, states = home.base, which.states
     if states is None or set(states) & {"pending", "scheduled", "retrying", "expired"}:
         return []
-    holders, parks, ends = await pool.many([("SMEMBERS", f"{base}:{name}") for name in ("holders", "parks", "ends")])
+    holders, parks, ends = await home.many([("SMEMBERS", f"{base}:{name}") for name in ("holders", "parks", "ends")])
     keys = [("set", f"{base}:held:{worker.decode()}") for worker in holders if "running" in states]
     for kind, where, names in (("set", "parked", parks), ("sorted", "ended", ends)):
         keys += [
@@ -116,12 +127,10 @@ async def _states(pool: Pool, which: Filter) -> list[list[tuple[str, str]]]:
     return [keys]
 
 
-async def _by_key(pool: Pool, prefix: str) -> list[JobId] | None:
+async def _by_key(home: Home, prefix: str) -> list[JobId] | None:
     low = prefix.encode()
     high = b"[" + low + b"\xff" if low else b"+"
-    found = await pool.call(
-        "ZRANGEBYLEX", f"{pool.place.base}:keys", b"[" + low if low else b"-", high, "LIMIT", 0, FEW + 1
-    )
+    found = await home.call("ZRANGEBYLEX", f"{home.base}:keys", b"[" + low if low else b"-", high, "LIMIT", 0, FEW + 1)
     if len(found) > FEW:
         return None
     return sorted({unpacked(_keeper(entry)) for entry in found})
@@ -136,7 +145,7 @@ def _keeper(entry: bytes) -> bytes:
 
 
 async def _walk(
-    pool: Pool,
+    home: Home,
     which: Filter,
     limit: int,
     beyond: Entry | None,
@@ -146,10 +155,10 @@ async def _walk(
 ) -> list[Job]:
     found: list[Job] = []
     step = max(STEP, min(limit, 1000))
-    orders = await _orders(pool, which, sort)
+    orders = await _orders(home, which, sort)
     while len(found) < limit:
-        entries = await _next(pool, orders, beyond, newest, step)
-        jobs = (await read_jobs(pool, [unpacked(id) for _, id in entries])).values()
+        entries = await _next(home, orders, beyond, newest, step)
+        jobs = (await read_home(home, [unpacked(id) for _, id in entries])).values()
         found += [job for _, job in jobs if job is not None and fits(job)]
         if len(entries) < step:
             break
@@ -204,10 +213,10 @@ class Order:
                     yield 0, member
 
 
-async def _next(pool: Pool, orders: Sequence[Order], beyond: Entry | None, newest: bool, count: int) -> list[Entry]:
+async def _next(home: Home, orders: Sequence[Order], beyond: Entry | None, newest: bool, count: int) -> list[Entry]:
     """The next so many in the order of all of them together."""
     asked = [order.ask(beyond, newest, count) for order in orders]
-    answers = iter(await pool.many([command for commands in asked for command in commands]) if asked else [])
+    answers = iter(await home.many([command for commands in asked for command in commands]) if asked else [])
     lists = []
     for order, commands in zip(orders, asked, strict=True):
         entries = order.entries([next(answers) for _ in commands])
@@ -215,24 +224,24 @@ async def _next(pool: Pool, orders: Sequence[Order], beyond: Entry | None, newes
     return list(islice(merge(*lists, reverse=newest), count))
 
 
-async def _orders(pool: Pool, which: Filter, sort: Sort) -> list[Order]:
-    base = pool.place.base
+async def _orders(home: Home, which: Filter, sort: Sort) -> list[Order]:
+    base = home.base
     if sort == "finished":
-        names = [name.decode() for name in await pool.call("SMEMBERS", f"{base}:ends")]
+        names = [name.decode() for name in await home.call("SMEMBERS", f"{base}:ends")]
         wanted = [name for name in names if which.tasks is None or name.partition("\0")[2] in which.tasks]
         return [Order(f"{base}:ended:{name}", by_score=True) for name in wanted]
-    groups = [name for name in await group_names(pool) if _named(name, which)]
+    groups = [name for name in await group_names(home) if _named(name, which)]
     if sort == "created":
         return [Order(f"{base}:made:{name}") for name in groups]
     orders = [Order(f"{base}:later:{name}", by_score=True, members=True) for name in groups]
     orders += [
-        Order(f"{base}:ready:{name}", rank) for name in groups for rank in await _ranks(pool, f"{base}:ready:{name}")
+        Order(f"{base}:ready:{name}", rank) for name in groups for rank in await _ranks(home, f"{base}:ready:{name}")
     ]
-    return [*orders, *await _suspects(pool)]
+    return [*orders, *await _suspects(home)]
 
 
-async def group_names(pool: Pool) -> list[str]:
-    return sorted(name.decode() for name in await pool.call("SMEMBERS", f"{pool.place.base}:groups"))
+async def group_names(home: Home) -> list[str]:
+    return sorted(name.decode() for name in await home.call("SMEMBERS", f"{home.base}:groups"))
 
 
 def _named(name: str, which: Filter) -> bool:
@@ -240,11 +249,11 @@ def _named(name: str, which: Filter) -> bool:
     return (which.queues is None or queue in which.queues) and (which.tasks is None or task in which.tasks)
 
 
-async def _ranks(pool: Pool, key: str) -> list[int]:
+async def _ranks(home: Home, key: str) -> list[int]:
     """The priorities in it, each by a hop over the one before."""
     ranks: list[int] = []
     low = b"-"
-    while first := await pool.call("ZRANGEBYLEX", key, low, "+", "LIMIT", 0, 1):
+    while first := await home.call("ZRANGEBYLEX", key, low, "+", "LIMIT", 0, 1):
         ranks.append(int.from_bytes(first[0][:2], "big"))
         if ranks[-1] == 65535:
             break
@@ -266,7 +275,7 @@ class _Suspects(Order):
         return iter(self._all)
 
 
-async def _suspects(pool: Pool) -> list[Order]:
-    ids = [unpacked(id) for id in await pool.call("SMEMBERS", f"{pool.place.base}:suspect")]
-    jobs = [job for _, job in (await read_jobs(pool, ids)).values() if job is not None and job.state is State.PENDING]
+async def _suspects(home: Home) -> list[Order]:
+    ids = [unpacked(id) for id in await home.call("SMEMBERS", f"{home.base}:suspect")]
+    jobs = [job for _, job in (await read_home(home, ids)).values() if job is not None and job.state is State.PENDING]
     return [_Suspects([(micros(job.run_at), packed(job.id)) for job in jobs])] if jobs else []

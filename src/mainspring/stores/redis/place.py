@@ -1,42 +1,81 @@
-"""Where on a Redis server the store is: the server, the database and the prefix of its keys."""
+"""Where a Redis store is: on a server, behind sentinels or in a cluster, and under which names."""
 
 from __future__ import annotations
 
 import re
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from binascii import crc_hqx
+from typing import Literal
+from urllib.parse import SplitResult, parse_qsl, quote, urlsplit
 
 from ...errors import BadSetting
 
-_FORM = "redis://user:password@host:6379/0?prefix=name"
-_SOCKET_FORM = "redis+unix:///run/redis.sock?db=0&prefix=name"
+FORMS = {
+    "server": "redis://user:password@host:6379/0?prefix=name",
+    "cluster": "redis+cluster://user:password@host:6379,host:6379/?prefix=name",
+    "sentinel": "redis+sentinel://user:password@host:26379,host:26379/service/0?prefix=name",
+    "socket": "redis+unix:///run/redis.sock?db=0&prefix=name",
+}
+SCHEMES = {
+    f"redis{tls}{kind and '+'}{kind}": kind or "server" for tls in ("", "s") for kind in ("", "cluster", "sentinel")
+}
+# The keys of a cluster lie in so many slots, evenly spread; it is written down in the cluster when it is first used.
+HOMES, MOST_HOMES, SLOTS = 8, 64, 16384
 _PREFIX = re.compile(r"[A-Za-z0-9_:.-]{1,64}")
-_HOST = re.compile(r"[\w.:%-]+")
+_HOST = re.compile(r"(?P<host>[\w.%-]+|\[[0-9A-Fa-f:.%]+\])(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
 _DB = re.compile(r"[0-9]{1,6}")
 # To the last @, across slashes: a password that should have been percent-encoded must not be shown either.
 _PASSWORD = re.compile(r"(//[^:@]*):.*@")
 _LATE_AT = re.compile(r"//[^/?]*[/?].*@")
+_FILES = {"ca": "ssl_ca_certs", "cert": "ssl_certfile", "key": "ssl_keyfile"}
+
+Address = tuple[str, int]
+
+
+def slot(key: str) -> int:
+    """Of a key with its tag in braces, as every cluster computes it."""
+    return crc_hqx(key[key.index("{") + 1 : key.index("}")].encode(), 0) % SLOTS
 
 
 class Place:
-    """Every key of the store begins with `base`, whose braces keep them in one slot of a cluster."""
+    """Every key of the store begins with one of `bases`, whose braces keep those with the same one in one slot."""
 
     def __init__(self, url: str, shown: str) -> None:
-        self.shown = _PASSWORD.sub(r"\1:***@", shown)
+        self.shown = re.sub(r"([?&]sentinel_password=)[^&]*", r"\1***", _PASSWORD.sub(r"\1:***@", shown))
         parts = self._parts(url)
-        asked = dict(parse_qsl(parts.query, keep_blank_values=True))
-        self.prefix = asked.pop("prefix", "mainspring")
+        self.kind: Literal["server", "cluster", "sentinel", "socket"] = SCHEMES.get(parts.scheme, "socket")  # type: ignore[assignment]
+        self._form = FORMS[self.kind]
+        self._tls = parts.scheme.startswith("rediss")
+        self.asked = dict(parse_qsl(parts.query, keep_blank_values=True))
+        self.prefix = self.asked.pop("prefix", "mainspring")
         if not _PREFIX.fullmatch(self.prefix):
             raise BadSetting(
                 f"prefix={self.prefix!r} in store URL {self.shown!r}: use letters, digits and _ - : . only, 64 at most"
             )
-        self.base = f"{{{self.prefix}}}"
-        self.host, self.port, self.db = "", 0, 0  # a socket has neither host nor port
-        if parts.scheme == "redis+unix":
-            self.url = self._socket(parts, asked.pop("db", "0"))
+        self.bases = self._bases()
+        self.base = self.bases[0]
+        self._user, _, hosts = parts.netloc.rpartition("@")
+        self.service, self.db, self.addresses, self.socket = "", 0, list[Address](), ""
+        if self.kind == "socket":
+            self._on_socket(parts, hosts)
         else:
-            self.url = self._server(parts)
-        if asked:
-            raise BadSetting(f"unknown {', '.join(sorted(asked))} in store URL {self.shown!r}: it takes prefix only")
+            self._on_servers(parts, hosts)
+        self.files = {_FILES[name]: self.asked.pop(name) for name in _FILES if self._tls and name in self.asked}
+        self.sentinel_password = self.asked.pop("sentinel_password", None) if self.kind == "sentinel" else None
+        if self.asked:
+            raise BadSetting(f"unknown {', '.join(sorted(self.asked))} in store URL {self.shown!r}: {self._taken()}")
+
+    def url(self, address: Address | None = None) -> str:
+        """As the driver wants it: of the server at that address, or of the only one there is."""
+        user = f"{self._user}@" if self._user else ""
+        if self.kind == "socket":
+            return f"unix://{user}{self.socket}?db={self.db}"
+        host, port = address or self.addresses[0]
+        return f"redis{'s' if self._tls else ''}://{user}{f'[{host}]' if ':' in host else host}:{port}/{self.db}"
+
+    def sentinel_url(self, address: Address) -> str:
+        host, port = address
+        password = "" if self.sentinel_password is None else f":{quote(self.sentinel_password, safe='')}@"
+        return f"redis{'s' if self._tls else ''}://{password}{host}:{port}/0"
 
     def _parts(self, url: str) -> SplitResult:
         if not url.isprintable() or " " in url or "#" in url or _LATE_AT.search(url):
@@ -45,29 +84,64 @@ class Place:
                 "in a password / is %2F, ? is %3F, # is %23, @ is %40"
             )
         try:
-            parts = urlsplit(url)
-            _ = parts.port
+            return urlsplit(url)
         except ValueError:
-            raise BadSetting(f"store URL {self.shown!r} has a bad host or port: use {_FORM}") from None
-        return parts
+            raise BadSetting(f"store URL {self.shown!r} has a bad host or port: use {FORMS['server']}") from None
 
-    def _server(self, parts: SplitResult) -> str:
-        if not _HOST.fullmatch(parts.hostname or ""):
-            raise BadSetting(f"store URL {self.shown!r} names no host, or more than one: use {_FORM}")
-        if parts.port == 0:
-            raise BadSetting(f"port 0 in store URL {self.shown!r} is no server's: use {_FORM}")
-        self.host, self.port = parts.hostname or "", parts.port or 6379
-        self.db = self._number(parts.path.removeprefix("/") or "0")
-        return f"{parts.scheme}://{parts.netloc}/{self.db}"
+    def _bases(self) -> list[str]:
+        if self.kind != "cluster":
+            return [f"{{{self.prefix}}}"]
+        asked = self.asked.pop("homes", str(HOMES))
+        if not asked.isascii() or not asked.isdigit() or not 1 <= int(asked) <= MOST_HOMES:
+            raise BadSetting(f"homes={asked} in store URL {self.shown!r}: use a number from 1 to {MOST_HOMES}")
+        return list(_spread(self.prefix, int(asked)))
 
-    def _socket(self, parts: SplitResult, db: str) -> str:
-        user, _, host = parts.netloc.rpartition("@")
+    def _on_servers(self, parts: SplitResult, hosts: str) -> None:
+        for text in hosts.split(","):
+            found = _HOST.fullmatch(text)
+            if not text or text.startswith(":"):
+                raise BadSetting(f"store URL {self.shown!r} names no host: use {self._form}")
+            if found is None:
+                raise BadSetting(f"store URL {self.shown!r} has a bad host or port: use {self._form}")
+            port = int(found["port"] or (26379 if self.kind == "sentinel" else 6379))
+            if not 0 < port < 65536:
+                raise BadSetting(f"port {port} in store URL {self.shown!r} is no server's: use {self._form}")
+            self.addresses.append((found["host"].strip("[]"), port))
+        if self.kind == "server" and len(self.addresses) > 1:
+            raise BadSetting(
+                f"store URL {self.shown!r} names more than one host: use {self._form}, redis+cluster or redis+sentinel"
+            )
+        path = parts.path.removeprefix("/")
+        if self.kind == "sentinel":
+            self.service, _, path = path.partition("/")
+            if not self.service:
+                raise BadSetting(f"store URL {self.shown!r} names no service that sentinels watch: use {self._form}")
+        self.db = self._number(path or "0")
+        if self.kind == "cluster" and self.db:
+            raise BadSetting(f"database {self.db} in store URL {self.shown!r}: a cluster has 0 only")
+
+    def _on_socket(self, parts: SplitResult, host: str) -> None:
         if host or len(parts.path) < 2 or parts.path.endswith("/"):
-            raise BadSetting(f"store URL {self.shown!r} names no socket: use {_SOCKET_FORM}")
-        self.db = self._number(db)
-        return f"unix://{user}{'@' if user else ''}{parts.path}?db={self.db}"
+            raise BadSetting(f"store URL {self.shown!r} names no socket: use {self._form}")
+        self.socket, self.db = parts.path, self._number(self.asked.pop("db", "0"))
 
     def _number(self, db: str) -> int:
         if not _DB.fullmatch(db):
-            raise BadSetting(f"{db!r} in store URL {self.shown!r} is no database's number: use 0, as in {_FORM}")
+            raise BadSetting(f"{db!r} in store URL {self.shown!r} is no database's number: use 0, as in {self._form}")
         return int(db)
+
+    def _taken(self) -> str:
+        files = [*_FILES] if self._tls else []
+        own = {"cluster": ["homes"], "sentinel": ["sentinel_password"], "socket": ["db"]}.get(self.kind, [])
+        return f"it takes {', '.join(['prefix', *own, *files])}" + (" only" if not own and not files else "")
+
+
+def _spread(prefix: str, homes: int) -> list[str]:
+    """Bases whose slots lie one in each part of all slots, so that every master has its share of them."""
+    found = []
+    for n in range(homes):
+        tail = 0
+        while slot(base := f"{{{prefix}:{n}{f'.{tail}' if tail else ''}}}") * homes // SLOTS != n:
+            tail += 1
+        found.append(base)
+    return found

@@ -9,11 +9,12 @@ from datetime import datetime
 from typing import TypeVar
 
 from ...clock import micros
-from .changes import changes, commit
+from .changes import changes
+from .home import Homes
 from .index import Arguments
 from .known import Known, load
 from .part import Part, Wanted
-from .pool import Pool
+from .step import commit
 
 T = TypeVar("T")
 
@@ -22,7 +23,7 @@ SOONEST, LATEST = 0.0005, 0.05
 
 
 async def play(
-    pool: Pool,
+    homes: Homes,
     verb: Callable[[Part], T],
     now: datetime,
     prepare: Callable[[Known], Awaitable[None]],
@@ -34,18 +35,18 @@ async def play(
     while True:
         known = Known()
         await prepare(known)
-        answer, commands = await _played(pool, verb, now, known)
-        if not commands or await commit(pool, known, commands, word):
+        answer, commands = await _played(homes, verb, now, known)
+        if not commands or await commit(homes, known.expected(homes), commands, word):
             return answer
         await asyncio.sleep(random.uniform(0, wait))
         wait = min(2 * wait, LATEST)
 
 
-async def _played(pool: Pool, verb: Callable[[Part], T], now: datetime, known: Known) -> tuple[T, list[Arguments]]:
+async def _played(homes: Homes, verb: Callable[[Part], T], now: datetime, known: Known) -> tuple[T, list[Arguments]]:
     while True:
         try:
             part = Part(known)
             answer = verb(part)
-            return answer, list(changes(pool.place.base, part, micros(now)))
+            return answer, list(changes(homes, part, micros(now)))
         except Wanted as wanted:
-            await load(pool, known, wanted.kind, [wanted.name])
+            await load(homes, known, wanted.kind, [wanted.name])

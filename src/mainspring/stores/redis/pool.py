@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Sequence
 from importlib.resources import files
 from typing import Any, TypeVar
@@ -34,21 +33,30 @@ _NOT_NOW = (
 _LOST = (exceptions.ConnectionError, exceptions.TimeoutError, OSError, asyncio.TimeoutError)
 
 _here = files("mainspring.stores.redis")
-SCRIPTS = {
-    name: _here.joinpath(f"{name}.lua").read_text(encoding="utf-8")
-    for name in ("enqueue", "claim", "finish", "commit", "tidy")
-}
+
+
+def _text(name: str) -> str:
+    return _here.joinpath(f"{name}.lua").read_text(encoding="utf-8")
+
+
+SCRIPTS = {name: _text(name) for name in ("enqueue", "claim", "finish", "tidy")}
+SCRIPTS |= {name: _text("share") + _text(name) for name in ("commit", "promise", "settle")}
+
+
+class Moved(StoreUnavailable):
+    """The keys are at another server by now."""
 
 
 class Pool:
-    """Connections of one event loop."""
+    """Connections to one server, of one event loop."""
 
-    def __init__(self, place: Place) -> None:
-        self.place, self.loop, self.pid = place, asyncio.get_running_loop(), os.getpid()
+    def __init__(self, place: Place, url: str) -> None:
+        self.place = place
         self._pool = client.BlockingConnectionPool.from_url(
-            place.url, max_connections=SIZE, timeout=FREE_SECONDS, socket_connect_timeout=CONNECT_SECONDS,
+            url, max_connections=SIZE, timeout=FREE_SECONDS, socket_connect_timeout=CONNECT_SECONDS,
             socket_timeout=ANSWER_SECONDS, health_check_interval=30, client_name="mainspring", protocol=2,
             retry=Retry(NoBackoff(), 0),  # whoever calls knows whether and when it makes sense
+            **place.files,
         )  # fmt: skip
         self._client = client.Redis(connection_pool=self._pool)
         self._client.response_callbacks.clear()  # answers are as the server gives them, whatever the driver's release
@@ -67,16 +75,16 @@ class Pool:
             pipe.execute_command(*command)
         return await self._asked(pipe.execute())
 
-    async def script(self, name: str, words: Sequence[Word]) -> Any:
+    async def script(self, name: str, base: str, words: Sequence[Word]) -> Any:
         """The answer of one of our scripts."""
         if name not in self._known:
             self._known[name] = (await self.call("SCRIPT", "LOAD", SCRIPTS[name])).decode()
         try:
-            return await self.call("EVALSHA", self._known[name], 1, self.place.base, *words)
+            return await self.call("EVALSHA", self._known[name], 1, base, *words)
         except StoreError as error:
             if not isinstance(error.__cause__, exceptions.NoScriptError):
                 raise
-        return await self.call("EVAL", SCRIPTS[name], 1, self.place.base, *words)
+        return await self.call("EVAL", SCRIPTS[name], 1, base, *words)
 
     async def _asked(self, call: Awaitable[T]) -> T:
         """A caller who is cancelled does not cut a command in two."""
@@ -108,6 +116,8 @@ def translated(error: Exception, shown: str) -> StoreError:
         return StoreError(f"{shown} refused us: {error}")
     if isinstance(error, _LOST):
         return StoreUnavailable(f"cannot reach {shown}: {error or type(error).__name__}; try again")
+    if isinstance(error, exceptions.MovedError | exceptions.AskError):
+        return Moved(f"{shown} moves its keys: {error}; try again")
     # Redis before 7 tells what a script has met in the middle of its own words.
     within = any(f": -{word} " in str(error) for word in PASSING)
     if isinstance(error, _NOT_NOW) or str(error).startswith(PASSING) or within:

@@ -12,11 +12,12 @@ from ...failpoint import failpoint
 from ...schedule import Due, Fired, Firing, Leadership, Schedule, Tick
 from ..memory import fire as memory
 from ..rules import led
-from .changes import commit, schedule_moves
+from .changes import schedule_moves
+from .home import Home, Homes
 from .index import Arguments
 from .known import Known, load
 from .play import play
-from .pool import Pool
+from .step import commit
 
 _schedule = msgspec.json.Decoder(Schedule).decode
 _tick = msgspec.json.Decoder(Tick).decode
@@ -25,13 +26,13 @@ _encode = msgspec.json.Encoder().encode
 STEP = 200
 
 
-async def due(pool: Pool, now: datetime, limit: int, computed: Collection[str]) -> Due:
+async def due(home: Home, now: datetime, limit: int, computed: Collection[str]) -> Due:
     """By due_at and name, which is the order of the set."""
-    base, found, start = pool.place.base, list[Schedule](), 0
+    base, found, start = home.base, list[Schedule](), 0
     while True:
-        entries = await pool.call("ZRANGE", f"{base}:due", start, start + STEP - 1, "WITHSCORES")
+        entries = await home.call("ZRANGE", f"{base}:due", start, start + STEP - 1, "WITHSCORES")
         names = entries[::2]
-        texts = await pool.call("HMGET", f"{base}:schedule", *names) if names else []
+        texts = await home.call("HMGET", f"{base}:schedule", *names) if names else []
         for text, score in zip(texts, entries[1::2], strict=True):
             row = None if text is None else _schedule(text)
             if row is None or row.due_at is None or (row.spec.computed and row.name not in computed):
@@ -46,67 +47,67 @@ async def due(pool: Pool, now: datetime, limit: int, computed: Collection[str]) 
         start += STEP
 
 
-async def fire(pool: Pool, firings: Sequence[Firing], now: datetime) -> list[Fired]:
+async def fire(homes: Homes, firings: Sequence[Firing], now: datetime) -> list[Fired]:
     """Each for itself: what one of them has read must not keep the others from being written."""
-    return [await _fire(pool, firing, now) for firing in firings]
+    return [await _fire(homes, firing, now) for firing in firings]
 
 
-async def _fire(pool: Pool, firing: Firing, now: datetime) -> Fired:
+async def _fire(homes: Homes, firing: Firing, now: datetime) -> Fired:
     async def prepare(known: Known) -> None:
-        await load(pool, known, "schedule", {firing.schedule.name, *(name for name, _ in firing.reads)})
-        await load(pool, known, "job", {*(job.id for job in firing.jobs), *firing.cancel})
+        await load(homes, known, "schedule", {firing.schedule.name, *(name for name, _ in firing.reads)})
+        await load(homes, known, "job", {*(job.id for job in firing.jobs), *firing.cancel})
         failpoint("fire.mid_step")
 
-    return await play(pool, lambda part: memory.fire_one(part.jobs, part.ledger, firing, now), now, prepare)
+    return await play(homes, lambda part: memory.fire_one(part.jobs, part.ledger, firing, now), now, prepare)
 
 
-async def drop(pool: Pool, names: Collection[str]) -> list[str]:
-    base = pool.place.base
+async def drop(homes: Homes, names: Collection[str]) -> list[str]:
+    base = homes.first.base
     while True:
         known = Known()
         if names:
-            await load(pool, known, "schedule", set(names))
+            await load(homes, known, "schedule", set(names))
         found = sorted(name for name, (_, row) in known.schedules.items() if row is not None)
         commands: list[Arguments] = []
         for name in found:
             commands += schedule_moves(base, known.schedules[name][1], None)
             commands.append(("DEL", f"{base}:ticks:{name}"))
-        if not commands or await commit(pool, known, commands):
+        if not commands or await commit(homes, known.expected(homes), commands):
             return found
 
 
-async def schedules(pool: Pool, names: Collection[str] | None, limit: int, after: str | None) -> list[Schedule]:
-    base = pool.place.base
+async def schedules(home: Home, names: Collection[str] | None, limit: int, after: str | None) -> list[Schedule]:
+    base = home.base
     if names is None:
-        names = [name.decode() for name in await pool.call("HKEYS", f"{base}:schedule")]
+        names = [name.decode() for name in await home.call("HKEYS", f"{base}:schedule")]
     wanted = [name for name in sorted(set(names)) if after is None or name > after]
     found: list[Schedule] = []
     for start in range(0, len(wanted), STEP):
-        texts = await pool.call("HMGET", f"{base}:schedule", *wanted[start : start + STEP])
+        texts = await home.call("HMGET", f"{base}:schedule", *wanted[start : start + STEP])
         found += [_schedule(text) for text in texts if text is not None]
         if len(found) >= limit:
             break
     return found[:limit]
 
 
-async def ticks(pool: Pool, name: str, limit: int, before: int | None) -> list[Tick]:
+async def ticks(home: Home, name: str, limit: int, before: int | None) -> list[Tick]:
     high = "+inf" if before is None else f"({before}"
-    key = f"{pool.place.base}:ticks:{name}"
-    return [_tick(text) for text in await pool.call("ZREVRANGEBYSCORE", key, high, "-inf", "LIMIT", 0, limit)]
+    key = f"{home.base}:ticks:{name}"
+    return [_tick(text) for text in await home.call("ZREVRANGEBYSCORE", key, high, "-inf", "LIMIT", 0, limit)]
 
 
-async def lead(pool: Pool, name: str, holder: str, until: datetime, now: datetime) -> Leadership:
-    base = pool.place.base
+async def lead(homes: Homes, name: str, holder: str, until: datetime, now: datetime) -> Leadership:
+    base = homes.first.base
     while True:
         known = Known()
-        text = await pool.call("HGET", f"{base}:leader", name)
+        text = await homes.first.call("HGET", f"{base}:leader", name)
         known.leaders[name] = text
         answer = led(None if text is None else _leadership(text), name, holder, until, now)
         word = "new" if answer.holder is None else ""
-        if await commit(pool, known, [("HSET", f"{base}:leader", name, _encode(answer))], word):
+        if await commit(homes, known.expected(homes), [("HSET", f"{base}:leader", name, _encode(answer))], word):
             return answer
 
 
-async def leaders(pool: Pool, now: datetime) -> list[Leadership]:
-    found = map(_leadership, await pool.call("HVALS", f"{pool.place.base}:leader"))
+async def leaders(home: Home, now: datetime) -> list[Leadership]:
+    found = map(_leadership, await home.call("HVALS", f"{home.base}:leader"))
     return sorted((one for one in found if one.holder is not None and one.until > now), key=lambda one: one.name)

@@ -51,11 +51,12 @@ from ...tally import Span, Tally
 from . import claim, count, enqueue, finish, lists, series, tally
 from .condition import condition, refuse
 from .ear import Ear, Kin, Word
-from .known import executions, live
+from .home import Homes
+from .known import executions, lines, live
 from .place import Place
-from .pool import Pool
+from .route import Route
+from .step import sweep
 
-_line = msgspec.json.Decoder(LogLine).decode
 _circuit = msgspec.json.Decoder(Circuit).decode
 
 
@@ -69,42 +70,43 @@ class RedisStore:
         self._clock = clock or SystemClock()
         self._durability: Durability = durability
         self._kin = kin or Kin(self._clock)
-        self._pool: Pool | None = None
+        self._homes: Homes | None = None
         self._ear: Ear | None = None
 
     # life
 
     async def open(self, *, migrate: bool = True) -> None:
-        if self._pool is not None and (self._pool.pid != os.getpid() or self._pool.loop.is_closed()):
-            if self._pool.pid != os.getpid():
+        if self._homes is not None and not self._homes.route.usable:
+            if self._homes.route.pid != os.getpid():
                 self._kin = Kin(self._clock)
             elif self._ear is not None:
                 self._ear.forget()
-            self._pool.forget()
-            self._pool = self._ear = None
-        if self._pool is None:
-            pool = Pool(self.place)
+            self._homes.route.forget()
+            self._homes = self._ear = None
+        if self._homes is None:
+            homes = Homes(Route(self.place))
             try:
                 with self._clock.outside():
-                    await refuse(pool)
+                    await refuse(homes)
             except BaseException:
-                await pool.close()
+                await homes.route.close()
                 raise
-            self._pool = pool
-            self._ear = Ear(pool, self._kin) if self._clock.real else None
+            self._homes = homes
+            self._ear = Ear(homes, self._kin) if self._clock.real else None
 
     async def close(self) -> None:
-        pool, ear = self._pool, self._ear
-        self._pool = self._ear = None
-        if pool is None:
+        homes, ear = self._homes, self._ear
+        self._homes = self._ear = None
+        if homes is None:
             return
-        if pool.loop is asyncio.get_running_loop():
+        route = homes.route
+        if route.loop is asyncio.get_running_loop():
             with self._clock.outside():
-                await _shut(ear, pool)
-        elif pool.pid == os.getpid() and pool.loop.is_running():
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_shut(ear, pool), pool.loop))
+                await _shut(ear, route)
+        elif route.pid == os.getpid() and route.loop.is_running():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_shut(ear, route), route.loop))
         else:
-            for part in (ear, pool):
+            for part in (ear, route):
                 if part is not None:
                     part.forget()
 
@@ -129,10 +131,10 @@ class RedisStore:
         raise BadInput("the Redis store has no tables, and no statements that would change them")
 
     async def time(self) -> datetime:
-        pool = self._open()
+        homes = self._open()
         if not self._clock.real:
             return self._clock.now()
-        seconds, micro = await pool.call("TIME")
+        seconds, micro = await homes.first.call("TIME")
         return instant(int(seconds) * 1_000_000 + int(micro))
 
     async def diagnose(self) -> list[Finding]:
@@ -159,13 +161,13 @@ class RedisStore:
     # the path of a job
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
-        pool = self._open()
+        homes = self._open()
         if within is not None:
             raise BadInput("the Redis store has no transactions to enqueue within: use sqlite:///… or postgresql://…")
         if not jobs:
             return []
         with self._clock.outside():
-            answers = await enqueue.enqueue(pool, jobs, now)
+            answers = await enqueue.enqueue(homes, jobs, now)
         self._kin.ring("new")
         return answers
 
@@ -186,12 +188,13 @@ class RedisStore:
         return found
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
-        pool = self._open()
+        homes = self._open()
         with self._clock.outside():
-            await self._kin.epoch.turn(pool, now)
-            beat = await claim.beat(pool, worker, until, now)
-            with suppress(StoreError):  # the next beat sums up what this one could not
-                await tally.fold(pool)
+            await homes.each(lambda home: self._kin.epoch.turn(home, now))
+            beat = await claim.beat(homes, worker, until, now)
+            with suppress(StoreError):  # the next beat sums up and ends what this one could not
+                await tally.fold(homes)
+                await sweep(homes)
         return beat
 
     async def expired(self, *, now: datetime, limit: int) -> list[Job]:
@@ -199,11 +202,11 @@ class RedisStore:
             return await claim.expired(self._open(), now, limit)
 
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
-        pool = self._open()
+        homes = self._open()
         if not outcomes:
             return set()
         with self._clock.outside():
-            stands = await finish.finish(pool, outcomes)
+            stands = await finish.finish(homes, outcomes)
         self._kin.ring("new", "final")
         return stands
 
@@ -220,7 +223,7 @@ class RedisStore:
 
     async def due(self, *, now: datetime, limit: int, computed: Collection[str] = ()) -> Due:
         with self._clock.outside():
-            return await series.due(self._open(), now, limit, computed)
+            return await series.due(self._open().first, now, limit, computed)
 
     async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
         with self._clock.outside():
@@ -237,11 +240,11 @@ class RedisStore:
         self, names: Collection[str] | None = None, *, limit: int, after: str | None = None
     ) -> list[Schedule]:
         with self._clock.outside():
-            return await series.schedules(self._open(), names, limit, after)
+            return await series.schedules(self._open().first, names, limit, after)
 
     async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
         with self._clock.outside():
-            return await series.ticks(self._open(), name, limit, before)
+            return await series.ticks(self._open().first, name, limit, before)
 
     async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> Leadership:
         with self._clock.outside():
@@ -252,7 +255,7 @@ class RedisStore:
 
     async def leaders(self, *, now: datetime) -> list[Leadership]:
         with self._clock.outside():
-            return await series.leaders(self._open(), now)
+            return await series.leaders(self._open().first, now)
 
     # operators
 
@@ -273,11 +276,10 @@ class RedisStore:
         return changed
 
     async def pause_queue(self, name: str, paused: bool) -> None:
-        pool = self._open()
+        home = self._open().of(name)
         with self._clock.outside():
-            await pool.many([
-                ("SADD" if paused else "SREM", f"{self.place.base}:paused", name),
-                ("PUBLISH", self.place.base, "new"),
+            await home.many([
+                ("SADD" if paused else "SREM", f"{home.base}:paused", name), ("PUBLISH", home.base, "new"),
             ])  # fmt: skip
         self._kin.ring("new")
 
@@ -305,10 +307,9 @@ class RedisStore:
             return await executions(self._open(), job_id)
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
-        pool = self._open()
         with self._clock.outside():
-            lines = [_line(text) for text in await pool.call("HVALS", f"{self.place.base}:log:{job_id}")]
-        return sorted((line for line in lines if (line.run, line.n) > after), key=lambda line: (line.run, line.n))[
+            found = await lines(self._open(), job_id)
+        return sorted((line for line in found if (line.run, line.n) > after), key=lambda line: (line.run, line.n))[
             :limit
         ]
 
@@ -317,9 +318,9 @@ class RedisStore:
             return await count.queues(self._open(), now)
 
     async def workers(self, *, now: datetime) -> list[LiveWorker]:
-        pool = self._open()
+        home = self._open().first
         with self._clock.outside():
-            found = map(live, await pool.call("HVALS", f"{self.place.base}:worker"))
+            found = map(live, await home.call("HVALS", f"{home.base}:worker"))
         return sorted((worker for worker in found if worker.until > now), key=lambda worker: worker.info.id)
 
     async def counts(self, *, now: datetime) -> dict[Shown, int]:
@@ -331,9 +332,9 @@ class RedisStore:
             return await tally.tallies(self._open(), span, since)
 
     async def circuits(self) -> list[Circuit]:
-        pool = self._open()
+        home = self._open().first
         with self._clock.outside():
-            found = map(_circuit, await pool.call("HVALS", f"{self.place.base}:circuit"))
+            found = map(_circuit, await home.call("HVALS", f"{home.base}:circuit"))
         return sorted(found, key=lambda circuit: circuit.task)
 
     async def dead(self, *, limit: int) -> list[DeadGroup]:
@@ -357,15 +358,15 @@ class RedisStore:
 
     # inside
 
-    def _open(self) -> Pool:
-        if self._pool is None:
+    def _open(self) -> Homes:
+        if self._homes is None:
             raise ShuttingDown(f"the store {self.place.shown} is closed")
-        if self._pool.loop is not asyncio.get_running_loop():
+        if self._homes.route.loop is not asyncio.get_running_loop():
             raise StoreError("this handle was opened in another event loop: take store.beside() there")
-        return self._pool
+        return self._homes
 
 
-async def _shut(ear: Ear | None, pool: Pool) -> None:
+async def _shut(ear: Ear | None, route: Route) -> None:
     if ear is not None:
         await ear.close()
-    await pool.close()
+    await route.close()

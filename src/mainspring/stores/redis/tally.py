@@ -8,10 +8,10 @@ import msgspec
 
 from ...clock import instant, micros
 from ...tally import KEPT, SECONDS, Span, Sums, Tally, begin
-from .changes import commit
+from .home import Home, Homes
 from .index import Arguments
-from .known import Known, read_hash
-from .pool import Pool
+from .known import read_hash
+from .step import commit
 
 Counted = tuple[int, str, str, Sums]
 Key = tuple[Span, datetime, str, str]
@@ -23,10 +23,14 @@ _encode = msgspec.json.Encoder().encode
 MOST = 1_000
 
 
-async def fold(pool: Pool) -> None:
+async def fold(homes: Homes) -> None:
     """Adds what has been counted to all the spans it lies in, unless somebody else is at it."""
-    base = pool.place.base
-    turn, texts = await pool.many([("HGET", f"{base}:meta", "folds"), ("LRANGE", f"{base}:counting", 0, MOST - 1)])
+    await homes.each(lambda home: _fold(homes, home))
+
+
+async def _fold(homes: Homes, home: Home) -> None:
+    base = home.base
+    turn, texts = await home.many([("HGET", f"{base}:meta", "folds"), ("LRANGE", f"{base}:counting", 0, MOST - 1)])
     if not texts:
         return
     found: dict[Key, Sums] = {}
@@ -34,7 +38,7 @@ async def fold(pool: Pool) -> None:
         for span in SECONDS:
             found.setdefault((span, begin(instant(at), span), queue, task), Sums()).add(sums)
     keys = list(found)
-    kept = await pool.many(
+    kept = await home.many(
         [("HGET", f"{base}:tally:{span}", _field(at, queue, task)) for span, at, queue, task in keys]
     )
     for key, text in zip(keys, kept, strict=True):
@@ -46,17 +50,15 @@ async def fold(pool: Pool) -> None:
         for (span, at, queue, task), sums in found.items()
     ]
     newest = max(at for span, at, _, _ in keys if span == "minute")
-    commands += await _old(pool, newest)
-    known = Known()
-    known.meta = {"folds": turn}
-    await commit(pool, known, commands)
+    commands += await _old(home, newest)
+    await commit(homes, [(f"{base}:meta", "folds", turn)], commands)
 
 
-async def _old(pool: Pool, now: datetime) -> list[Arguments]:
+async def _old(home: Home, now: datetime) -> list[Arguments]:
     gone: list[Arguments] = []
     for span, kept in KEPT.items():
-        key = f"{pool.place.base}:tally:{span}"
-        fields = [field for field in await read_hash(pool, key) if instant(int(field.split("\0")[0])) < now - kept]
+        key = f"{home.base}:tally:{span}"
+        fields = [field for field in await read_hash(home, key) if instant(int(field.split("\0")[0])) < now - kept]
         gone += [("HDEL", key, field) for field in fields]
     return gone
 
@@ -65,13 +67,20 @@ def _field(at: datetime, queue: str, task: str) -> str:
     return f"{micros(at)}\0{queue}\0{task}"
 
 
-async def tallies(pool: Pool, span: Span, since: datetime) -> list[Tally]:
-    base = pool.place.base
-    pairs, texts = await pool.many([("HGETALL", f"{base}:tally:{span}"), ("LRANGE", f"{base}:counting", 0, -1)])
+async def tallies(homes: Homes, span: Span, since: datetime) -> list[Tally]:
+    found: dict[tuple[datetime, str, str], Sums] = {}
+    for some in await homes.each(lambda home: _tallies(home, span)):
+        found |= some  # a queue has one home
+    return [Tally(*key, sums) for key, sums in sorted(found.items(), key=lambda one: one[0]) if key[0] >= since]
+
+
+async def _tallies(home: Home, span: Span) -> dict[tuple[datetime, str, str], Sums]:
+    base = home.base
+    pairs, texts = await home.many([("HGETALL", f"{base}:tally:{span}"), ("LRANGE", f"{base}:counting", 0, -1)])
     found: dict[tuple[datetime, str, str], Sums] = {}
     for field, text in zip(pairs[::2], pairs[1::2], strict=True):
         at, queue, task = field.decode().split("\0")
         found[instant(int(at)), queue, task] = _sums(text)
     for us, queue, task, sums in map(_counted, texts):
         found.setdefault((begin(instant(us), span), queue, task), Sums()).add(sums)
-    return [Tally(*key, sums) for key, sums in sorted(found.items(), key=lambda one: one[0]) if key[0] >= since]
+    return found

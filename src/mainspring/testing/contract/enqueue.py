@@ -9,7 +9,7 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import asdict
 
-from ...job import MAX_PRIORITY, MIN_PRIORITY, Action, Enqueued, Filter, State
+from ...job import MAX_PRIORITY, MIN_PRIORITY, Action, Enqueued, Filter, State, Update
 from ...outcome import Done, decide
 from ...retry import Backoff
 from .build import NOW, REACHABLE, Contract, act, beat, bring, claim, everything, later, new_job, put, see
@@ -164,9 +164,17 @@ class EnqueueContract(Contract):
     async def test_an_id_seen_before_is_not_written_again(self, state: State) -> None:
         async with self.opened() as store:
             before = await bring(store, state)
-            again = new_job(id=before.id, payload='"another"', queue="other", priority=9, run_at=later(9))
+            again = new_job(id=before.id, payload='"another"', priority=9, run_at=later(9))
             assert await store.enqueue([again], now=later(5)) == [Enqueued(before.id)]
             assert await see(store, before.id) == before
+
+    async def test_an_id_seen_before_is_known_though_its_job_went_to_another_queue(self) -> None:
+        async with self.opened() as store:
+            job = new_job()
+            await put(store, job)
+            await act(store, Action.UPDATE, job.id, update=Update(queue="other"))
+            assert await store.enqueue([job], now=NOW) == [Enqueued(job.id)]
+            assert [one.queue for one in await everything(store)] == ["other"]
 
     async def test_an_id_seen_before_does_not_meet_its_own_key(self) -> None:
         async with self.opened() as store:

@@ -1,0 +1,94 @@
+"""Which server is to be asked: the only one, the one that sentinels name, or in a cluster the master of a slot."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from bisect import bisect_right
+from typing import Any
+
+from ...errors import StoreError, StoreUnavailable
+from .place import Address, Place
+from .pool import Pool
+
+
+class Route:
+    """Of one event loop. Once a server was not what it should be, the next call looks for it first."""
+
+    def __init__(self, place: Place) -> None:
+        self.place, self.loop, self.pid = place, asyncio.get_running_loop(), os.getpid()
+        self._pools: dict[Address | None, Pool] = {}
+        self._starts, self._masters = [0], list[Address | None]([None])
+        self._doubtful = place.kind in ("cluster", "sentinel")
+        self._looking: asyncio.Lock = asyncio.Lock()
+
+    @property
+    def usable(self) -> bool:
+        return self.pid == os.getpid() and not self.loop.is_closed()
+
+    async def to(self, slot: int) -> Pool:
+        if self._doubtful:
+            async with self._looking:
+                if self._doubtful:
+                    await self._look()
+                    self._doubtful = False
+        return self._pool(self._masters[bisect_right(self._starts, slot) - 1])
+
+    def doubt(self) -> None:
+        self._doubtful = self.place.kind in ("cluster", "sentinel")
+
+    async def servers(self) -> list[Pool]:
+        """All that hold a part of the data."""
+        await self.to(0)
+        return [self._pool(address) for address in dict.fromkeys(self._masters)]
+
+    def _pool(self, address: Address | None) -> Pool:
+        if address not in self._pools:
+            self._pools[address] = Pool(self.place, self.place.url(address))
+        return self._pools[address]
+
+    async def _look(self) -> None:
+        troubles = []
+        ask = self._slots if self.place.kind == "cluster" else self._master
+        known = [one for one in self._masters if one is not None and self.place.kind == "cluster"]
+        for address in dict.fromkeys([*self.place.addresses, *known]):
+            try:
+                await ask(address)
+            except StoreUnavailable as trouble:
+                troubles.append(trouble)
+            else:
+                return
+        raise troubles[-1]
+
+    async def _slots(self, address: Address) -> None:
+        try:
+            ranges: list[Any] = await self._pool(address).call("CLUSTER", "SLOTS")
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            if "cluster support disabled" not in str(error):
+                raise
+            raise StoreError(f"{self.place.shown} is no cluster: use redis:// for a server by itself") from None
+        if sum(end - start + 1 for start, end, *_ in ranges) < 16384:
+            raise StoreUnavailable(f"{self.place.shown} has slots that no master serves; try again")
+        ranges.sort(key=lambda one: one[0])
+        self._starts = [start for start, *_ in ranges]
+        self._masters = [((master[0] or b"").decode() or address[0], master[1]) for _, _, master, *_ in ranges]
+
+    async def _master(self, address: Address) -> None:
+        sentinel = Pool(self.place, self.place.sentinel_url(address))
+        try:
+            found = await sentinel.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.place.service)
+        finally:
+            await sentinel.close()
+        if found is None:
+            raise StoreError(f"the sentinels of {self.place.shown} watch nothing named {self.place.service!r}")
+        self._masters = [(found[0].decode(), int(found[1]))]
+
+    async def close(self) -> None:
+        for pool in self._pools.values():
+            await pool.close()
+
+    def forget(self) -> None:
+        for pool in self._pools.values():
+            pool.forget()
