@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from books import audit
+from clusters import RedisWithSentinel, eventually
 from mainspring.stores.redis.home import Homes
 from mainspring.stores.redis.place import Place
 from mainspring.stores.redis.route import Route
@@ -54,10 +55,16 @@ class Database:
 
 
 class Keys:
-    """Keys of their own on a Redis server."""
+    """Keys of their own on a Redis server, or on the one that sentinels name."""
 
-    def __init__(self, server: Redis) -> None:
-        self.server, self.url = server, server.fresh("chaos")
+    def __init__(self, server: Redis | RedisWithSentinel) -> None:
+        self._server, self.url = server, server.fresh("chaos")
+
+    @property
+    def server(self) -> Redis:
+        if isinstance(self._server, Redis):
+            return self._server
+        return eventually(self._server.master, "the sentinels agree")
 
     def free(self) -> bool:
         """A script runs to its end, whatever becomes of whoever asked for it."""

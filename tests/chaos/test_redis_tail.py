@@ -1,4 +1,4 @@
-"""A Redis server comes back without what it was told last: that is lost, nothing else, and the rest is in order."""
+"""A Redis server, or its copy, comes back without what was told last: nothing else is lost, all goes on."""
 
 import os
 import random
@@ -10,10 +10,13 @@ from audit import until
 from crew import Crew
 from trouble import Business, Span, pause
 
+from clusters import RedisWithSentinel
 from servers import Redis
 
 # Seconds: what a server with appendfsync everysec may not have written when the power fails.
 WINDOW = 1.0
+# And what may be on its way, to the disk or to a copy.
+LAG = 0.2
 REWRITING = ("aof_rewrite_in_progress", "aof_rewrite_scheduled")
 
 
@@ -57,11 +60,34 @@ def test_a_server_that_lost_its_last_second_lost_nothing_else(clockwork: Crew, r
         redis.crash()
         pause(0.1)  # for whoever has heard of it and not yet written it down
         tail.cut(seeded.randrange(1000))
-        lost.append((tail.since - WINDOW / 5, time.monotonic()))
+        lost.append((tail.since - LAG, time.monotonic()))
         redis.start()
         rewrite(redis)
         assert clockwork.ground.complaints() == []
         business.went_on()
+    audit = business.survived(lost)
+    assert business.told_within(lost) - audit.jobs.keys()
+    assert any("is an older copy of itself" in worker.said() for worker in business.workers)
+
+
+@pytest.mark.parametrize("ground", ["sentinel"], indirect=True)
+@pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.slow)])
+def test_a_fail_over_to_a_copy_that_lacks_the_last_words_loses_those_alone(
+    clockwork: Crew, redis_sentinel: RedisWithSentinel, times: int
+) -> None:
+    business = Business(clockwork, 50 * times)
+    lost: list[Span] = []
+    for _ in range(times):
+        old, since = clockwork.ground.server, time.monotonic()
+        redis_sentinel.part()
+        pause(0.5)
+        old.crash()
+        pause(0.1)
+        lost.append((since - LAG, time.monotonic()))
+        redis_sentinel.elected(old)
+        assert clockwork.ground.complaints() == []
+        business.went_on()
+        redis_sentinel.rejoin(old)
     audit = business.survived(lost)
     assert business.told_within(lost) - audit.jobs.keys()
     assert any("is an older copy of itself" in worker.said() for worker in business.workers)
