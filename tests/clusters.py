@@ -189,6 +189,13 @@ class RedisWithSentinel:
         """The other one."""
         return next(server for server in self.servers if server is not self.master())
 
+    def part(self) -> None:
+        """From now on the copy hears nothing of what the master is told; it is the one to be the next master."""
+        copy = self.copy()
+        copy.run("CONFIG", "SET", "masterauth", "wrong")
+        eventually(self.master, "the sentinels agree").run("CLIENT", "KILL", "TYPE", "replica")
+        eventually(lambda: not in_sync(copy), "the copy is cut off")
+
     def fail_over(self, *, crash: bool = False) -> Redis:
         """The new master, once all sentinels name it. A master that did not crash becomes its copy."""
         old = eventually(self.master, "the sentinels agree")
@@ -196,9 +203,14 @@ class RedisWithSentinel:
             old.crash()
         else:
             eventually(self._asked, "a sentinel begins a fail-over")
-        new: Redis = eventually(lambda: (now := self.master()) is not old and now, "there is another master")
+        new = self.elected(old)
         if not crash:
             self.rejoin(old)
+        return new
+
+    def elected(self, old: Redis) -> Redis:
+        """The new master, once all sentinels name another than the old one."""
+        new: Redis = eventually(lambda: (now := self.master()) is not old and now, "there is another master")
         return new
 
     def _asked(self) -> bool:
@@ -209,6 +221,7 @@ class RedisWithSentinel:
         """It becomes a copy of the master, as sentinels see to by themselves after eight seconds."""
         if server.process.poll() is not None:
             server.start()
+        server.run("CONFIG", "SET", "masterauth", "")
         follow(server, eventually(self.master, "the sentinels agree"))
         for kind in ("normal", "pubsub"):
             server.run("CLIENT", "KILL", "TYPE", kind)

@@ -117,7 +117,7 @@ class Audit:
     def check_keys(self) -> None:
         """A key for ever has the one job it was promised to; of others, one job ends before the next starts."""
         for line in self.lines:
-            if line.event == "acknowledged" and line.lease != "-":
+            if line.event == "acknowledged" and line.lease != "-" and line.id in self.jobs:
                 job = self.jobs[line.id]
                 assert line.lease in (job.idempotency_key, job.unique_key), f"I7: {line.lease} is not the key of {job}"
         kept = Counter(job.idempotency_key for job in self.jobs.values() if job.idempotency_key)

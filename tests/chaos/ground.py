@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from books import audit
+from clusters import RedisWithSentinel, eventually
 from mainspring.stores.redis.home import Homes
 from mainspring.stores.redis.place import Place
 from mainspring.stores.redis.route import Route
@@ -54,20 +55,30 @@ class Database:
 
 
 class Keys:
-    """Keys of their own on a Redis server."""
+    """Keys of their own on a Redis server, or on the one that sentinels name."""
 
-    def __init__(self, server: Redis) -> None:
-        self.server, self.url = server, server.fresh("chaos")
+    def __init__(self, server: Redis | RedisWithSentinel) -> None:
+        self._server, self.url = server, server.fresh("chaos")
+
+    @property
+    def server(self) -> Redis:
+        if isinstance(self._server, Redis):
+            return self._server
+        return eventually(self._server.master, "the sentinels agree")
 
     def free(self) -> bool:
         """A script runs to its end, whatever becomes of whoever asked for it."""
         return True
 
     def complaints(self) -> list[str]:
+        """As it is at one moment, if there are some who still write."""
+        self.server.run("CLIENT", "PAUSE", 10_000, "WRITE")
         try:
             asyncio.run(self._audited())
         except AssertionError as error:
             return [str(error)]
+        finally:
+            self.server.run("CLIENT", "UNPAUSE")
         return []
 
     async def _audited(self) -> None:
@@ -94,17 +105,21 @@ def writable(path: Path) -> bool:
     return True
 
 
-# A test is played on both, for as long as the suite's time allows; the rest of it with `pytest -m slow`.
+# A test is played on all, for as long as the suite's time allows; the rest of it with `pytest -m slow`.
+everywhere = pytest.mark.parametrize("ground", ["file", "server", "keys"], indirect=True)
 on_a_file = pytest.mark.parametrize("ground", ["file"], indirect=True)
 on_a_server = pytest.mark.parametrize("ground", ["server"], indirect=True)
+slow_on_keys = pytest.mark.parametrize(
+    "ground", ["file", "server", pytest.param("keys", marks=pytest.mark.slow)], indirect=True
+)
 slow_on_a_server = pytest.mark.parametrize(
-    "ground", ["file", pytest.param("server", marks=pytest.mark.slow)], indirect=True
+    "ground", ["file", *(pytest.param(ground, marks=pytest.mark.slow) for ground in ("server", "keys"))], indirect=True
 )
 
 
 def each(name: str, cases: Sequence[object], short: Collection[object] = ()) -> pytest.MarkDecorator:
-    """All cases on a file, and on a server; there only the short ones are not slow."""
-    served = [pytest.param("server", case, marks=() if case in short else pytest.mark.slow) for case in cases]
-    return pytest.mark.parametrize(
-        ("ground", name), [*(("file", case) for case in cases), *served], indirect=["ground"]
-    )
+    """All cases everywhere; only those on a file, and the short ones on a server, are not slow."""
+    played = [("file", case) for case in cases] + [("server", case) for case in cases if case in short]
+    rest = [(ground, case) for ground in ("server", "keys") for case in cases if (ground, case) not in played]
+    slow = [pytest.param(*one, marks=pytest.mark.slow) for one in rest]
+    return pytest.mark.parametrize(("ground", name), [*played, *slow], indirect=["ground"])

@@ -4,10 +4,9 @@ import random
 import signal
 import time
 
-import pytest
 from audit import Audit, until
 from crew import Crew
-from ground import each, slow_on_a_server
+from ground import each, everywhere, slow_on_a_server
 from victim import LEASE, SWEEP
 
 from mainspring.failpoint import POINTS
@@ -75,7 +74,7 @@ def test_what_was_finished_before_the_kill_stays_finished(crew: Crew) -> None:
     assert {audit.count("effect")[id] for id in done} == {1}
 
 
-@pytest.mark.parametrize("ground", ["file", "server", "keys"], indirect=True)
+@everywhere
 def test_kills_at_random_moments_lose_nothing(crew: Crew) -> None:
     seeded = random.Random(20300101)
     for round in range(5):

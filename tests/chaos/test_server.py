@@ -1,7 +1,6 @@
 """The server crashes, cuts us off or is full, or the way there is broken: nothing is lost, all goes on by itself."""
 
 import asyncio
-import time
 from collections.abc import Iterator
 
 import asyncpg
@@ -10,16 +9,11 @@ from audit import until
 from crew import Crew
 from ground import on_a_server
 from proxy import Mood, Proxy
-from trouble import Business
+from trouble import Business, pause
 
 from servers import Postgres
 
 pytestmark = on_a_server
-
-
-def pause(seconds: float) -> None:
-    end = time.monotonic() + seconds
-    until(lambda: time.monotonic() >= end, seconds + 15)
 
 
 # More of the same with `pytest -m slow`.

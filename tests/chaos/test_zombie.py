@@ -4,10 +4,11 @@ import signal
 
 from audit import until
 from crew import Crew
-from ground import slow_on_a_server
+from ground import slow_on_a_server, slow_on_keys
 from victim import LEASE
 
 
+@slow_on_keys
 def test_late_outcomes_of_a_stopped_worker_change_nothing(crew: Crew) -> None:
     gate = crew.folder / "gate"
     zombie = crew.up("zombie")
@@ -35,6 +36,7 @@ def test_late_outcomes_of_a_stopped_worker_change_nothing(crew: Crew) -> None:
     assert [audit.endings(id) for id in fresh] == [["completed"]] * 5
 
 
+@slow_on_keys
 def test_late_outcomes_do_not_end_the_run_of_another_worker(crew: Crew) -> None:
     gate = crew.folder / "gate"
     zombie = crew.up("zombie")

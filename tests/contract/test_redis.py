@@ -9,11 +9,14 @@ import pytest
 from sharing import Sharing
 
 from books import audit
+from mainspring.config import Settings
 from mainspring.errors import StoreError, StoreUnavailable
 from mainspring.job import Action, State
 from mainspring.outcome import Done
+from mainspring.pulse import LET_GO
 from mainspring.store import Store
 from mainspring.stores import open_store
+from mainspring.stores.redis.pool import ANSWER_SECONDS
 from mainspring.stores.redis.records import packed
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
@@ -118,6 +121,10 @@ class TestTrouble(Served):
             self.server.run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
             found = await insisted(lambda: everything(store))
             assert [job.id for job in found] == [first]
+
+    def test_a_beat_without_an_answer_is_given_up_in_time_to_save_the_lease(self) -> None:
+        usual = Settings()
+        assert usual.beat + ANSWER_SECONDS + usual.beat / 2 < LET_GO * usual.lease
 
     async def test_a_caller_that_is_cancelled_cuts_no_command_in_two(self) -> None:
         async with self.opened() as store:

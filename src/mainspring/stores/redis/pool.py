@@ -19,8 +19,9 @@ T = TypeVar("T")
 Word = str | bytes | int
 
 SIZE = 20
-# Seconds for a connection, for one that is free, and for an answer.
-CONNECT_SECONDS, FREE_SECONDS, ANSWER_SECONDS = 5.0, 20.0, 20.0
+# Seconds for a connection, for one that is free, and for an answer: a beat that nobody answers has to be given up in
+# time for the next one to save the lease.
+CONNECT_SECONDS, FREE_SECONDS, ANSWER_SECONDS = 5.0, 20.0, 8.0
 # What the server says when it cannot now: it is full, loads, is a copy of another, runs a script, looks for its master.
 PASSING = ("LOADING", "OOM", "READONLY", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOREPLICAS")
 _NOT_NOW = (
