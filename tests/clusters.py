@@ -186,6 +186,12 @@ class RedisWithSentinel:
         """The other one."""
         return next(server for server in self.servers if server is not self.master())
 
+    def settle(self) -> None:
+        """The copy has all that the master was told."""
+        master = eventually(self.master, "the sentinels agree")
+        master.run("SET", "{settled}", 1)
+        eventually(lambda: master.run("WAIT", 1, 1000), "the copy has everything")
+
     def part(self) -> None:
         """From now on the copy hears nothing of what the master is told; it is the one to be the next master."""
         copy = self.copy()
