@@ -52,9 +52,12 @@ def role(server: Redis) -> str:
 
 
 def follow(server: Redis, master: Redis) -> None:
-    """Makes it a copy of the master; it has all that the master had when it returns."""
+    """Makes it a copy of the master; it has all that the master had when it returns, and hears of what follows."""
     server.run("REPLICAOF", "127.0.0.1", master.port)
     eventually(lambda: in_sync(server), f"{server.port} is a copy of {master.port}")
+    # It is told of nothing new before it has thanked for the rest, up to a second later.
+    eventually(lambda: master.run("SET", "following", "1") and master.run("WAIT", 1, 100), f"{server.port} follows")
+    master.run("DEL", "following")
 
 
 def in_sync(server: Redis) -> bool:

@@ -1,63 +1,59 @@
 -- Plain jobs: no keys, no tags, no schedule, no expiry. Those whose id is known are left as they are.
--- ARGV: now; channel's word; then for each job its id, group, place, run_at and record.
-local base, now = KEYS[1] .. ':', tonumber(ARGV[1])
-local ids, count = {}, 0
-for at = 3, #ARGV, 5 do
-  count = count + 1
-  ids[count] = ARGV[at]
-end
-local fresh = {}
-for from = 1, count, 1000 do
-  local known = redis.call('HMGET', base .. 'job', unpack(ids, from, math.min(from + 999, count)))
-  for n = 1, #known do fresh[from + n - 1] = not known[n] end
+-- ARGV: channel's word; how many jobs; their ids and records in turn; for each group its name, how many of the words
+-- that follow are of what is made, ready, and for later, and those, as ZADD takes them.
+local base, jobs = KEYS[1] .. ':', tonumber(ARGV[2])
+local known, any = {}, false
+local ids = {}
+for n = 1, jobs do ids[n] = ARGV[2 * n + 1] end
+for from = 1, jobs, 1000 do
+  local found = redis.call('HMGET', base .. 'job', unpack(ids, from, math.min(from + 999, jobs)))
+  for n = 1, #found do
+    if found[n] then
+      known[ids[from + n - 1]] = true
+      any = true
+    end
+  end
 end
 if redis.call('EXISTS', base .. 'moved') == 1 then
-  for n = 1, count do fresh[n] = fresh[n] and redis.call('HEXISTS', base .. 'moved', ids[n]) == 0 end
-end
-local records, groups, names = {}, {}, {}
-for n = 1, count do
-  local at = 3 + (n - 1) * 5
-  if fresh[n] and not records[ids[n]] then
-    records[ids[n]] = true
-    records[#records + 1] = ids[n]
-    records[#records + 1] = ARGV[at + 4]
-    local name = ARGV[at + 1]
-    local group = groups[name]
-    if not group then
-      group = { made = {}, ready = {}, later = {} }
-      groups[name] = group
-      names[#names + 1] = name
+  for n = 1, jobs do
+    if redis.call('HEXISTS', base .. 'moved', ids[n]) == 1 then
+      known[ids[n]] = true
+      any = true
     end
-    local made = group.made
-    made[#made + 1] = 0
-    made[#made + 1] = ids[n]
-    local list = group.ready
-    local score = 0
-    if tonumber(ARGV[at + 3]) > now then list, score = group.later, ARGV[at + 3] end
-    list[#list + 1] = score
-    list[#list + 1] = ARGV[at + 2]
   end
 end
-local function add(command, key, list)
-  for from = 1, #list, 2000 do
-    redis.call(command, key, unpack(list, from, math.min(from + 1999, #list)))
+
+-- Calls it with those of the words from here to there, in pairs, whose id is not known: `where` says which of two words
+-- has it, `skip` after how many bytes. Returns whether there was one.
+local function add(from, to, where, skip, ...)
+  local words = ARGV
+  if any then
+    words = {}
+    for n = from, to, 2 do
+      if not known[string.sub(ARGV[n + where], skip + 1)] then
+        words[#words + 1] = ARGV[n]
+        words[#words + 1] = ARGV[n + 1]
+      end
+    end
+    from, to = 1, #words
   end
+  local command, key = ...
+  for n = from, to, 2000 do redis.call(command, key, unpack(words, n, math.min(n + 1999, to))) end
+  return from <= to
 end
-add('HSET', base .. 'job', records)
-for n = 1, #names do
-  local name = names[n]
-  local group = groups[name]
-  redis.call('SADD', base .. 'groups', name)
-  add('ZADD', base .. 'made:' .. name, group.made)
-  if group.ready[1] then
-    add('ZADD', base .. 'ready:' .. name, group.ready)
-    redis.call('SADD', base .. 'stocked', name)
-  end
-  if group.later[1] then
-    add('ZADD', base .. 'later:' .. name, group.later)
+
+local at = 2 * jobs + 3
+local new = add(3, at - 1, 0, 0, 'HSET', base .. 'job')
+while ARGV[at] do
+  local name = ARGV[at]
+  local made, ready, later = at + 4, at + 4 + ARGV[at + 1], at + 4 + ARGV[at + 1] + ARGV[at + 2]
+  at = later + ARGV[at + 3]
+  if add(made, ready - 1, 1, 0, 'ZADD', base .. 'made:' .. name) then redis.call('SADD', base .. 'groups', name) end
+  if add(ready, later - 1, 1, 10, 'ZADD', base .. 'ready:' .. name) then redis.call('SADD', base .. 'stocked', name) end
+  if add(later, at - 1, 1, 10, 'ZADD', base .. 'later:' .. name) then
     local first = redis.call('ZRANGE', base .. 'later:' .. name, 0, 0, 'WITHSCORES')
     redis.call('ZADD', base .. 'next', first[2], name)
   end
 end
-if names[1] then redis.call('PUBLISH', KEYS[1], ARGV[2]) end
-return #names
+if new then redis.call('PUBLISH', KEYS[1], ARGV[1]) end
+return 1

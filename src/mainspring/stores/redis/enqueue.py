@@ -17,6 +17,7 @@ from .records import new_record, packed, place
 
 # So many go in one script: others wait for as long. Whoever repeats a call that was cut off in between writes the rest.
 MOST = 1_000
+Pairs = list[str | bytes]
 
 
 def plain(job: NewJob) -> bool:
@@ -53,8 +54,23 @@ async def _enqueue(home: Home, jobs: Sequence[NewJob], now: int) -> None:
 
 
 def _words(jobs: Sequence[NewJob], now: int) -> list[Word]:
-    words: list[Word] = [now, "new"]
+    records: list[bytes] = []
+    groups: dict[tuple[str, str], tuple[str, Pairs, Pairs, Pairs]] = {}
     for job in jobs:
         id, run_at = packed(job.id), now if job.run_at is None else micros(job.run_at)
-        words += (id, group(job.queue, job.task), place(job.priority, run_at, id), run_at, new_record(job, now))
+        records += (id, new_record(job, now))
+        its = job.queue, job.task
+        if (lists := groups.get(its)) is None:
+            lists = groups[its] = (group(*its), [], [], [])
+        _, made, ready, later = lists
+        made += ("0", id)
+        if run_at > now:
+            later += (str(run_at), place(job.priority, run_at, id))
+        else:
+            ready += ("0", place(job.priority, run_at, id))
+    words: list[Word] = ["new", len(jobs), *records]
+    for name, *lists in groups.values():
+        words += (name, *map(len, lists))
+        for pairs in lists:
+            words += pairs
     return words

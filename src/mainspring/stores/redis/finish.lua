@@ -1,47 +1,66 @@
 -- Plain ends, all of them or, if one does not stand or means more than that, none: 0.
--- ARGV: channel's word; how many counts, those; then for each run its job's id, lease, finished_at and the rest of what is said.
+-- ARGV: channel's word; how many counts, and those; for each lease it, how many jobs, their ids, when each ended, and
+-- what else is said of each.
 local base = KEYS[1] .. ':'
 if redis.call('EXISTS', base .. 'circuit', base .. 'lock') > 0 then return 0 end
-local counts = tonumber(ARGV[2])
-local ids = {}
-for at = 3 + counts, #ARGV, 4 do ids[#ids + 1] = ARGV[at] end
-local ends, held, ended, workers, tasks = {}, {}, {}, {}, {}
-for from = 1, #ids, 1000 do
-  local runs = redis.call('HMGET', base .. 'run', unpack(ids, from, math.min(from + 999, #ids)))
-  for n = 1, #runs do
-    if not runs[n] then return 0 end
-    local at = 3 + counts + (from + n - 2) * 4
-    local lease, worker, started, letter, _, task = string.match(runs[n], '^(%Z*)%z(%Z*)%z(%Z*)%z(.)%z(%Z*)%z(.*)$')
-    if lease ~= ARGV[at + 1] or (string.byte(letter) - 64) % 4 > 0 or (string.byte(letter) - 64) % 16 >= 8 then
-      return 0
-    end
-    ends[#ends + 1] = ARGV[at]
-    ends[#ends + 1] = lease .. '\0' .. worker .. '\0' .. started .. '\0' .. ARGV[at + 2] .. '\0' .. ARGV[at + 3]
-    if not held[worker] then
-      held[worker] = {}
-      workers[#workers + 1] = worker
-    end
-    table.insert(held[worker], ARGV[at])
-    if not ended[task] then
-      ended[task] = {}
-      tasks[#tasks + 1] = task
-    end
-    table.insert(ended[task], ARGV[at + 2])
-    table.insert(ended[task], ARGV[at])
-  end
-end
+
 local function each(list, step, call)
   for from = 1, #list, step do call(unpack(list, from, math.min(from + step - 1, #list))) end
 end
-each(ids, 1000, function(...) redis.call('HDEL', base .. 'run', ...) end)
-each(ends, 2000, function(...) redis.call('HSET', base .. 'end', ...) end)
-for _, worker in ipairs(workers) do
-  each(held[worker], 1000, function(...) redis.call('SREM', base .. 'held:' .. worker, ...) end)
+local function of(lists, name)
+  local list = lists[name]
+  if not list then
+    list = {}
+    lists[name] = list
+  end
+  return list
 end
-for _, task in ipairs(tasks) do
-  each(ended[task], 2000, function(...) redis.call('ZADD', base .. 'ended:completed\0' .. task, ...) end)
+
+-- All jobs of one claim in one group have the same said of them: it is looked at once.
+local seen = {}
+local function read(said)
+  local run = seen[said]
+  if not run then
+    local lease, worker, started, letter, _, task = string.match(said, '^(%Z*)%z(%Z*)%z(%Z*)%z(.)%z(%Z*)%z(.*)$')
+    local bits = string.byte(letter) - 64
+    run = { lease = lease, worker = worker, task = task, head = lease .. '\0' .. worker .. '\0' .. started .. '\0' }
+    run.plain = bits % 4 == 0 and bits % 16 < 8
+    seen[said] = run
+  end
+  return run
+end
+
+local all, ends, held, ended = {}, {}, {}, {}
+local at = 3 + ARGV[2]
+while ARGV[at] do
+  local lease, count, first = ARGV[at], tonumber(ARGV[at + 1]), at + 2
+  for from = first, first + count - 1, 1000 do
+    local runs = redis.call('HMGET', base .. 'run', unpack(ARGV, from, math.min(from + 999, first + count - 1)))
+    for n = 1, #runs do
+      if not runs[n] then return 0 end
+      local run = read(runs[n])
+      if run.lease ~= lease or not run.plain then return 0 end
+      local this = from + n - 1
+      local id, instant, ending, mine = ARGV[this], ARGV[this + count], of(ended, run.task), of(held, run.worker)
+      all[#all + 1] = id
+      mine[#mine + 1] = id
+      ends[#ends + 1] = id
+      ends[#ends + 1] = run.head .. instant .. '\0' .. ARGV[this + 2 * count]
+      ending[#ending + 1] = instant
+      ending[#ending + 1] = id
+    end
+  end
+  at = first + 3 * count
+end
+each(all, 1000, function(...) redis.call('HDEL', base .. 'run', ...) end)
+each(ends, 2000, function(...) redis.call('HSET', base .. 'end', ...) end)
+for worker, ids in pairs(held) do
+  each(ids, 1000, function(...) redis.call('SREM', base .. 'held:' .. worker, ...) end)
+end
+for task, pairs in pairs(ended) do
+  each(pairs, 2000, function(...) redis.call('ZADD', base .. 'ended:completed\0' .. task, ...) end)
   redis.call('SADD', base .. 'ends', 'completed\0' .. task)
 end
-for n = 3, 2 + counts do redis.call('RPUSH', base .. 'counting', ARGV[n]) end
+for n = 3, 2 + ARGV[2] do redis.call('RPUSH', base .. 'counting', ARGV[n]) end
 redis.call('PUBLISH', KEYS[1], ARGV[1])
 return 1

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ...clock import EPOCH, micros
 from ...failpoint import failpoint
-from ...job import Action, Changed, Cursor, Filter, JobId, Report, Update
+from ...job import Action, Changed, Cursor, Filter, JobId, Lease, Report, Update
 from ...outcome import Outcome
 from ...tally import counted
 from ..memory import change as memory_change
@@ -66,10 +66,17 @@ def _simple(outcome: Outcome) -> bool:
 
 def _words(outcomes: Sequence[Outcome]) -> list[Word]:
     counts = [_encode((micros(at), queue, task, sums)) for (at, queue, task), sums in counted(outcomes).items()]
-    words: list[Word] = ["final", len(counts), *counts]
+    leases: dict[Lease, tuple[Lease, list[bytes], list[str], list[str]]] = {}
     for outcome in outcomes:
-        said = "0" if outcome.result is None else f"1{outcome.result}"
-        words += (packed(outcome.id), outcome.lease, micros(outcome.finished_at), said)
+        if (lists := leases.get(outcome.lease)) is None:
+            lists = leases[outcome.lease] = (outcome.lease, [], [], [])
+        _, ids, instants, rest = lists
+        ids.append(packed(outcome.id))
+        instants.append(str(micros(outcome.finished_at)))
+        rest.append("0" if outcome.result is None else f"1{outcome.result}")
+    words: list[Word] = ["final", len(counts), *counts]
+    for lease, ids, instants, rest in leases.values():
+        words += (lease, len(ids), *ids, *instants, *rest)
     return words
 
 

@@ -65,7 +65,11 @@ def flags(job: NewJob | Job, attempt: int = 0) -> bytes:
 
 def new_record(job: NewJob, now: int) -> bytes:
     """Of a job that was never claimed: short, as nearly all that wait are."""
-    return flags(job) + _pack(new_row(job, now)[1:])
+    row = new_row(job, now)
+    (_, queue, task, rank, _, run_at, _, *few, options, payload) = row
+    if run_at == now and options == "{}" and few == [None, None, None]:
+        return flags(job) + _pack((queue, task, rank, run_at, payload))
+    return flags(job) + _pack(row[1:])
 
 
 def record(job: Job) -> bytes:
@@ -93,6 +97,9 @@ def _recorded(id: JobId, text: bytes) -> Job:
 
 def _row(text: bytes) -> list[Any]:
     row: list[Any] = _unpack(text[1:])
+    if len(row) == 5:
+        queue, task, rank, run_at, payload = row
+        row = [queue, task, rank, "pending", run_at, run_at, None, None, None, "{}", payload]
     if len(row) == 11:
         queue, task, rank, state, run_at, created_at, expires_at, unique, idempotent, options, payload = row
         row = [queue, task, rank, state, run_at, created_at, expires_at, 0, 0, 0, None, None, None, None, None, unique,
