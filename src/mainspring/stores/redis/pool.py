@@ -92,8 +92,12 @@ class Pool:
             if asyncio.iscoroutine(call):
                 call.close()
             raise ShuttingDown(f"the store {self.place.shown} is closed")
+        asked = asyncio.ensure_future(call)
         try:
-            return await asyncio.shield(asyncio.ensure_future(call))
+            return await asyncio.shield(asked)
+        except asyncio.CancelledError:
+            asked.add_done_callback(_let_be)
+            raise
         except (exceptions.RedisError, OSError, TimeoutError) as error:
             raise translated(error, self.place.shown) from error
 
@@ -109,6 +113,12 @@ class Pool:
     def forget(self) -> None:
         """Its event loop is gone, or this is a child of its process: the sockets go with their objects."""
         self._closed = True
+
+
+def _let_be(asked: asyncio.Future[Any]) -> None:
+    """Nobody waits for it any longer, so nobody is to be told how it failed."""
+    if not asked.cancelled():
+        asked.exception()
 
 
 def translated(error: Exception, shown: str) -> StoreError:
