@@ -202,15 +202,16 @@ class RedisWithSentinel:
         eventually(self.master, "the sentinels agree").run("CLIENT", "KILL", "TYPE", "replica")
         eventually(lambda: not in_sync(copy), "the copy is cut off")
 
-    def fail_over(self, *, crash: bool = False) -> Redis:
-        """The new master, once all sentinels name it. A master that did not crash becomes its copy."""
+    def fail_over(self, *, crash: bool = False, demote: bool = True) -> Redis:
+        """The new master, once all sentinels name it. A master that did not crash becomes its copy, or stays as it is
+        until sentinels see to that."""
         old = eventually(self.master, "the sentinels agree")
         if crash:
             old.crash()
         else:
             eventually(self._asked, "a sentinel begins a fail-over")
         new = self.elected(old)
-        if not crash:
+        if not crash and demote:
             self.rejoin(old)
         return new
 

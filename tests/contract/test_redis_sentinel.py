@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import logging
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
@@ -17,6 +18,8 @@ from clusters import RedisWithSentinel
 from mainspring.errors import StoreError, StoreUnavailable
 from mainspring.store import Store
 from mainspring.stores import open_store
+from mainspring.stores.redis import route
+from mainspring.stores.redis.records import packed
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import Contract, beat, everything, new_job, put
@@ -86,6 +89,30 @@ class TestFailOver(Watched):
             assert [job.id for job in await everything(store)] == [first, second]
             await beat(store)
         assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+    async def test_a_store_leaves_a_master_that_was_replaced_though_it_still_answers(self) -> None:
+        async with self.opened() as store:
+            await put(store, new_job())
+            self.sentinel.settle()
+            try:
+                new = self.sentinel.fail_over(demote=False)
+                (job_id,) = await put(store, new_job())
+                assert new.run("HEXISTS", "{fresh}:job", packed(job_id))
+            finally:
+                self.sentinel.rejoin(self.sentinel.copy())
+
+    async def test_a_sentinel_that_does_not_answer_is_waited_for_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(route, "FRESH", 0.0)
+        silent, loop = self.sentinel.sentinels[0].process, asyncio.get_running_loop()
+        async with self.opened() as store:
+            silent.send_signal(signal.SIGSTOP)
+            try:
+                began = loop.time()
+                for _ in range(5):
+                    await put(store, new_job())
+                assert route.BRIEFLY <= loop.time() - began < 3 * route.BRIEFLY
+            finally:
+                silent.send_signal(signal.SIGCONT)
 
     async def test_a_name_that_sentinels_do_not_watch_is_no_passing_trouble(self) -> None:
         with pytest.raises(StoreError, match="watch nothing named 'other'") as refused:
