@@ -189,6 +189,12 @@ class RedisWithSentinel:
         """The other one."""
         return next(server for server in self.servers if server is not self.master())
 
+    def settle(self) -> None:
+        """The copy has all that the master was told."""
+        master = eventually(self.master, "the sentinels agree")
+        master.run("SET", "{settled}", 1)
+        eventually(lambda: master.run("WAIT", 1, 1000), "the copy has everything")
+
     def part(self) -> None:
         """From now on the copy hears nothing of what the master is told; it is the one to be the next master."""
         copy = self.copy()
@@ -196,15 +202,16 @@ class RedisWithSentinel:
         eventually(self.master, "the sentinels agree").run("CLIENT", "KILL", "TYPE", "replica")
         eventually(lambda: not in_sync(copy), "the copy is cut off")
 
-    def fail_over(self, *, crash: bool = False) -> Redis:
-        """The new master, once all sentinels name it. A master that did not crash becomes its copy."""
+    def fail_over(self, *, crash: bool = False, demote: bool = True) -> Redis:
+        """The new master, once all sentinels name it. A master that did not crash becomes its copy, or stays as it is
+        until sentinels see to that."""
         old = eventually(self.master, "the sentinels agree")
         if crash:
             old.crash()
         else:
             eventually(self._asked, "a sentinel begins a fail-over")
         new = self.elected(old)
-        if not crash:
+        if not crash and demote:
             self.rejoin(old)
         return new
 

@@ -1,6 +1,7 @@
 """The Redis store keeps the contract, and its sets say what its jobs are."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import TypeVar, cast
@@ -135,6 +136,27 @@ class TestTrouble(Served):
             await asyncio.gather(*calls, return_exceptions=True)
             assert len(await put(store, new_job())) == 1
             assert all(job.state is State.PENDING for job in await everything(store))
+
+    async def test_nobody_is_told_how_a_call_failed_that_nobody_waits_for(self) -> None:
+        told: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        async with self.opened() as store:
+            self.server.run("CLIENT", "PAUSE", 60_000, "WRITE")
+            try:
+                call = asyncio.ensure_future(put(store, new_job()))
+                async with asyncio.timeout(10):
+                    while b"flags=b" not in self.server.run("CLIENT", "LIST"):
+                        await asyncio.sleep(0)
+                call.cancel()
+                await asyncio.gather(call, return_exceptions=True)
+                self.server.run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            finally:
+                self.server.run("CLIENT", "UNPAUSE")
+            if left := asyncio.all_tasks() - {asyncio.current_task()}:
+                await asyncio.wait(left, timeout=10)
+            del call, left
+        gc.collect()
+        assert told == []
 
     async def test_an_entry_without_its_job_is_skipped_removed_and_counted(self) -> None:
         async with self.opened() as store:

@@ -99,8 +99,12 @@ class Pool:
         """A caller who is cancelled does not cut a command in two."""
         if self._closed:
             raise ShuttingDown(f"the store {self.place.shown} is closed")
+        asked = self._loop.create_task(self._exchange(packed, count))
         try:
-            return await asyncio.shield(self._loop.create_task(self._exchange(packed, count)))
+            return await asyncio.shield(asked)
+        except asyncio.CancelledError:
+            asked.add_done_callback(_let_be)
+            raise
         except (exceptions.RedisError, OSError, TimeoutError) as error:
             raise translated(error, self.place.shown) from error
 
@@ -134,11 +138,15 @@ class Pool:
         """The one used last, unless its server has hung up meanwhile."""
         while self._idle:
             idle, since = self._idle.pop()
-            if self._loop.time() - since < IDLE_SECONDS or not await idle.can_read_destructive():
+            if self._loop.time() - since < IDLE_SECONDS or not await _hung_up(idle):
                 return idle
             await idle.disconnect(nowait=True)
         connection: client.Connection = self._maker.make_connection()  # type: ignore[no-untyped-call]
-        await connection.connect()  # type: ignore[no-untyped-call]
+        try:
+            await connection.connect()  # type: ignore[no-untyped-call]
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
         return connection
 
     def listener(self) -> Any:
@@ -157,12 +165,22 @@ class Pool:
         self._closed = True
 
 
+# The driver has given it another name in release 8.
+_hung_up: Any = getattr(client.Connection, "can_read", None) or client.Connection.can_read_destructive
+
+
 async def _answer(connection: client.Connection) -> Any:
     """An error is an answer, too: those that follow have to be read as well."""
     try:
         return await connection.read_response()
     except exceptions.ResponseError as error:
         return error
+
+
+def _let_be(asked: asyncio.Future[Any]) -> None:
+    """Nobody waits for it any longer, so nobody is to be told how it failed."""
+    if not asked.cancelled():
+        asked.exception()
 
 
 def translated(error: Exception, shown: str) -> StoreError:

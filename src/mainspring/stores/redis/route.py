@@ -11,6 +11,10 @@ from ...errors import StoreError, StoreUnavailable
 from .place import Address, Place
 from .pool import Pool
 
+# Seconds after which sentinels are asked anew, and for their answer: a master that they have replaced goes on to answer
+# for ten seconds, and what it is told then is lost.
+FRESH, BRIEFLY = 0.5, 0.2
+
 
 class Route:
     """Of one event loop. Once a server was not what it should be, the next call looks for it first."""
@@ -21,17 +25,20 @@ class Route:
         self._starts, self._masters = [0], list[Address | None]([None])
         self._doubtful = place.kind in ("cluster", "sentinel")
         self._looking: asyncio.Lock = asyncio.Lock()
+        self._looked, self._asked = 0.0, list(place.addresses)
 
     @property
     def usable(self) -> bool:
         return self.pid == os.getpid() and not self.loop.is_closed()
 
     async def to(self, slot: int) -> Pool:
-        if self._doubtful:
+        if self._doubtful or self._stale():
             async with self._looking:
                 if self._doubtful:
                     await self._look()
                     self._doubtful = False
+                elif self._stale():
+                    await self._look_again()
         return self._pool(self._masters[bisect_right(self._starts, slot) - 1])
 
     def doubt(self) -> None:
@@ -47,11 +54,22 @@ class Route:
             self._pools[address] = Pool(self.place, self.place.url(address))
         return self._pools[address]
 
+    def _stale(self) -> bool:
+        return self.place.kind == "sentinel" and self.loop.time() - self._looked > FRESH
+
+    async def _look_again(self) -> None:
+        """A sentinel that does not answer leaves all as it was, and is the last to be asked next time."""
+        try:
+            async with asyncio.timeout(BRIEFLY):
+                await self._look()
+        except (StoreError, TimeoutError):
+            self._asked.append(self._asked.pop(0))
+
     async def _look(self) -> None:
-        troubles = []
+        troubles, self._looked = [], self.loop.time()
         ask = self._slots if self.place.kind == "cluster" else self._master
         known = [one for one in self._masters if one is not None and self.place.kind == "cluster"]
-        for address in dict.fromkeys([*self.place.addresses, *known]):
+        for address in dict.fromkeys([*self._asked, *known]):
             try:
                 await ask(address)
             except StoreUnavailable as trouble:
