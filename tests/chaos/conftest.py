@@ -22,6 +22,8 @@ def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Ground:
             return Keys(request.getfixturevalue("redis"))
         case "sentinel":
             return Keys(request.getfixturevalue("redis_sentinel"))
+        case "cluster":
+            return Keys(request.getfixturevalue("redis_cluster"))
         case _:
             return Database(request.getfixturevalue("postgres"))
 
