@@ -20,6 +20,8 @@ def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Ground:
             return File(tmp_path)
         case "keys":
             return Keys(request.getfixturevalue("redis"))
+        case "cluster":
+            return Keys(request.getfixturevalue("redis_cluster"))
         case "sentinel":
             return Keys(request.getfixturevalue("redis_sentinel"))
         case _:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import traceback
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
 
 from books import audit
-from clusters import RedisWithSentinel, eventually
+from clusters import RedisCluster, RedisWithSentinel, eventually
 from mainspring.stores.redis.home import Homes
 from mainspring.stores.redis.place import Place
 from mainspring.stores.redis.route import Route
@@ -55,16 +56,21 @@ class Database:
 
 
 class Keys:
-    """Keys of their own on a Redis server, or on the one that sentinels name."""
+    """Keys of their own on a Redis server, on the one that sentinels name, or in a cluster."""
 
-    def __init__(self, server: Redis | RedisWithSentinel) -> None:
+    def __init__(self, server: Redis | RedisWithSentinel | RedisCluster) -> None:
         self._server, self.url = server, server.fresh("chaos")
 
     @property
-    def server(self) -> Redis:
-        if isinstance(self._server, Redis):
-            return self._server
-        return eventually(self._server.master, "the sentinels agree")
+    def servers(self) -> list[Redis]:
+        """Those who are asked."""
+        match self._server:
+            case RedisCluster():
+                return self._server.masters
+            case RedisWithSentinel():
+                return [eventually(self._server.master, "the sentinels agree")]
+            case _:
+                return [self._server]
 
     def free(self) -> bool:
         """A script runs to its end, whatever becomes of whoever asked for it."""
@@ -72,13 +78,15 @@ class Keys:
 
     def complaints(self) -> list[str]:
         """As it is at one moment, if there are some who still write."""
-        self.server.run("CLIENT", "PAUSE", 10_000, "WRITE")
+        for server in self.servers:
+            server.run("CLIENT", "PAUSE", 10_000, "WRITE")
         try:
             asyncio.run(self._audited())
         except AssertionError as error:
-            return [str(error)]
+            return [str(error) or traceback.format_exc()]
         finally:
-            self.server.run("CLIENT", "UNPAUSE")
+            for server in self.servers:
+                server.run("CLIENT", "UNPAUSE")
         return []
 
     async def _audited(self) -> None:
