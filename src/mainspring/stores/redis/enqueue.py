@@ -69,8 +69,6 @@ def _words(jobs: Sequence[NewJob], now: int) -> list[Word]:
         else:
             ready += ("0", place(job.priority, run_at, id))
     words: list[Word] = ["new", len(jobs), *records]
-    for name, *lists in groups.values():
-        words += (name, *map(len, lists))
-        for pairs in lists:
-            words += pairs
+    for name, made, ready, later in groups.values():
+        words += (name, len(made), len(ready), len(later), *made, *ready, *later)
     return words

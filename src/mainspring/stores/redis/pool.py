@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
-from typing import Any, TypeVar
+from typing import Any
 
+from hiredis import pack_command
 from redis import asyncio as client
 from redis import exceptions
 from redis.asyncio.retry import Retry
@@ -15,13 +16,14 @@ from redis.backoff import NoBackoff
 from ...errors import ShuttingDown, StoreError, StoreUnavailable
 from .place import Place
 
-T = TypeVar("T")
 Word = str | bytes | int
 
 SIZE = 20
 # Seconds for a connection, for one that is free, and for an answer: a beat that nobody answers has to be given up in
 # time for the next one to save the lease.
 CONNECT_SECONDS, FREE_SECONDS, ANSWER_SECONDS = 5.0, 20.0, 8.0
+# A connection that was not in use for so long is looked at first.
+IDLE_SECONDS = 1.0
 # What the server says when it cannot now: it is full, loads, is a copy of another, runs a script, looks for its master.
 PASSING = ("LOADING", "OOM", "READONLY", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOREPLICAS")
 _NOT_NOW = (
@@ -31,6 +33,9 @@ _NOT_NOW = (
     exceptions.TryAgainError,
 )
 _LOST = (exceptions.ConnectionError, exceptions.TimeoutError, OSError, asyncio.TimeoutError)
+
+# Its own stub says that a command has one word.
+_pack: Callable[[tuple[Word, ...]], bytes] = pack_command  # type: ignore[assignment]
 
 _here = files("mainspring.stores.redis")
 
@@ -52,28 +57,32 @@ class Pool:
 
     def __init__(self, place: Place, url: str) -> None:
         self.place = place
-        self._pool = client.BlockingConnectionPool.from_url(
-            url, max_connections=SIZE, timeout=FREE_SECONDS, socket_connect_timeout=CONNECT_SECONDS,
-            socket_timeout=ANSWER_SECONDS, health_check_interval=30, client_name="mainspring", protocol=2,
-            retry=Retry(NoBackoff(), 0),  # whoever calls knows whether and when it makes sense
+        settings: dict[str, Any] = {
+            "max_connections": SIZE, "socket_connect_timeout": CONNECT_SECONDS, "client_name": "mainspring",
+            "protocol": 2, "retry": Retry(NoBackoff(), 0),  # whoever calls knows whether and when it makes sense
             **place.files,
-        )  # fmt: skip
-        self._client = client.Redis(connection_pool=self._pool)
-        self._client.response_callbacks.clear()  # answers are as the server gives them, whatever the driver's release
+        }  # fmt: skip
+        self._maker = client.ConnectionPool.from_url(url, **settings)
+        self._listeners = client.Redis.from_url(url, socket_timeout=ANSWER_SECONDS, **settings)
+        self._idle: list[tuple[client.Connection, float]] = []
+        self._free = asyncio.Semaphore(SIZE)
+        self._loop = asyncio.get_running_loop()
         self._known: dict[str, str] = {}
         self._closed = False
 
     async def call(self, *words: Word) -> Any:
         """The answer to one command."""
-        call: Awaitable[Any] = self._client.execute_command(*words)  # type: ignore[no-untyped-call]
-        return await self._asked(call)
+        (answer,) = await self._asked(_pack(words), 1)
+        return answer
 
     async def many(self, commands: Sequence[Sequence[Word]]) -> list[Any]:
         """The answers to several, as they are at one moment; one way to the server."""
-        pipe = self._client.pipeline(transaction=True)
-        for command in commands:
-            pipe.execute_command(*command)
-        return await self._asked(pipe.execute())
+        packed = [_pack(tuple(command)) for command in (("MULTI",), *commands, ("EXEC",))]
+        *_, answers = await self._asked(b"".join(packed), len(packed))
+        for answer in answers:
+            if isinstance(answer, exceptions.ResponseError):
+                raise translated(answer, self.place.shown) from answer
+        return list(answers)
 
     async def script(self, name: str, base: str, words: Sequence[Word]) -> Any:
         """The answer of one of our scripts."""
@@ -86,13 +95,11 @@ class Pool:
                 raise
         return await self.call("EVAL", SCRIPTS[name], 1, base, *words)
 
-    async def _asked(self, call: Awaitable[T]) -> T:
+    async def _asked(self, packed: bytes, count: int) -> list[Any]:
         """A caller who is cancelled does not cut a command in two."""
         if self._closed:
-            if asyncio.iscoroutine(call):
-                call.close()
             raise ShuttingDown(f"the store {self.place.shown} is closed")
-        asked = asyncio.ensure_future(call)
+        asked = self._loop.create_task(self._exchange(packed, count))
         try:
             return await asyncio.shield(asked)
         except asyncio.CancelledError:
@@ -101,18 +108,73 @@ class Pool:
         except (exceptions.RedisError, OSError, TimeoutError) as error:
             raise translated(error, self.place.shown) from error
 
+    async def _exchange(self, packed: bytes, count: int) -> list[Any]:
+        async with asyncio.timeout(FREE_SECONDS):
+            await self._free.acquire()
+        connection = None
+        try:
+            connection = await self._connection()
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await connection.send_packed_command(packed, check_health=False)
+                answers = [await _answer(connection) for _ in range(count)]
+            if self._closed:
+                await connection.disconnect(nowait=True)
+            else:
+                self._idle.append((connection, self._loop.time()))
+        except BaseException:  # what one has met, those that lie idle have met, too
+            for one in (connection, *(idle for idle, _ in self._idle)):
+                if one is not None:
+                    await one.disconnect(nowait=True)
+            self._idle.clear()
+            raise
+        finally:
+            self._free.release()
+        for answer in answers:
+            if isinstance(answer, exceptions.ResponseError):
+                raise answer
+        return answers
+
+    async def _connection(self) -> client.Connection:
+        """The one used last, unless its server has hung up meanwhile."""
+        while self._idle:
+            idle, since = self._idle.pop()
+            if self._loop.time() - since < IDLE_SECONDS or not await _hung_up(idle):
+                return idle
+            await idle.disconnect(nowait=True)
+        connection: client.Connection = self._maker.make_connection()  # type: ignore[no-untyped-call]
+        try:
+            await connection.connect()  # type: ignore[no-untyped-call]
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        return connection
+
     def listener(self) -> Any:
         """To hear what is said to all who share this store; a connection of its own."""
-        return self._client.pubsub(ignore_subscribe_messages=True)
+        return self._listeners.pubsub(ignore_subscribe_messages=True)
 
     async def close(self) -> None:
         self._closed = True
-        await self._client.aclose()
-        await self._pool.disconnect()
+        for connection, _ in self._idle:
+            await connection.disconnect(nowait=True)
+        self._idle.clear()
+        await self._listeners.aclose()
 
     def forget(self) -> None:
         """Its event loop is gone, or this is a child of its process: the sockets go with their objects."""
         self._closed = True
+
+
+# The driver has given it another name in release 8.
+_hung_up: Any = getattr(client.Connection, "can_read", None) or client.Connection.can_read_destructive
+
+
+async def _answer(connection: client.Connection) -> Any:
+    """An error is an answer, too: those that follow have to be read as well."""
+    try:
+        return await connection.read_response()
+    except exceptions.ResponseError as error:
+        return error
 
 
 def _let_be(asked: asyncio.Future[Any]) -> None:
