@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import traceback
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -61,18 +62,15 @@ class Keys:
         self._server, self.url = server, server.fresh("chaos")
 
     @property
-    def server(self) -> Redis:
-        return self.servers[0]
-
-    @property
     def servers(self) -> list[Redis]:
+        """Those who are asked."""
         match self._server:
-            case Redis():
-                return [self._server]
             case RedisCluster():
                 return self._server.masters
-            case _:
+            case RedisWithSentinel():
                 return [eventually(self._server.master, "the sentinels agree")]
+            case _:
+                return [self._server]
 
     def free(self) -> bool:
         """A script runs to its end, whatever becomes of whoever asked for it."""
@@ -85,7 +83,7 @@ class Keys:
         try:
             asyncio.run(self._audited())
         except AssertionError as error:
-            return [str(error)]
+            return [str(error) or traceback.format_exc()]
         finally:
             for server in self.servers:
                 server.run("CLIENT", "UNPAUSE")

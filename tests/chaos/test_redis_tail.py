@@ -78,7 +78,7 @@ def test_a_fail_over_to_a_copy_that_lacks_the_last_words_loses_those_alone(
     business = Business(clockwork, 50 * times)
     lost: list[Span] = []
     for _ in range(times):
-        old, since = clockwork.ground.server, time.monotonic()
+        (old,), since = clockwork.ground.servers, time.monotonic()
         redis_sentinel.part()
         pause(0.5)
         old.crash()

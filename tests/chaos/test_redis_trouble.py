@@ -53,7 +53,8 @@ def test_a_storm_of_cut_connections_loses_nothing(clockwork: Crew, redis: Redis,
     assert cut > 2 * times
 
 
-@pytest.mark.parametrize("what", ["WRITE", pytest.param("ALL", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["WRITE", "ALL"])
 def test_a_server_that_stands_still_for_longer_than_a_lease_loses_nothing(
     clockwork: Crew, redis: Redis, what: str
 ) -> None:

@@ -1,0 +1,127 @@
+"""Whoever dies in the middle of a step over several homes of a cluster leaves all of it to be done, or nothing."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from books import audit
+from clusters import RedisCluster
+from mainspring.job import Action, Update
+from mainspring.outcome import Done
+from mainspring.stores import open_store
+from mainspring.stores.redis import step
+from mainspring.stores.redis.store import RedisStore
+from mainspring.testing.contract.build import (
+    a_schedule,
+    act,
+    beat,
+    everything,
+    fire,
+    new_job,
+    put,
+    run_again,
+    settle,
+    tick_job,
+)
+
+Deed = Callable[[RedisStore], Awaitable[object]]
+
+
+class Died(BaseException):
+    """Nothing is done after it, not even what a process does when it fails."""
+
+
+class Mortal:
+    """Dies at its n-th script: on the way there, or on the way back."""
+
+    def __init__(self, store: RedisStore, left: int, there: bool) -> None:
+        self._left, self._there, self.died = left, there, False
+        for home in store._homes.all:  # type: ignore[union-attr]
+            home.script = self._bound(home.script)  # type: ignore[method-assign]
+
+    def _bound(self, script: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def bound(*args: Any) -> Any:
+            self._left -= 1
+            self.died = self.died or self._left < 0
+            if self.died and (self._there or self._left < -1):
+                raise Died
+            answer = await script(*args)
+            if self.died:
+                raise Died
+            return answer
+
+        return bound
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[RedisStore]:
+    store = cast(RedisStore, open_store(url))
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+# Each readies a store, and then has something to do there that crosses homes; done twice, it is done once.
+
+
+async def enqueue(store: RedisStore) -> Deed:
+    jobs = [new_job(queue=f"queue {n}", unique_key=f"unique {n}", idempotency_key=f"ever {n}") for n in range(3)]
+    return lambda store: put(store, *jobs)
+
+
+async def finish(store: RedisStore) -> Deed:
+    (job_id,) = await put(store, new_job(queue="queue", unique_key="unique"))
+    job = await run_again(store, job_id)
+    return lambda store: settle(store, job, Done())
+
+
+async def move(store: RedisStore) -> Deed:
+    (job_id,) = await put(store, new_job(queue="queue", unique_key="unique", tags=("tag",)))
+    return lambda store: act(store, Action.UPDATE, job_id, update=Update(queue="another"))
+
+
+async def tick(store: RedisStore) -> Deed:
+    new = a_schedule()
+    job = tick_job(new, queue="queue")
+    return lambda store: fire(store, replace(new, active=(job.id,), fired=1), jobs=(job,))
+
+
+async def delete(store: RedisStore) -> Deed:
+    (job_id,) = await put(store, new_job(queue="queue", idempotency_key="ever"))
+    return lambda store: act(store, Action.DELETE, job_id)
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["there", "back"])
+@pytest.mark.parametrize("ready", [enqueue, finish, move, tick, delete])
+async def test_a_step_is_done_or_not_begun_wherever_its_owner_dies(
+    redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch, ready: Callable[..., Awaitable[Deed]], there: bool
+) -> None:
+    monkeypatch.setattr(step, "PATIENCE", -1)
+    left, died = 0, True
+    while died:
+        url = redis_cluster.fresh()
+        async with opened(url) as store, opened(url) as other:
+            deed, before = await ready(store), await everything(store)
+            mortal = Mortal(store, left, there)
+            try:
+                await deed(store)
+            except Died:
+                died = True
+            else:
+                died = False
+            await beat(other)
+            after = await everything(other)
+            await audit(other._homes)
+            await deed(other)
+            done = await everything(other)
+            await audit(other._homes)
+            assert after in (before, done), f"at script {left}"
+            assert done != before
+        left += 1
+    assert left > 4
+    assert not mortal.died
