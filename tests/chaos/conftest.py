@@ -20,10 +20,10 @@ def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Ground:
             return File(tmp_path)
         case "keys":
             return Keys(request.getfixturevalue("redis"))
-        case "cluster":
-            return Keys(request.getfixturevalue("redis_cluster"))
         case "sentinel":
             return Keys(request.getfixturevalue("redis_sentinel"))
+        case "cluster":
+            return Keys(request.getfixturevalue("redis_cluster"))
         case _:
             return Database(request.getfixturevalue("postgres"))
 

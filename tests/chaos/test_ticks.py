@@ -96,7 +96,9 @@ def test_processes_that_start_together_declare_a_schedule_once(clockwork: Crew) 
 
 
 @pytest.mark.parametrize(
-    ("ground", "processes", "count"), [("file", 4, 60), ("server", 10, 100), ("keys", 4, 60)], indirect=["ground"]
+    ("ground", "processes", "count"),
+    [("file", 4, 60), ("server", 10, 100), ("keys", 4, 60), ("cluster", 4, 60)],
+    indirect=["ground"],
 )
 def test_kills_at_random_moments_lose_no_tick_and_double_none(clockwork: Crew, processes: int, count: int) -> None:
     seeded = random.Random(20300101)

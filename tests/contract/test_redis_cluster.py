@@ -1,19 +1,32 @@
 """The Redis store in a cluster keeps the contract: what crosses queues crosses servers."""
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import count, islice
+from pathlib import Path
 from typing import cast
+from zlib import crc32
 
 import pytest
 from sharing import Sharing
 
 from books import audit
 from clusters import RedisCluster
+from mainspring.errors import StoreError
 from mainspring.store import Store
 from mainspring.stores import open_store
+from mainspring.stores.redis import step
+from mainspring.stores.redis.place import Place
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
-from mainspring.testing.contract.build import Contract
+from mainspring.testing.contract.build import NOW, Contract, beat, claim, everything, new_job, put
+from servers import Redis
+
+KEEPER = Path(__file__).with_name("keeper.py")
 
 
 class Spread(Contract):
@@ -38,3 +51,83 @@ class TestCluster(Spread, StoreContract):
 
 class TestSharing(Spread, Sharing):
     pass
+
+
+class TestSteps(Spread):
+    """A process dies in the middle of what crosses two servers: either all of it is done, or nothing was."""
+
+    @pytest.fixture(autouse=True)
+    def _impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(step, "PATIENCE", -1)
+
+    def die(self, point: str) -> str:
+        """The key whose job was under way."""
+        (key,) = islice((key for key in map(str, count()) if self.apart(key)), 1)
+        environ = os.environ | {"MAINSPRING_FAILPOINTS": f"{point}=kill"}
+        died = subprocess.run([sys.executable, str(KEEPER), self.url, key], env=environ, timeout=60, check=False)
+        assert died.returncode == -signal.SIGKILL
+        return key
+
+    def apart(self, key: str) -> bool:
+        """Whether it is written elsewhere than a job of the default queue."""
+        bases = Place(self.url, self.url).bases
+        return crc32(f"u{key}".encode()) % len(bases) != crc32(b"default") % len(bases)
+
+    async def test_what_was_only_promised_is_given_up_by_whoever_wants_the_key(self) -> None:
+        key = self.die("step.promised")
+        async with self.opened() as store:
+            assert await everything(store) == []
+            (job_id,) = await put(store, new_job(unique_key=key))
+            assert [job.id for job in await everything(store)] == [job_id]
+            await beat(store)
+            await audit(cast(RedisStore, store)._open())
+
+    async def test_what_was_decided_is_done_by_whoever_wants_the_key(self) -> None:
+        key = self.die("step.decided")
+        async with self.opened() as store:
+            (answer,) = await store.enqueue([new_job(unique_key=key)], now=NOW)
+            assert answer.status == "duplicate"
+            assert [job.id for job in await everything(store)] == [answer.id]
+            await beat(store)
+            await audit(cast(RedisStore, store)._open())
+
+    @pytest.mark.parametrize(("point", "jobs"), [("step.promised", 0), ("step.decided", 1)])
+    async def test_what_nobody_asks_for_is_ended_by_a_beat(self, point: str, jobs: int) -> None:
+        self.die(point)
+        async with self.opened() as store:
+            await beat(store)
+            assert len((await claim(store)).jobs) == jobs
+            await audit(cast(RedisStore, store)._open())
+
+
+class TestTrouble(Spread):
+    async def test_a_store_keeps_to_the_homes_that_it_began_with(self) -> None:
+        async with self.opened():
+            pass
+        with pytest.raises(StoreError, match="keeps its queues in 8 homes, not 4: use \\?homes=8"):
+            await open_store(f"{self.url}&homes=4").open()
+
+    async def test_a_node_of_a_cluster_is_no_server_by_itself(self) -> None:
+        with pytest.raises(StoreError, match=r"is a node of a cluster: use redis\+cluster://"):
+            await open_store(self.cluster.nodes[0].url()).open()
+
+    async def test_a_server_by_itself_is_no_cluster(self, redis: Redis) -> None:
+        with pytest.raises(StoreError, match="is no cluster: use redis://"):
+            await open_store(redis.url().replace("redis://", "redis+cluster://")).open()
+
+    async def test_one_node_that_answers_is_enough_to_find_the_others(self) -> None:
+        url = self.url.replace("//", "//127.0.0.1:1,")
+        store = open_store(url)
+        await store.open()
+        assert len(await put(store, *(new_job(queue=f"queue{n}") for n in range(20)))) == 20
+        await store.close()
+
+    async def test_every_master_has_some_of_the_queues(self) -> None:
+        async with self.opened() as store:
+            await put(store, *(new_job(queue=f"queue{n}") for n in range(40)))
+            held = [
+                [key for key in node.run("KEYS", "{fresh*") if key.endswith(b":job")] for node in self.cluster.nodes
+            ]
+            assert all(len(keys) >= 2 for keys in held)
+            (found,) = [one for one in await store.diagnose() if one.about == "server"]
+            assert found.text.endswith(", 3 masters")

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from ...errors import StoreError
+from ...failpoint import failpoint
 from .home import Home, Homes
 from .index import Arguments
 from .pool import Word
@@ -65,9 +66,11 @@ async def _together(homes: Homes, shares: dict[str, list[Word]]) -> bool:
             promised.append(home)
             if not await _said(homes, home, await home.script("promise", [step, *shares[home.base]])):
                 return False
+        failpoint("step.promised")
         if not await leader.script("settle", [step, "begin", " ".join(bases)]):
             return False
         promised.clear()
+        failpoint("step.decided")
     finally:
         for home in promised:
             with suppress(StoreError):  # whoever meets it will ask
@@ -85,10 +88,11 @@ async def _said(homes: Homes, home: Home, answer: int | bytes) -> bool:
     return False
 
 
-async def settle(homes: Homes, home: Home, step: str, patience: int = PATIENCE) -> None:
+async def settle(homes: Homes, home: Home, step: str, patience: int | None = None) -> None:
     """Ends a step that this home has promised its share of, as was decided; a young one is left to its owner."""
     leader = homes.named(step.split(" ")[0])
-    verdict = (await leader.script("settle", [step, "ask", patience])).decode()
+    seconds = PATIENCE if patience is None else patience
+    verdict = (await leader.script("settle", [step, "ask", seconds])).decode()
     if verdict == "wait":
         await asyncio.sleep(AGAIN)
     elif home is not leader:
