@@ -12,6 +12,7 @@ from audit import Audit, read_log, until
 from crew import Crew, Member
 
 from mainspring import every
+from mainspring.errors import StoreUnavailable
 
 NAME = "beacon"
 # Seconds.
@@ -47,6 +48,14 @@ class Business:
         """All is well again: a job that is promised from now on has ended soon enough, without anybody's help."""
         began = time.monotonic()
         until(lambda: self._ended(began), within)
+        until(self._answered)
+
+    def _answered(self) -> bool:
+        """Whoever has not asked since finds out now, and asks again."""
+        try:
+            return bool(self.crew.client.sync.stats())
+        except StoreUnavailable:
+            return False
 
     def _ended(self, began: float) -> bool:
         promised = {line.id for line in self.client.lines("acknowledged") if line.at > began}

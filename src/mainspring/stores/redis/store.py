@@ -53,6 +53,7 @@ from .condition import condition, refuse
 from .ear import Ear, Kin, Word
 from .home import Homes
 from .known import executions, lines, live
+from .mend import mend
 from .place import Place
 from .route import Route
 from .step import sweep
@@ -188,13 +189,15 @@ class RedisStore:
         return found
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
-        homes = self._open()
+        homes, losses = self._open(), len(self._kin.epoch.losses)
         with self._clock.outside():
             await homes.each(lambda home: self._kin.epoch.turn(home, now))
             beat = await claim.beat(homes, worker, until, now)
             with suppress(StoreError):  # the next beat sums up and ends what this one could not
                 await tally.fold(homes)
                 await sweep(homes)
+                if len(self._kin.epoch.losses) > losses:
+                    await mend(homes, now)
         return beat
 
     async def expired(self, *, now: datetime, limit: int) -> list[Job]:
@@ -354,6 +357,7 @@ class RedisStore:
     async def forget(self, rules: Rules, *, now: datetime) -> int:
         with self._clock.outside():
             await count.tidy(self._open())
+            await mend(self._open(), now)
         return 0
 
     # inside
