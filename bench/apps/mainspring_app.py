@@ -126,9 +126,9 @@ async def memory(jobs: int) -> None:
 
 
 async def confirm(jobs: int) -> None:
-    """When the store shows this many completed. Asks it only after the worker's meter does."""
+    """When the store shows this many completed. Asks it only after the meters of its workers do."""
     async with app:
-        while read_count(HOME).jobs < jobs:
+        while sum(read_count(place).jobs for place in (HOME, *HOME.glob("worker-*"))) < jobs:
             await asyncio.sleep(0.005)
         while (await app.stats()).completed < jobs:
             await asyncio.sleep(0.005)
