@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import string
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -9,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .apps.meter import read_count
+from .apps.meter import percentile, read_count, read_late
 from .harness import Lab
 from .processes import (
     ARQ,
@@ -31,6 +34,11 @@ from .redis_server import Redis
 
 Figures = dict[str, float]
 Look = Callable[[Redis], int]
+
+# Jobs of a new producer before those whose delay counts.
+COLD = 10
+# Arguments whose size counts: letters that no compression makes much smaller.
+PAYLOAD = "".join(random.Random(1).choices(string.ascii_letters + string.digits, k=100))
 
 
 @dataclass(frozen=True)
@@ -124,6 +132,47 @@ def drain(lab: Lab, *, engine: Engine, jobs: int, workers: int) -> Figures:
         _await_runs(homes, jobs, children)
         at = finished()
         return {"rate": jobs / (at - min(read_count(place).first for place in homes if read_count(place).jobs))}
+
+
+def latency(lab: Lab, *, engine: Engine, jobs: int) -> Figures:
+    """From just before the enqueue in one process to the start in another, which idles."""
+    with _warm(lab, engine) as (home, worker):
+        jobs += COLD
+        engine.ask(lab, home, "paced", jobs, 0.05)
+        wait_for(lambda: len(read_late(home)) >= jobs, worker, timeout=30, what=f"{jobs} delays noted")
+        late = [1000 * delay for delay in read_late(home)[COLD:]]
+        return {"p50": percentile(late, 0.50), "p99": percentile(late, 0.99)}
+
+
+def idle(lab: Lab, *, engine: Engine, seconds: float) -> Figures:
+    with _warm(lab, engine) as (_, worker):
+        time.sleep(3)  # what the last job left to do is not idling
+        start, spent = time.monotonic(), worker.cpu_seconds()
+        commands = lab.redis.commands()
+        time.sleep(seconds)
+        commands = lab.redis.commands() - commands - 1  # our own question
+        span, spent = time.monotonic() - start, worker.cpu_seconds() - spent
+        return {
+            "CPU": 100 * spent / span, "memory": worker.resident_bytes() / 1e6, "commands": 60 * commands / span,
+        }  # fmt: skip
+
+
+def memory(lab: Lab, *, engine: Engine, jobs: int) -> Figures:
+    """Bytes of the server's memory a pending job takes, its payload not counted."""
+    with engine.fresh(lab) as home:
+        engine.ask(lab, home, "fill", jobs // 100, BENCH_PAYLOAD=PAYLOAD)  # makes what is there once
+        before = lab.redis.info("memory")["used_memory"]
+        engine.ask(lab, home, "fill", jobs, BENCH_PAYLOAD=PAYLOAD)
+        return {"memory": (lab.redis.info("memory")["used_memory"] - before) / jobs - len(PAYLOAD)}
+
+
+@contextmanager
+def _warm(lab: Lab, engine: Engine) -> Iterator[tuple[Path, Child]]:
+    """A worker that has run five jobs and has nothing left."""
+    with engine.fresh(lab) as home, engine.worker(lab, home) as worker:
+        engine.ask(lab, home, "fill", 5)
+        _await_runs([home], 5, [worker])
+        yield home, worker
 
 
 def _await_runs(homes: list[Path], jobs: int, workers: list[Child]) -> None:

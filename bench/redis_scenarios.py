@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from . import redis_measures as measures
-from .harness import Case, Scenario
+from .harness import Case, Figure, Scenario
 from .redis_measures import Engine, arq, bullmq, celery, dramatiq, huey, mainspring, rq, saq, taskiq
-from .scenarios import RATE, other, ours
+from .scenarios import DELAY, RATE, other, ours
 
 STORE = "Redis"
 ASYNCIO = {"SAQ": saq(20), "arq": arq(100), "TaskIQ": taskiq(100)}
@@ -28,14 +29,22 @@ class Sizes:
     raw: int = 200_000
     bulk: int = 100_000
     single: int = 3_000
+    latency: int = 200
+    idle_seconds: float = 60
+    peer_idle_seconds: float = 20
+    memory: int = 100_000
+    slow_memory: int = 20_000
 
 
 FULL = Sizes()
-QUICK = Sizes(drain=20_000, peers=4_000, slow=1_000, raw=50_000, bulk=20_000, single=1_000)
+QUICK = Sizes(
+    drain=20_000, peers=4_000, slow=1_000, raw=50_000, bulk=20_000, single=1_000, latency=60, idle_seconds=20,
+    peer_idle_seconds=10, memory=20_000, slow_memory=5_000,
+)  # fmt: skip
 
 
 def scenarios(sizes: Sizes) -> list[Scenario]:
-    return [make(sizes) for make in (drain1, drain2, bulk, single)]
+    return [make(sizes) for make in (drain1, drain2, bulk, single, latency, idle, memory)]
 
 
 def drain1(sizes: Sizes) -> Scenario:
@@ -105,15 +114,72 @@ def single(sizes: Sizes) -> Scenario:
         RATE,
         (
             ours("Mainspring", measures.enqueue, engine=mainspring(1), way="single", jobs=jobs, callers=1),
-            *(
-                other(system, measures.enqueue, engine=engine, way="single", jobs=jobs)
-                for system, engine in PEERS.items()
-            ),
+            *_peers(measures.enqueue, way="single", jobs=jobs),
             other(raw, measures.raw_insert, jobs=jobs, batch=1),
         ),
         {"best on asyncio": tuple(ASYNCIO), "best peer": tuple(PEERS), "raw": (raw,)},
         store=STORE,
     )
+
+
+def latency(sizes: Sizes) -> Scenario:
+    jobs = sizes.latency
+    return Scenario(
+        "redis-latency",
+        f"An idle worker in another process, {jobs} jobs 25 to 75 ms apart, after {measures.COLD} that do not count: "
+        "from just before the enqueue to the start of the job. Workers with the settings of `redis-drain1`.",
+        DELAY,
+        (
+            ours("Mainspring", measures.latency, engine=mainspring(100), jobs=jobs),
+            *_peers(measures.latency, jobs=jobs),
+        ),
+        {"best on asyncio": tuple(ASYNCIO), "best peer": tuple(PEERS)},
+        store=STORE,
+    )
+
+
+def idle(sizes: Sizes) -> Scenario:
+    long, short = sizes.idle_seconds, sizes.peer_idle_seconds
+    return Scenario(
+        "redis-idle",
+        f"A worker with nothing to do, watched for {long:g} s (peers {short:g} s): its CPU and memory, and the "
+        "commands that the server counts, those inside of scripts included.",
+        (Figure("CPU", "% of a core"), Figure("memory", "MB"), Figure("commands", "a minute")),
+        (
+            ours("Mainspring", measures.idle, engine=mainspring(100), seconds=long),
+            *_peers(measures.idle, seconds=short),
+        ),
+        {"best peer": tuple(PEERS)},
+        store=STORE,
+        rounds=2,
+    )
+
+
+def memory(sizes: Sizes) -> Scenario:
+    bulk = {"BullMQ", "RQ"}
+    return Scenario(
+        "redis-memory",
+        f"{sizes.memory:,} pending jobs ({sizes.slow_memory:,} for those without a bulk call), each with a text of "
+        f"{len(measures.PAYLOAD)} characters as its argument: what a job takes of the server's memory, less the "
+        f"{len(measures.PAYLOAD)} bytes of that text.",
+        (Figure("memory", "bytes a job"),),
+        (
+            ours("Mainspring", measures.memory, engine=mainspring(1), jobs=sizes.memory),
+            *(
+                other(
+                    system, measures.memory, engine=engine, jobs=sizes.memory if system in bulk else sizes.slow_memory
+                )
+                for system, engine in PEERS.items()
+            ),
+        ),
+        {"BullMQ": ("BullMQ",), "best peer": tuple(PEERS)},
+        store=STORE,
+        rounds=2,
+    )
+
+
+def _peers(measure: Callable[..., Any], **settings: Any) -> tuple[Case, ...]:
+    return tuple(other(system, measure, engine=engine, **settings) for system, engine in PEERS.items())
 
 
 def _names(engines: dict[str, Engine]) -> str:
