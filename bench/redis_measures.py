@@ -12,8 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .apps.meter import percentile, read_count, read_late
+from .apps.meter import read_count
 from .harness import Lab
+from .pickup import await_runs, warm
 from .processes import (
     ARQ,
     BULLMQ,
@@ -28,15 +29,12 @@ from .processes import (
     Child,
     Failed,
     Program,
-    wait_for,
 )
 from .redis_server import Redis
 
 Figures = dict[str, float]
 Look = Callable[[Redis], int]
 
-# Jobs of a new producer before those whose delay counts.
-COLD = 10
 # Arguments whose size counts: letters that no compression makes much smaller.
 PAYLOAD = "".join(random.Random(1).choices(string.ascii_letters + string.digits, k=100))
 
@@ -109,8 +107,8 @@ def rq() -> Engine:
     return Engine(RQ, 1, _total(("LLEN", "rq:queue:default"), ("ZCARD", "rq:wip:default")))
 
 
-def celery(threads: int) -> Engine:
-    return Engine(CELERY, threads, _total(("LLEN", "celery"), ("HLEN", "unacked")))
+def celery() -> Engine:
+    return Engine(CELERY, 1, _total(("LLEN", "celery"), ("HLEN", "unacked")))
 
 
 def huey(threads: int) -> Engine:
@@ -129,23 +127,13 @@ def drain(lab: Lab, *, engine: Engine, jobs: int, workers: int) -> Figures:
         finished = stack.enter_context(engine.watched(lab, home, jobs))
         homes = [home / f"worker-{n}" for n in range(workers)]
         children = [stack.enter_context(engine.worker(lab, place)) for place in homes]
-        _await_runs(homes, jobs, children)
+        await_runs(homes, jobs, children)
         at = finished()
         return {"rate": jobs / (at - min(read_count(place).first for place in homes if read_count(place).jobs))}
 
 
-def latency(lab: Lab, *, engine: Engine, jobs: int) -> Figures:
-    """From just before the enqueue in one process to the start in another, which idles."""
-    with _warm(lab, engine) as (home, worker):
-        jobs += COLD
-        engine.ask(lab, home, "paced", jobs, 0.05)
-        wait_for(lambda: len(read_late(home)) >= jobs, worker, timeout=30, what=f"{jobs} delays noted")
-        late = [1000 * delay for delay in read_late(home)[COLD:]]
-        return {"p50": percentile(late, 0.50), "p99": percentile(late, 0.99)}
-
-
 def idle(lab: Lab, *, engine: Engine, seconds: float) -> Figures:
-    with _warm(lab, engine) as (_, worker):
+    with warm(lab, engine) as (_, worker):
         time.sleep(3)  # what the last job left to do is not idling
         start, spent = time.monotonic(), worker.cpu_seconds()
         commands = lab.redis.commands()
@@ -164,22 +152,6 @@ def memory(lab: Lab, *, engine: Engine, jobs: int) -> Figures:
         before = lab.redis.info("memory")["used_memory"]
         engine.ask(lab, home, "fill", jobs, BENCH_PAYLOAD=PAYLOAD)
         return {"memory": (lab.redis.info("memory")["used_memory"] - before) / jobs - len(PAYLOAD)}
-
-
-@contextmanager
-def _warm(lab: Lab, engine: Engine) -> Iterator[tuple[Path, Child]]:
-    """A worker that has run five jobs and has nothing left."""
-    with engine.fresh(lab) as home, engine.worker(lab, home) as worker:
-        engine.ask(lab, home, "fill", 5)
-        _await_runs([home], 5, [worker])
-        yield home, worker
-
-
-def _await_runs(homes: list[Path], jobs: int, workers: list[Child]) -> None:
-    def done() -> bool:
-        return sum(read_count(place).jobs for place in homes) >= jobs
-
-    wait_for(done, *workers, timeout=300, what=f"{jobs:,} jobs run")
 
 
 def enqueue(lab: Lab, *, engine: Engine, way: str, jobs: int, **words: Any) -> Figures:

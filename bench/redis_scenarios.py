@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from . import pickup
 from . import redis_measures as measures
 from .harness import Case, Figure, Scenario
 from .redis_measures import Engine, arq, bullmq, celery, dramatiq, huey, mainspring, rq, saq, taskiq
@@ -14,7 +15,7 @@ from .scenarios import DELAY, RATE, other, ours
 STORE = "Redis"
 ASYNCIO = {"SAQ": saq(20), "arq": arq(100), "TaskIQ": taskiq(100)}
 THREADS = {"Huey": huey(2), "Dramatiq": dramatiq(8)}
-SLOW = {"Celery": celery(8), "RQ": rq()}
+SLOW = {"Celery": celery(), "RQ": rq()}
 PYTHON = ASYNCIO | THREADS | SLOW
 PEERS = {"BullMQ": bullmq(100)} | PYTHON
 
@@ -126,12 +127,12 @@ def latency(sizes: Sizes) -> Scenario:
     jobs = sizes.latency
     return Scenario(
         "redis-latency",
-        f"An idle worker in another process, {jobs} jobs 25 to 75 ms apart, after {measures.COLD} that do not count: "
+        f"An idle worker in another process, {jobs} jobs 25 to 75 ms apart, after {pickup.COLD} that do not count: "
         "from just before the enqueue to the start of the job. Workers with the settings of `redis-drain1`.",
         DELAY,
         (
-            ours("Mainspring", measures.latency, engine=mainspring(100), jobs=jobs),
-            *_peers(measures.latency, jobs=jobs),
+            ours("Mainspring", pickup.latency, engine=mainspring(100), jobs=jobs),
+            *_peers(pickup.latency, jobs=jobs),
         ),
         {"best on asyncio": tuple(ASYNCIO), "best peer": tuple(PEERS)},
         store=STORE,

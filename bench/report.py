@@ -54,10 +54,11 @@ pops a job before it runs it, and so loses it in a crash.
 
 Mainspring runs on uvloop, fences every finish by a lease and keeps each job as history. *BullMQ* is for Node: 100 jobs
 at once, and jobs removed when they are done. *SAQ* runs 20 slots, *arq* 100 and a look every 10 ms instead of every
-500, *TaskIQ* 100 on a stream with acknowledgements, all three on uvloop. *Huey* runs 2 threads, *Dramatiq* 8, *Celery*
-8 and takes 64 messages ahead for each. *RQ* is its worker that does not fork. No system keeps results but Mainspring;
-all clients in Python have hiredis. *Raw* is a plain loop over redis-py and a hash and two sorted sets
-(`bench/raw_redis.py`), with nothing around it: the limit of the store and the driver, not a job system."""
+500, *TaskIQ* 100 on a stream with acknowledgements, all three on uvloop. *Huey* runs 2 threads, *Dramatiq* 8 and takes
+1,000 messages ahead. *Celery* is its solo pool, 64 messages ahead, without gossip, mingle and heartbeat; *RQ* is its
+worker that does not fork. No system keeps results but Mainspring; all clients in Python have hiredis. *Raw* is a plain
+loop over redis-py and a hash and two sorted sets (`bench/raw_redis.py`), with nothing around it: the limit of the store
+and the driver, not a job system."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import peer
 from dramatiq.brokers.redis import RedisBroker
 from meter import Meter
 
+AHEAD = 1_000  # by default two messages for each thread, which then wait for the broker's next look
 meter = Meter(Path(os.environ["BENCH_HOME"]))
 broker = RedisBroker(url=peer.DSN)
 dramatiq.set_broker(broker)
@@ -42,7 +43,9 @@ class Queue:
         stamp.send(due)
 
     async def work(self, size: int) -> None:
-        dramatiq.Worker(broker, worker_threads=size).start()
+        worker = dramatiq.Worker(broker, worker_threads=size)
+        worker.queue_prefetch = AHEAD
+        worker.start()
         await asyncio.Event().wait()
 
 
