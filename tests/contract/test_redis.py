@@ -17,7 +17,7 @@ from mainspring.outcome import Done
 from mainspring.pulse import LET_GO
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.redis.pool import ANSWER_SECONDS
+from mainspring.stores.redis.line import ANSWER_SECONDS
 from mainspring.stores.redis.records import packed
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
