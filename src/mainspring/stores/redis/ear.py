@@ -58,11 +58,13 @@ class Ear:
         self._turn(False)
 
     async def _listen(self) -> None:
-        wait = SOONEST
+        wait, me = SOONEST, asyncio.current_task()
         while True:
             try:
                 await self._attend()
             except Exception as error:
+                if me is not None and me.cancelling():  # and the driver failed while it tidied up
+                    raise asyncio.CancelledError from error
                 self._homes.route.doubt()
                 wait = SOONEST if self in self._kin.ears else min(2 * wait, LATEST)
                 self._turn(False, str(error) or type(error).__name__)
