@@ -15,6 +15,7 @@ from pathlib import Path
 from subprocess import SubprocessError
 
 from .processes import Failed
+from .redis_server import Cluster, Redis
 from .server import Server
 
 NOISE_LIMIT = 0.15  # share of one core used by others above which a measurement is made again
@@ -34,11 +35,13 @@ class Figure:
 
 
 class Lab:
-    """Room on the disk for one run, and a server if one of its measurements wants it."""
+    """Room on the disk for one run, and the servers that its measurements want."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._postgres: Server | None = None
+        self._redis: Redis | None = None
+        self._clusters: dict[int, Cluster] = {}
         self.built: set[str] = set()
         """Databases that stay for the run, because they take minutes to fill."""
 
@@ -47,15 +50,28 @@ class Lab:
         self._postgres = self._postgres or Server()
         return self._postgres
 
+    @property
+    def redis(self) -> Redis:
+        self._redis = self._redis or Redis()
+        return self._redis
+
+    def cluster(self, masters: int) -> Cluster:
+        if masters not in self._clusters:
+            self._clusters[masters] = Cluster(masters)
+        return self._clusters[masters]
+
+    def _servers(self) -> list[Server | Redis | Cluster]:
+        return [one for one in (self._postgres, self._redis, *self._clusters.values()) if one is not None]
+
     def close(self) -> None:
-        if self._postgres is not None:
-            self._postgres.close()
+        for server in self._servers():
+            server.close()
 
     def cpu_seconds(self) -> float:
-        """Ours and that of children already waited for (a measurement leaves no others), and the server's."""
+        """Ours and that of children already waited for (a measurement leaves no others), and the servers'."""
         spent = os.times()
         own = spent.user + spent.system + spent.children_user + spent.children_system
-        return own + (self._postgres.cpu_seconds() if self._postgres else 0.0)
+        return own + sum(server.cpu_seconds() for server in self._servers())
 
     @contextmanager
     def fresh(self) -> Iterator[Path]:

@@ -7,6 +7,7 @@ import platform
 import subprocess
 from pathlib import Path
 
+from . import redis_server
 from .processes import NODE_MODULES, PEERS, PYTHON, REPO, venv
 from .server import program
 
@@ -21,20 +22,34 @@ def describe(place: Path, store: str) -> list[str]:
         f"{_cpu_model()}, {os.cpu_count()} cores, {memory:.0f} GiB",
         f"{platform.system()} {platform.release()}, stores on {_said('stat', '-f', '-c', '%T', str(place))}",
         f"Mainspring {_said('git', '-C', str(REPO), 'describe', '--always', '--dirty')}, {_python(PYTHON)}, "
-        f"{_versions(PYTHON, 'uvloop', 'msgspec', 'asyncpg')}",
-        *(_postgres() if store == "PostgreSQL" else [f"{_versions(PEER, 'huey', 'apscheduler')}, {_python(PEER)}"]),
+        f"{_versions(PYTHON, 'uvloop', 'msgspec', 'asyncpg', 'redis', 'hiredis')}",
+        *{"SQLite": _sqlite, "PostgreSQL": _postgres, "Redis": _redis}[store](),
     ]
+
+
+def _sqlite() -> list[str]:
+    return [f"{_versions(PEER, 'huey', 'apscheduler')}, {_python(PEER)}"]
 
 
 def _postgres() -> list[str]:
     peers = {"pgqueuer": "asyncpg", "procrastinate": "psycopg", "chancy": "psycopg", "saq": "psycopg"}
     told = [f"{_versions(venv(name), name)} ({_versions(venv(name), driver)})" for name, driver in peers.items()]
-    ask = "console.log(require('graphile-worker/package.json').version)"
-    graphile = _said("node", "-e", ask, NODE_PATH=str(NODE_MODULES))
-    return [
-        _said(program("postgres"), "--version"),
-        f"{', '.join(told)}; graphile-worker {graphile} (Node {_said('node', '--version')})",
+    return [_said(program("postgres"), "--version"), f"{', '.join(told)}; {_node('graphile-worker')}"]
+
+
+def _redis() -> list[str]:
+    peers = {"arq": "arq", "saq": "saq", "taskiq": "taskiq-redis", "dramatiq": "dramatiq", "rq": "rq",
+             "celery": "celery", "huey": "huey"}  # fmt: skip
+    told = [
+        f"{_versions(venv(name), library)} (redis-py {_version(venv(name), 'redis')})"
+        for name, library in peers.items()
     ]
+    return [_said(redis_server.program(), "--version"), f"{', '.join(told)}, all with hiredis; {_node('bullmq')}"]
+
+
+def _node(package: str) -> str:
+    ask = f"console.log(require('{package}/package.json').version)"
+    return f"{package} {_said('node', '-e', ask, NODE_PATH=str(NODE_MODULES))} (Node {_said('node', '--version')})"
 
 
 def _cpu_model() -> str:
@@ -50,7 +65,11 @@ def _python(python: str) -> str:
 
 
 def _versions(python: str, *libraries: str) -> str:
-    return ", ".join(f"{name} {_said(python, '-c', _ASK.format(f'version({name!r})'))}" for name in libraries)
+    return ", ".join(f"{name} {_version(python, name)}" for name in libraries)
+
+
+def _version(python: str, library: str) -> str:
+    return _said(python, "-c", _ASK.format(f"version({library!r})"))
 
 
 def _said(*command: str, **env: str) -> str:

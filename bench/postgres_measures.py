@@ -10,8 +10,9 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
-from .apps.meter import percentile, read_count, read_late
+from .apps.meter import percentile, read_count
 from .harness import Lab
+from .pickup import await_runs, warm
 from .postgres_rows import build, know
 from .processes import (
     CHANCY,
@@ -26,13 +27,9 @@ from .processes import (
     Child,
     Failed,
     Program,
-    wait_for,
 )
 
 Figures = dict[str, float]
-
-# Jobs of a new producer before those whose delay counts.
-COLD = 10
 
 
 @dataclass(frozen=True)
@@ -107,25 +104,15 @@ def drain(lab: Lab, *, engine: Engine, jobs: int, workers: int) -> Figures:
         homes = [home / f"worker-{n}" for n in range(workers)]
         with ExitStack() as stack:
             children = [stack.enter_context(engine.worker(lab, place)) for place in homes]
-            _await_runs(homes, jobs, children)
+            await_runs(homes, jobs, children)
             at = lab.postgres.until(engine.pending, lambda left: left == 0, timeout=60)
         if engine.completed and (found := lab.postgres.value(engine.completed)) != jobs:
             raise Failed(f"{found} of {jobs} jobs completed")
         return {"rate": jobs / (at - min(read_count(place).first for place in homes if read_count(place).jobs))}
 
 
-def latency(lab: Lab, *, engine: Engine, jobs: int) -> Figures:
-    """From just before the enqueue in one process to the start in another, which idles."""
-    with _warm(lab, engine) as (home, worker):
-        jobs += COLD
-        engine.ask(lab, home, "paced", jobs, 0.05)
-        wait_for(lambda: len(read_late(home)) >= jobs, worker, timeout=30, what=f"{jobs} delays noted")
-        late = [1000 * delay for delay in read_late(home)[COLD:]]
-        return {"p50": percentile(late, 0.50), "p99": percentile(late, 0.99)}
-
-
 def idle(lab: Lab, *, engine: Engine, seconds: float) -> Figures:
-    with _warm(lab, engine) as (_, worker):
+    with warm(lab, engine) as (_, worker):
         time.sleep(3)  # what the last job left to do is not idling
         beats, start = _beats(lab, engine), time.monotonic()
         statements, spent = lab.postgres.statements(), worker.cpu_seconds()
@@ -157,22 +144,6 @@ def _a_beat(lab: Lab, engine: Engine) -> float:
         nothing = lab.postgres.statements() - before
         engine.ask(lab, home, "beats", beats)
         return (lab.postgres.statements() - before - 2 * nothing) / beats
-
-
-@contextmanager
-def _warm(lab: Lab, engine: Engine) -> Iterator[tuple[Path, Child]]:
-    """A worker that has run five jobs and has nothing left."""
-    with engine.fresh(lab) as home, engine.worker(lab, home) as worker:
-        engine.ask(lab, home, "fill", 5)
-        _await_runs([home], 5, [worker])
-        yield home, worker
-
-
-def _await_runs(homes: list[Path], jobs: int, workers: list[Child]) -> None:
-    def done() -> bool:
-        return sum(read_count(place).jobs for place in homes) >= jobs
-
-    wait_for(done, *workers, timeout=300, what=f"{jobs:,} jobs run")
 
 
 def enqueue(lab: Lab, *, engine: Engine, way: str, jobs: int, **words: Any) -> Figures:
@@ -210,7 +181,7 @@ def horizon(lab: Lab, *, slots: int, jobs: int, held: bool, calls: int) -> Figur
         lab.postgres.forget()
         with lab.postgres.snapshot() if held else nullcontext():
             with MAINSPRING.running(home, "timed", slots, BENCH_STORE=lab.postgres.dsn()) as worker:
-                _await_runs([home], jobs, [worker])
+                await_runs([home], jobs, [worker])
                 at = lab.postgres.until(engine.pending, lambda left: left == 0, timeout=60)
                 served, longest = lab.postgres.claims()
             after = MAINSPRING_CLAIM.ask(home, 0, 0, calls, timeout=300, BENCH_STORE=lab.postgres.dsn())

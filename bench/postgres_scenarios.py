@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from . import pickup
 from . import postgres_measures as measures
 from .harness import Case, Figure, Scenario
 from .postgres_measures import Engine, chancy, graphile, mainspring, pgqueuer, procrastinate, saq
@@ -139,12 +140,12 @@ def latency(sizes: Sizes) -> Scenario:
     jobs = sizes.latency
     return Scenario(
         "pg-latency",
-        f"An idle worker in another process, {jobs} jobs 25 to 75 ms apart, after {measures.COLD} that do not count: "
+        f"An idle worker in another process, {jobs} jobs 25 to 75 ms apart, after {pickup.COLD} that do not count: "
         "from just before the enqueue to the start of the job. Workers with the settings of `pg-drain1`.",
         DELAY,
         (
-            ours("Mainspring", measures.latency, engine=mainspring(100), jobs=jobs),
-            *_peers(measures.latency, jobs=jobs),
+            ours("Mainspring", pickup.latency, engine=mainspring(100), jobs=jobs),
+            *_peers(pickup.latency, jobs=jobs),
         ),
         {"best peer": PEERS},
         store=STORE,

@@ -93,8 +93,8 @@ def venv(name: str) -> str:
     return str(BENCH / f".venv-{name}/bin/python")
 
 
-def _peer(name: str) -> Program:
-    return Program((venv(name), "-c", f"from {name}_app import main; main()"))
+def _peer(name: str, app: str = "") -> Program:
+    return Program((venv(name), "-c", f"from {app or name}_app import main; main()"))
 
 
 MAINSPRING = Program((PYTHON, "-c", "from mainspring_app import main; main()"))
@@ -107,10 +107,18 @@ HUEY = Program((str(PEERS / "python"), "-c", "from huey_app import main; main()"
 HUEY_WORKER = Program((str(PEERS / "huey_consumer"), "huey_app.huey", "-k", "thread", "-q"))
 RAW_SQLITE = Program((PYTHON, str(BENCH / "raw_sqlite.py")))
 RAW_POSTGRES = Program((PYTHON, str(BENCH / "raw_postgres.py")))
+RAW_REDIS = Program((PYTHON, str(BENCH / "raw_redis.py")))
 PGQUEUER = _peer("pgqueuer")
 PROCRASTINATE = _peer("procrastinate")
 CHANCY = _peer("chancy")
 SAQ = _peer("saq")
+ARQ = _peer("arq")
+TASKIQ = _peer("taskiq")
+DRAMATIQ = _peer("dramatiq")
+RQ = _peer("rq")
+CELERY = _peer("celery")
+HUEY_REDIS = _peer("huey", "huey_redis")
+BULLMQ = Program(("node", str(BENCH / "apps/bullmq_app.js")))
 GRAPHILE = Program(("node", str(BENCH / "apps/graphile_app.js")))
 
 

@@ -46,6 +46,20 @@ and has no fence. *Chancy* runs its asyncio executor with 500 slots and eager po
 driver, not a job system. Statements of an idle worker are those the server counted; the beat's share is what a beat
 costs alone, times the beats there were meanwhile. Rows in their millions are copies of one that the store wrote."""
 
+REDIS = """\
+The server is one of the bench's own, on the loopback of the same machine, in memory only: no snapshots, no append-only
+file, so nothing waits for a disk. It is emptied before each measurement. A drain ends when the keys show that nothing
+is left unfinished: what a system has run but not yet written down does not count. Huey is the exception, because it
+pops a job before it runs it, and so loses it in a crash.
+
+Mainspring runs on uvloop, fences every finish by a lease and keeps each job as history. *BullMQ* is for Node: 100 jobs
+at once, and jobs removed when they are done. *SAQ* runs 20 slots, *arq* 100 and a look every 10 ms instead of every
+500, *TaskIQ* 100 on a stream with acknowledgements, all three on uvloop. *Huey* runs 2 threads, *Dramatiq* 8 and takes
+1,000 messages ahead. *Celery* is its solo pool, 64 messages ahead, without gossip, mingle and heartbeat; *RQ* is its
+worker that does not fork. No system keeps results but Mainspring; all clients in Python have hiredis. *Raw* is a plain
+loop over redis-py and a hash and two sorted sets (`bench/raw_redis.py`), with nothing around it: the limit of the store
+and the driver, not a job system."""
+
 
 @dataclass(frozen=True)
 class Page:
@@ -59,6 +73,7 @@ class Page:
 PAGES = {
     "SQLite": Page("benchmarks", "Benchmarks", SQLITE),
     "PostgreSQL": Page("benchmarks-postgres", "Benchmarks on PostgreSQL", POSTGRES),
+    "Redis": Page("benchmarks-redis", "Benchmarks on Redis", REDIS),
 }
 
 

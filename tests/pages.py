@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-GENERATED = {ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "benchmarks-postgres.md"}
+GENERATED = {*ROOT.glob("docs/benchmarks*.md")}
 PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")} - GENERATED)
 
 _FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)

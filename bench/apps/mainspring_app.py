@@ -22,6 +22,8 @@ from mainspring.stores import open_store
 HOME = Path(os.environ["BENCH_HOME"])
 BATCH = 5_000
 
+# The text that each job of `fill` carries, where the size of what is stored counts.
+PAYLOAD = os.environ.get("BENCH_PAYLOAD")
 STORE = os.environ.get("BENCH_STORE", f"sqlite:///{HOME}/mainspring.db")
 
 app = Mainspring(STORE, durability="full")
@@ -30,6 +32,11 @@ meter = Meter(HOME)
 
 @app.task
 async def noop() -> None:
+    meter.tick()
+
+
+@app.task
+async def hold(text: str) -> None:
     meter.tick()
 
 
@@ -74,7 +81,8 @@ async def put(jobs: int, batch: int = BATCH) -> float:
     """Seconds it took to enqueue them, building included."""
     start = time.perf_counter()
     for first in range(0, jobs, batch):
-        await app.enqueue_many(noop.job() for _ in range(min(batch, jobs - first)))
+        share = range(min(batch, jobs - first))
+        await app.enqueue_many((noop.job() for _ in share) if PAYLOAD is None else (hold.job(PAYLOAD) for _ in share))
     return time.perf_counter() - start
 
 
@@ -126,9 +134,9 @@ async def memory(jobs: int) -> None:
 
 
 async def confirm(jobs: int) -> None:
-    """When the store shows this many completed. Asks it only after the worker's meter does."""
+    """When the store shows this many completed. Asks it only after the meters of its workers do."""
     async with app:
-        while read_count(HOME).jobs < jobs:
+        while sum(read_count(place).jobs for place in (HOME, *HOME.glob("worker-*"))) < jobs:
             await asyncio.sleep(0.005)
         while (await app.stats()).completed < jobs:
             await asyncio.sleep(0.005)

@@ -1,4 +1,4 @@
-"""What the program of every PostgreSQL peer can do: make its tables, enqueue in three ways, work."""
+"""What the program of every peer on a server can do: make its tables, enqueue in three ways, work."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -13,14 +14,16 @@ import uvloop
 from meter import answer, instants
 
 DSN = os.environ.get("BENCH_STORE", "")
-BATCH = 1_000
+BATCH, TOGETHER = 1_000, 200
+ARGS = (os.environ["BENCH_PAYLOAD"],) if "BENCH_PAYLOAD" in os.environ else ()
+"""The arguments of a noop job: none, but where their size counts."""
 
 
 class Peer(Protocol):
     """A job system. Its jobs are `noop`, which ticks the meter, and `stamp`, which notes how late it is."""
 
     async def setup(self) -> None:
-        """Makes its tables in an empty database."""
+        """Makes its tables in an empty database; those on Redis have none, and are not asked."""
 
     def producer(self) -> AbstractAsyncContextManager[object]:
         """Open while it enqueues."""
@@ -36,6 +39,12 @@ class Peer(Protocol):
 
     async def work(self, size: int) -> None:
         """A worker until it is ended; `size` is the setting that decides its speed."""
+
+
+async def together(one: Callable[[], Awaitable[object]], jobs: int) -> None:
+    """For a peer without a bulk call: many callers at once."""
+    for first in range(0, jobs, TOGETHER):
+        await asyncio.gather(*(one() for _ in range(min(TOGETHER, jobs - first))))
 
 
 async def fill(peer: Peer, jobs: int, batch: int = BATCH) -> None:

@@ -1,8 +1,7 @@
-"""SAQ's side: its queue on PostgreSQL, jobs deleted when they are done."""
+"""SAQ's side: its queue on PostgreSQL or Redis, jobs deleted when they are done."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator
@@ -14,11 +13,12 @@ import peer
 import saq
 from meter import Meter
 
-TOGETHER = 200
+# A pool of psycopg's; redis-py has one that grows as needed.
+POOL = {"min_size": 4, "max_size": 20} if peer.DSN.startswith("postgresql:") else {}
 meter = Meter(Path(os.environ["BENCH_HOME"]))
 
 
-async def noop(context: Any) -> None:
+async def noop(context: Any, *, text: str = "") -> None:
     meter.tick()
 
 
@@ -31,7 +31,7 @@ class Queue:
 
     @asynccontextmanager
     async def producer(self) -> AsyncIterator[None]:
-        self.queue = saq.Queue.from_url(peer.DSN, min_size=4, max_size=20)
+        self.queue = saq.Queue.from_url(peer.DSN, **POOL)
         await self.queue.connect()
         yield
         await self.queue.disconnect()
@@ -41,12 +41,10 @@ class Queue:
             pass  # it makes its tables when it connects
 
     async def put(self, jobs: int, batch: int) -> None:
-        """It has no bulk call: many callers at once."""
-        for first in range(0, jobs, TOGETHER):
-            await asyncio.gather(*(self.one() for _ in range(min(TOGETHER, jobs - first))))
+        await peer.together(self.one, jobs)
 
     async def one(self) -> None:
-        await self.queue.enqueue("noop", ttl=-1)
+        await self.queue.enqueue("noop", ttl=-1, **dict(zip(("text",), peer.ARGS, strict=False)))
 
     async def stamp(self, due: float) -> None:
         await self.queue.enqueue("stamp", due=due, ttl=-1)

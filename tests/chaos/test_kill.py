@@ -11,9 +11,8 @@ from victim import LEASE, SWEEP
 
 from mainspring.failpoint import POINTS
 
-# Those of firing are in test_ticks.py, that of transactions is in test_effects.py, those of steps over several homes in
-# test_redis_steps.py.
-RUNNING = [point for point in POINTS if not point.startswith(("fire.", "transaction.", "step."))]
+# Those of firing are in test_ticks.py, that of transactions is in test_effects.py.
+RUNNING = [point for point in POINTS if not point.startswith(("fire.", "transaction."))]
 # Those inside of a store's verbs, or right after.
 STORED = ["claim.after_commit", "finish.mid_batch", "finish.after_commit"]
 # What a loaded machine may add to the bound: starting a process, waiting for a turn on the CPU.

@@ -1,15 +1,8 @@
 """The Redis store in a cluster keeps the contract: what crosses queues crosses servers."""
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from itertools import count, islice
-from pathlib import Path
 from typing import cast
-from zlib import crc32
 
 import pytest
 from sharing import Sharing
@@ -19,14 +12,10 @@ from clusters import RedisCluster
 from mainspring.errors import StoreError
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.redis import step
-from mainspring.stores.redis.place import Place
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
-from mainspring.testing.contract.build import NOW, Contract, beat, claim, everything, new_job, put
+from mainspring.testing.contract.build import Contract, new_job, put
 from servers import Redis
-
-KEEPER = Path(__file__).with_name("keeper.py")
 
 
 class Spread(Contract):
@@ -51,53 +40,6 @@ class TestCluster(Spread, StoreContract):
 
 class TestSharing(Spread, Sharing):
     pass
-
-
-class TestSteps(Spread):
-    """A process dies in the middle of what crosses two servers: either all of it is done, or nothing was."""
-
-    @pytest.fixture(autouse=True)
-    def _impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(step, "PATIENCE", -1)
-
-    def die(self, point: str) -> str:
-        """The key whose job was under way."""
-        (key,) = islice((key for key in map(str, count()) if self.apart(key)), 1)
-        environ = os.environ | {"MAINSPRING_FAILPOINTS": f"{point}=kill"}
-        died = subprocess.run([sys.executable, str(KEEPER), self.url, key], env=environ, timeout=60, check=False)
-        assert died.returncode == -signal.SIGKILL
-        return key
-
-    def apart(self, key: str) -> bool:
-        """Whether it is written elsewhere than a job of the default queue."""
-        bases = Place(self.url, self.url).bases
-        return crc32(f"u{key}".encode()) % len(bases) != crc32(b"default") % len(bases)
-
-    async def test_what_was_only_promised_is_given_up_by_whoever_wants_the_key(self) -> None:
-        key = self.die("step.promised")
-        async with self.opened() as store:
-            assert await everything(store) == []
-            (job_id,) = await put(store, new_job(unique_key=key))
-            assert [job.id for job in await everything(store)] == [job_id]
-            await beat(store)
-            await audit(cast(RedisStore, store)._open())
-
-    async def test_what_was_decided_is_done_by_whoever_wants_the_key(self) -> None:
-        key = self.die("step.decided")
-        async with self.opened() as store:
-            (answer,) = await store.enqueue([new_job(unique_key=key)], now=NOW)
-            assert answer.status == "duplicate"
-            assert [job.id for job in await everything(store)] == [answer.id]
-            await beat(store)
-            await audit(cast(RedisStore, store)._open())
-
-    @pytest.mark.parametrize(("point", "jobs"), [("step.promised", 0), ("step.decided", 1)])
-    async def test_what_nobody_asks_for_is_ended_by_a_beat(self, point: str, jobs: int) -> None:
-        self.die(point)
-        async with self.opened() as store:
-            await beat(store)
-            assert len((await claim(store)).jobs) == jobs
-            await audit(cast(RedisStore, store)._open())
 
 
 class TestTrouble(Spread):

@@ -102,7 +102,6 @@ async def test_a_step_is_done_or_not_begun_wherever_its_owner_dies(
     redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch, ready: Callable[..., Awaitable[Deed]], there: bool
 ) -> None:
     monkeypatch.setattr(step, "PATIENCE", -1)
-    monkeypatch.setattr(step.settle, "__defaults__", (-1,))
     left, died = 0, True
     while died:
         url = redis_cluster.fresh()

@@ -14,12 +14,12 @@ from ...job import Beat, Claim, Job, JobId, LiveWorker, Orders, State, WorkerId,
 from ..memory import claim as memory
 from .home import Home, Homes
 from .index import Arguments
-from .known import Known, live, load, read_hash, read_home, worker_text
+from .known import Found, Known, live, load, read_hash, read_home, worker_text
 from .lists import group_names
 from .part import Part
 from .play import play
 from .pool import Word
-from .records import Raw, taken, unpacked
+from .records import taken, unpacked
 from .step import commit, settle
 
 
@@ -89,7 +89,7 @@ async def paused_queues(homes: Homes) -> set[str]:
     return {name.decode() for some in sets for name in some}
 
 
-async def _candidates(home: Home, limit: int, now: datetime) -> dict[JobId, tuple[Raw, Job | None]]:
+async def _candidates(home: Home, limit: int, now: datetime) -> dict[JobId, Found]:
     """The first of every group, suspects, and what has expired or will be the next to."""
     base, us = home.base, micros(now)
     expired = await home.call("ZRANGEBYSCORE", f"{base}:expiring", "-inf", us)

@@ -19,6 +19,9 @@ _line = msgspec.json.Decoder(LogLine).decode
 _execution = msgspec.json.Decoder(Execution).decode
 
 
+Found = tuple[Raw, Job | None]
+
+
 class Row(msgspec.Struct, frozen=True):
     """A worker as it is kept."""
 
@@ -43,7 +46,7 @@ class Known:
     """What was read, as it was found."""
 
     def __init__(self) -> None:
-        self.jobs: dict[JobId, tuple[Raw, Job | None]] = {}
+        self.jobs: dict[JobId, Found] = {}
         self.keys: dict[str, bytes | None] = {}
         self.schedules: dict[str, tuple[bytes | None, Schedule | None]] = {}
         self.waiting: dict[str, list[str]] = {}
@@ -84,8 +87,7 @@ async def load(homes: Homes, known: Known, kind: str, names: Iterable[str]) -> N
     base = home.base
     match kind:
         case "job":
-            await _settled(homes, names)
-            known.jobs |= await read_jobs(homes, names)
+            known.jobs |= await _read_settled(homes, names)
         case "key":
             known.keys |= await _read_keys(homes, names)
             holders = {unpacked(held) for name in names if (held := known.keys[name]) is not None}
@@ -112,22 +114,6 @@ async def load(homes: Homes, known: Known, kind: str, names: Iterable[str]) -> N
                 known.runs[id] = await executions(homes, id, known.jobs.get(id))
 
 
-async def _settled(homes: Homes, ids: Sequence[JobId]) -> None:
-    """Ends the steps that are about to write one of these jobs: what else they wrote may have been seen already."""
-    if len(homes.all) == 1 or not ids:
-        return
-
-    async def locked(home: Home) -> bool:
-        fields = [f"{home.base}:job\0".encode() + packed(id) for id in ids]
-        steps = {step for step in await home.call("HMGET", f"{home.base}:lock", *fields) if step is not None}
-        for step in steps:
-            await settle(homes, home, step.decode())
-        return bool(steps)
-
-    while any(await homes.each(locked)):
-        pass
-
-
 async def _read_keys(homes: Homes, names: Iterable[str]) -> dict[str, bytes | None]:
     by_home: dict[Home, list[str]] = {}
     for name in names:
@@ -144,27 +130,54 @@ async def read_hash(home: Home, key: str) -> dict[str, bytes]:
     return {field.decode(): value for field, value in zip(found[::2], found[1::2], strict=True)}
 
 
-async def read_jobs(homes: Homes, ids: Sequence[JobId]) -> dict[JobId, tuple[Raw, Job | None]]:
+async def read_jobs(homes: Homes, ids: Sequence[JobId]) -> dict[JobId, Found]:
     """The jobs of these ids as they are at one moment in each home, each with what it was read from."""
-    if not ids:
-        return {}
-    found: dict[JobId, tuple[Raw, Job | None]] = {}
-    for some in await homes.each(lambda home: read_home(home, ids)):
-        found |= some if not found else {id: one for id, one in some.items() if one[1] is not None}
+    return _merged(await homes.each(lambda home: read_home(home, ids)))
+
+
+def _merged(parts: Sequence[dict[JobId, Found]]) -> dict[JobId, Found]:
+    found = parts[0]
+    for some in parts[1:]:
+        found |= {id: one for id, one in some.items() if one[1] is not None}
     return found
 
 
-async def read_home(home: Home, ids: Sequence[JobId]) -> dict[JobId, tuple[Raw, Job | None]]:
+async def read_home(home: Home, ids: Sequence[JobId]) -> dict[JobId, Found]:
     """The same of one home only."""
     if not ids:
         return {}
     shorts = [packed(id) for id in ids]
-    columns = await home.many([("HMGET", f"{home.base}:{name}", *shorts) for name in ("job", "run", "end")])
+    return _found(ids, await home.many(_columns(home, shorts)))
+
+
+def _columns(home: Home, shorts: Sequence[bytes]) -> list[tuple[str | bytes, ...]]:
+    return [("HMGET", f"{home.base}:{name}", *shorts) for name in ("job", "run", "end")]
+
+
+def _found(ids: Sequence[JobId], columns: Sequence[Sequence[bytes | None]]) -> dict[JobId, Found]:
     raws: dict[JobId, Raw] = dict(zip(ids, zip(*columns, strict=True), strict=True))
     return {id: (raw, job_from(id, raw)) for id, raw in raws.items()}
 
 
-async def executions(homes: Homes, id: JobId, found: tuple[Raw, Job | None] | None = None) -> list[Execution]:
+async def _read_settled(homes: Homes, ids: Sequence[JobId]) -> dict[JobId, Found]:
+    """As read_jobs, after the steps that are about to write one of them: what else they wrote may have been seen."""
+    if len(homes.all) == 1 or not ids:
+        return await read_jobs(homes, ids)
+    shorts = [packed(id) for id in ids]
+
+    async def read(home: Home) -> dict[JobId, Found]:
+        fields = [f"{home.base}:job\0".encode() + short for short in shorts]
+        while True:
+            *columns, steps = await home.many([*_columns(home, shorts), ("HMGET", f"{home.base}:lock", *fields)])
+            if not (locks := {step for step in steps if step is not None}):
+                return _found(ids, columns)
+            for step in locks:
+                await settle(homes, home, step.decode())
+
+    return _merged(await homes.each(read))
+
+
+async def executions(homes: Homes, id: JobId, found: Found | None = None) -> list[Execution]:
     raw, job = found or (await read_jobs(homes, [id]))[id]
     if job is None:
         return []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import asyncio
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -24,6 +25,8 @@ _tick = msgspec.json.Decoder(Tick).decode
 _leadership = msgspec.json.Decoder(Leadership).decode
 _encode = msgspec.json.Encoder().encode
 STEP = 200
+# So many are fired at a time.
+AT_ONCE = 10
 
 
 async def due(home: Home, now: datetime, limit: int, computed: Collection[str]) -> Due:
@@ -49,7 +52,24 @@ async def due(home: Home, now: datetime, limit: int, computed: Collection[str]) 
 
 async def fire(homes: Homes, firings: Sequence[Firing], now: datetime) -> list[Fired]:
     """Each for itself: what one of them has read must not keep the others from being written."""
-    return [await _fire(homes, firing, now) for firing in firings]
+    fired: list[Fired] = []
+    for wave in _waves(firings):
+        fired += await asyncio.gather(*(_fire(homes, firing, now) for firing in wave))
+    return fired
+
+
+def _waves(firings: Sequence[Firing]) -> Iterator[list[Firing]]:
+    """In order, but for those that have nothing to do with each other."""
+    wave, met = list[Firing](), set[str]()
+    for firing in firings:
+        jobs = {key for job in firing.jobs for key in (job.unique_key, job.idempotency_key) if key is not None}
+        names = {f"name {firing.schedule.name}", *(f"name {name}" for name, _ in firing.reads), *firing.cancel, *jobs}
+        if len(wave) == AT_ONCE or names & met:
+            yield wave
+            wave, met = [], set()
+        wave.append(firing)
+        met |= names
+    yield wave
 
 
 async def _fire(homes: Homes, firing: Firing, now: datetime) -> Fired:

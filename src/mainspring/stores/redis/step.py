@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from ...errors import StoreError
-from ...failpoint import failpoint
 from .home import Home, Homes
 from .index import Arguments
 from .pool import Word
@@ -66,11 +65,9 @@ async def _together(homes: Homes, shares: dict[str, list[Word]]) -> bool:
             promised.append(home)
             if not await _said(homes, home, await home.script("promise", [step, *shares[home.base]])):
                 return False
-        failpoint("step.promised")
         if not await leader.script("settle", [step, "begin", " ".join(bases)]):
             return False
         promised.clear()
-        failpoint("step.decided")
     finally:
         for home in promised:
             with suppress(StoreError):  # whoever meets it will ask
