@@ -4,10 +4,26 @@ from typing import Any, cast
 
 import pytest
 
+from books import audit
 from clusters import RedisCluster
+from mainspring.outcome import Done
+from mainspring.store import Store
 from mainspring.stores import open_store
+from mainspring.stores.redis.records import packed
 from mainspring.stores.redis.store import RedisStore
-from mainspring.testing.contract.build import NOW, Contract, beat, everything, later, launch, row
+from mainspring.testing.contract.build import (
+    NOW,
+    Contract,
+    beat,
+    everything,
+    later,
+    launch,
+    new_job,
+    put,
+    row,
+    run_again,
+    settle,
+)
 
 
 class TestMend(Contract):
@@ -25,6 +41,11 @@ class TestMend(Contract):
         await home.call("UNLINK", *await home.call("KEYS", f"{home.base}*"))
         assert await everything(store) == []
 
+    async def notice(self, store: Store) -> None:
+        """As every worker does."""
+        await beat(store)
+        await store.expired(now=NOW, limit=10)
+
     @pytest.mark.parametrize("said", [{"overlap": "skip"}, {"overlap": "queue"}, {"after": "finish"}], ids=str)
     async def test_a_schedule_is_not_held_up_by_a_job_that_is_gone(self, said: dict[str, Any]) -> None:
         async with self.opened() as store:
@@ -38,11 +59,40 @@ class TestMend(Contract):
             assert found.due_at is not None
             assert [one.name for one in (await store.due(now=later(7200), limit=10)).schedules] == ["hourly"]
 
-    async def test_a_beat_that_notices_the_loss_sees_to_it_at_once(self) -> None:
+    async def test_a_key_whose_job_is_gone_is_nobodys(self) -> None:
+        async with self.opened() as store:
+            await beat(store)
+            await put(store, *(new_job(queue="elsewhere", unique_key=f"key {n}") for n in range(20)))
+            await self.lose(store, "elsewhere")
+            await self.notice(store)
+            await audit(store._open())
+
+    async def test_a_job_gets_the_key_back_of_which_nothing_is_written(self) -> None:
+        async with self.opened() as store:
+            ids = await put(store, *(new_job(unique_key=f"key {n}", idempotency_key=f"{n}") for n in range(20)))
+            await beat(store)
+            for home in store._open().all:
+                await home.many([("DEL", f"{home.base}:key"), ("HINCRBY", f"{home.base}:meta", "turns", -1)])
+            await self.notice(store)
+            await audit(store._open())
+            assert await put(store, *(new_job(unique_key=f"key {n}") for n in range(20))) == ids
+
+    async def test_a_key_that_its_job_has_let_go_is_nobodys(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job(unique_key="key"))
+            home = store._open().keeping("ukey")
+            await settle(store, await run_again(store, job_id), Done())
+            await home.many([
+                ("HSET", f"{home.base}:key", "ukey", packed(job_id)), ("HINCRBY", f"{home.base}:meta", "turns", -1),
+            ])  # fmt: skip
+            await self.notice(store)
+            await audit(store._open())
+
+    async def test_it_is_seen_to_as_soon_as_a_beat_has_noticed_the_loss(self) -> None:
         async with self.opened() as store:
             await launch(store, job={"queue": "elsewhere"})
             await beat(store)
             await beat(store)
             await self.lose(store, "elsewhere")
-            await beat(store)
+            await self.notice(store)
             assert (await row(store)).active == ()

@@ -17,6 +17,8 @@ class Epoch:
     def __init__(self) -> None:
         self._seen: dict[str, tuple[bytes, int]] = {}
         self.losses: list[str] = []
+        self.mended = 0
+        """After how many of them what is left was brought in line."""
 
     async def turn(self, home: Home, now: datetime) -> None:
         """Adds one to the count, and says so loudly if it is not the one it was."""

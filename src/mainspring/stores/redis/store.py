@@ -53,7 +53,7 @@ from .condition import condition, refuse
 from .ear import Ear, Kin, Word
 from .home import Homes
 from .known import executions, lines, live
-from .mend import mend
+from .mend import mend, mend_keys
 from .place import Place
 from .route import Route
 from .step import sweep
@@ -189,19 +189,18 @@ class RedisStore:
         return found
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
-        homes, losses = self._open(), len(self._kin.epoch.losses)
+        homes = self._open()
         with self._clock.outside():
             await homes.each(lambda home: self._kin.epoch.turn(home, now))
             beat = await claim.beat(homes, worker, until, now)
             with suppress(StoreError):  # the next beat sums up and ends what this one could not
                 await tally.fold(homes)
                 await sweep(homes)
-                if len(self._kin.epoch.losses) > losses:
-                    await mend(homes, now)
         return beat
 
     async def expired(self, *, now: datetime, limit: int) -> list[Job]:
         with self._clock.outside():
+            await self._mend(now)
             return await claim.expired(self._open(), now, limit)
 
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
@@ -361,6 +360,14 @@ class RedisStore:
         return 0
 
     # inside
+
+    async def _mend(self, now: datetime) -> None:
+        """After a loss that a beat has noticed; not by the beat itself, which has no time for it."""
+        epoch = self._kin.epoch
+        if epoch.mended < (losses := len(epoch.losses)):
+            await mend(self._open(), now)
+            await mend_keys(self._open())
+            epoch.mended = losses
 
     def _open(self) -> Homes:
         if self._homes is None:
