@@ -96,8 +96,8 @@ class Line(asyncio.Protocol):
             self._late.cancel()
             self._late = self._loop.call_later(ANSWER_SECONDS, self._give_up) if self._waiting else None
 
-    def connection_lost(self, error: Exception | None) -> None:
-        self._end(str(error) if error else "the server has hung up")
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(str(exc) if exc else "the server has hung up")
 
     def _end(self, why: str) -> None:
         if self.lost.done():
