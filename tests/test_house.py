@@ -329,7 +329,7 @@ def test_the_package_itself_holds_no_code() -> None:
 
 LATE = {
     "rich", "click", "sqlite3", "hypothesis", "pytest", "uvloop", "asyncpg", "psycopg", "sqlalchemy",
-    "django", "redis", "litestar", "pydantic",
+    "django", "hiredis", "litestar", "pydantic",
     "prometheus_client", "opentelemetry",
 }  # fmt: skip
 

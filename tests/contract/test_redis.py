@@ -17,8 +17,7 @@ from mainspring.outcome import Done
 from mainspring.pulse import LET_GO
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.redis.home import Home
-from mainspring.stores.redis.pool import ANSWER_SECONDS
+from mainspring.stores.redis.line import ANSWER_SECONDS
 from mainspring.stores.redis.records import packed
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
@@ -193,24 +192,6 @@ class Reluctant:
 
     async def aclose(self) -> None:
         raise ConnectionError("gone")
-
-
-class TestEar(Served):
-    async def test_who_listens_leaves_when_it_is_told_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        async def listener(home: Home) -> Reluctant:
-            return Reluctant()
-
-        monkeypatch.setattr(Home, "listener", listener)
-        async with self.opened() as store:
-            before = asyncio.all_tasks()
-            waiting = asyncio.ensure_future(store.wait(None, 60))
-            while not store.hears():
-                await asyncio.sleep(0)
-            (listening,) = asyncio.all_tasks() - before - {waiting}
-            waiting.cancel()
-            listening.cancel()
-            await asyncio.wait([listening], timeout=5)
-            assert listening.cancelled()
 
 
 class TestLoss:

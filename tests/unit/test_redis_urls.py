@@ -5,7 +5,6 @@ import sys
 from urllib.parse import urlencode
 
 import pytest
-from redis.asyncio.connection import parse_url
 from redis.crc import key_slot
 
 from mainspring import BadSetting
@@ -29,15 +28,16 @@ def test_a_url_is_a_store_at_its_place(scheme: str) -> None:
 
     store = open_store(f"{scheme}://ada:lovelace@host:99/3?prefix=shop")
     assert isinstance(store, RedisStore)
-    assert store.place.url() == f"{scheme}://ada:lovelace@host:99/3"
+    address, _, user, password, db, tls = store.place.server()
+    assert (address, user, password, db, tls is not None) == (("host", 99), "ada", "lovelace", 3, scheme == "rediss")
     assert store.place.base == "{shop}"
     assert store.place.shown == f"{scheme}://ada:***@host:99/3?prefix=shop"
 
 
 def test_a_host_is_enough() -> None:
     found = place("redis://host")
-    assert (found.url(), found.prefix, found.base) == ("redis://host:6379/0", "mainspring", "{mainspring}")
-    assert (found.addresses, found.db) == ([("host", 6379)], 0)
+    assert (found.prefix, found.base) == ("mainspring", "{mainspring}")
+    assert found.server() == (("host", 6379), "", "", None, 0, None)
 
 
 @pytest.mark.parametrize(
@@ -50,36 +50,33 @@ def test_a_host_is_enough() -> None:
         ("redis://ada@my-redis_1.shop.internal/1", "my-redis_1.shop.internal", 6379, 1),
     ],
 )
-def test_the_driver_goes_where_the_place_says(url: str, host: str, port: int, db: int) -> None:
-    found, driver = place(url), parse_url(place(url).url())
-    assert (found.addresses, found.db) == ([(host, port)], db)
-    assert (driver["host"], driver.get("port", 6379), driver["db"]) == (host, port, db)
+def test_a_connection_goes_where_the_place_says(url: str, host: str, port: int, db: int) -> None:
+    found = place(url).server()
+    assert (found.address, found.db) == ((host, port), db)
 
 
-def test_user_and_password_reach_the_driver_decoded() -> None:
-    driver = parse_url(place("redis://a%40b:p%2Fw%3F%23%40@host/0?prefix=x").url())
-    assert (driver["username"], driver["password"]) == ("a@b", "p/w?#@")
+def test_user_and_password_are_decoded() -> None:
+    found = place("redis://a%40b:p%2Fw%3F%23%40@host/0?prefix=x").server()
+    assert (found.user, found.password) == ("a@b", "p/w?#@")
 
 
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        ("redis+unix:///run/redis.sock", {"path": "/run/redis.sock", "db": 0}),
-        ("redis+unix:///run/redis.sock?db=4&prefix=shop", {"path": "/run/redis.sock", "db": 4}),
-        ("redis+unix://ada:pw@/r.sock", {"path": "/r.sock", "db": 0, "username": "ada", "password": "pw"}),
+        ("redis+unix:///run/redis.sock", ("/run/redis.sock", "", None, 0)),
+        ("redis+unix:///run/redis.sock?db=4&prefix=shop", ("/run/redis.sock", "", None, 4)),
+        ("redis+unix://ada:pw@/r.sock", ("/r.sock", "ada", "pw", 0)),
     ],
 )
-def test_a_socket_is_a_server_too(url: str, expected: dict[str, object]) -> None:
-    driver = dict(parse_url(place(url).url()))
-    driver.pop("connection_class")
-    assert driver == expected
+def test_a_socket_is_a_server_too(url: str, expected: tuple[object, ...]) -> None:
+    found = place(url).server()
+    assert (found.socket, found.user, found.password, found.db) == expected
 
 
 def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
-    found = place("rediss+cluster://ada:pw@one,[::1]:7001/?prefix=shop&homes=4&ca=/etc/ca.pem&cert=/c&key=/k")
+    found = place("redis+cluster://ada:pw@one,[::1]:7001/?prefix=shop&homes=4")
     assert found.addresses == [("one", 6379), ("::1", 7001)]
-    assert found.url(("two", 7002)) == "rediss://ada:pw@two:7002/0"
-    assert found.files == {"ssl_ca_certs": "/etc/ca.pem", "ssl_certfile": "/c", "ssl_keyfile": "/k"}
+    assert found.server(("two", 7002)) == (("two", 7002), "", "ada", "pw", 0, None)
     assert len(found.bases) == 4
 
 
@@ -97,8 +94,14 @@ def test_a_slot_is_that_of_the_driver() -> None:
 def test_sentinels_are_asked_for_a_service() -> None:
     found = place("redis+sentinel://ada:pw@one,two:5/main/2?sentinel_password=a%2Fb")
     assert (found.addresses, found.service, found.db) == ([("one", 26379), ("two", 5)], "main", 2)
-    assert found.url(("three", 6)) == "redis://ada:pw@three:6/2"
-    assert found.sentinel_url(("one", 26379)) == "redis://:a%2Fb@one:26379/0"
+    assert found.server(("three", 6)) == (("three", 6), "", "ada", "pw", 2, None)
+    assert found.sentinel(("one", 26379)) == (("one", 26379), "", "", "a/b", 0, None)
+
+
+@pytest.mark.parametrize("option", ["ca", "cert"])
+def test_a_certificate_that_is_not_there_is_named(option: str) -> None:
+    with pytest.raises(BadSetting, match=r"certificates of store URL .*No such file"):
+        place(f"rediss://host/0?{option}=/nowhere.pem").server()
 
 
 @pytest.mark.parametrize("name", ["a", "Shop", "a-b_c:d.e", "9", "x" * 64])
@@ -194,7 +197,7 @@ def test_a_refusal_does_not_show_the_password(url: str) -> None:
 def test_without_the_driver_the_way_to_get_it_is_shown() -> None:
     code = """if True:
         import sys
-        sys.modules["redis"] = None
+        sys.modules["hiredis"] = None
         from mainspring import BadSetting
         from mainspring.stores import open_store
         try:
@@ -203,4 +206,4 @@ def test_without_the_driver_the_way_to_get_it_is_shown() -> None:
             print(error)
         """
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
-    assert said == "store URL 'redis://ada:***@host/0' needs redis: pip install 'mainspring[redis]'\n"
+    assert said == "store URL 'redis://ada:***@host/0' needs hiredis: pip install 'mainspring[redis]'\n"

@@ -15,10 +15,10 @@ from ..memory import claim as memory
 from .home import Home, Homes
 from .index import Arguments
 from .known import Found, Known, live, load, read_hash, read_home, worker_text
+from .line import Word
 from .lists import group_names
 from .part import Part
 from .play import play
-from .pool import Word
 from .records import taken, unpacked
 from .step import commit, settle
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from ...errors import StoreError
 from ...finding import Finding
 from .home import Homes
-from .pool import Pool
+from .server import Server
 
 Info = dict[str, str]
 
 
-async def info(pool: Pool) -> Info:
-    text = (await pool.call("INFO")).decode()
+async def info(server: Server) -> Info:
+    text = (await server.call("INFO")).decode()
     lines = (line.partition(":") for line in text.splitlines() if ":" in line)
     return {name: value for name, _, value in lines}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import Literal
+from typing import Any, Literal
 
 from ...clock import Clock
 from ...errors import StoreError
@@ -42,6 +42,7 @@ class Ear:
     def __init__(self, homes: Homes, kin: Kin) -> None:
         self._homes, self._kin = homes, kin
         self._listening: asyncio.Task[None] | None = None
+        self._words = 0
         self.trouble = ""
 
     def listen(self) -> None:
@@ -49,43 +50,49 @@ class Ear:
             self._listening = asyncio.get_running_loop().create_task(self._listen())
 
     async def close(self) -> None:
-        while self._listening is not None and not self._listening.done():
-            self._listening.cancel()  # which the driver may swallow while it connects
-            await asyncio.wait([self._listening], timeout=0.1)
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait([self._listening])
         self.forget()
 
     def forget(self) -> None:
         self._turn(False)
 
     async def _listen(self) -> None:
-        wait, me = SOONEST, asyncio.current_task()
+        wait = SOONEST
         while True:
             try:
                 await self._attend()
             except Exception as error:
-                if me is not None and me.cancelling():  # and the driver failed while it tidied up
-                    raise asyncio.CancelledError from error
                 self._homes.route.doubt()
                 wait = SOONEST if self in self._kin.ears else min(2 * wait, LATEST)
                 self._turn(False, str(error) or type(error).__name__)
             await asyncio.sleep(random.uniform(wait / 2, wait))
 
     async def _attend(self) -> None:
-        listener = await self._homes.first.listener()
+        """Until nothing is heard any more."""
+        line = await self._homes.first.listen(self._heard)
         try:
-            await listener.subscribe(*(home.base for home in self._homes.all))
-            self._turn(True)
+            line.tell("SUBSCRIBE", *(home.base for home in self._homes.all))
             while True:
-                message = await listener.get_message(timeout=PROBE)
-                if message is None:
-                    await listener.ping()
-                    message = await listener.get_message(timeout=ECHO)
-                if message is None:
-                    raise StoreError("the listening connection says nothing any more")
-                if message["type"] == "message":
-                    self._kin.ring(*message["data"].decode().split())
+                before = self._words
+                await asyncio.wait([line.lost], timeout=PROBE)
+                if self._words == before and not line.lost.done():
+                    line.tell("PING")
+                    await asyncio.wait([line.lost], timeout=ECHO)
+                if line.lost.done() or self._words == before:
+                    raise StoreError(line.lost.result() if line.lost.done() else "it says nothing any more")
         finally:
-            await listener.aclose()
+            line.close()
+
+    def _heard(self, answer: Any) -> None:
+        self._words += 1
+        if not isinstance(answer, list):
+            self.trouble = str(answer)
+        elif answer[0] == b"message":
+            self._kin.ring(*answer[2].decode().split())
+        elif answer[0] == b"subscribe" and self not in self._kin.ears:
+            self._turn(True)
 
     def _turn(self, hears: bool, trouble: str = "") -> None:
         """Whoever waits learns of either: what was said meanwhile was not heard, and from now on looks by itself."""

@@ -11,8 +11,8 @@ from ..memory import enqueue as memory
 from .home import Home, Homes
 from .index import group
 from .known import Known, load
+from .line import Word
 from .play import play
-from .pool import Word
 from .records import new_record, packed, place
 
 # So many go in one script: others wait for as long. Whoever repeats a call that was cut off in between writes the rest.

@@ -18,10 +18,10 @@ from ..memory import finish as memory
 from ..rules import plain
 from .home import Home, Homes
 from .known import Known, load, read_jobs
+from .line import Word
 from .lists import page
 from .part import Part
 from .play import play
-from .pool import Word
 from .records import packed
 
 _encode = msgspec.json.Encoder().encode

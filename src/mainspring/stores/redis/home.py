@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 from zlib import crc32
 
 from ...errors import StoreUnavailable
+from .line import Answer, Line, Word
 from .place import Place, slot
-from .pool import Moved, Pool, Word
 from .route import Route
+from .server import Moved, Server
 
 T = TypeVar("T")
 # So often a call goes where it is sent on to; a cluster in which that does not end is being rebuilt.
@@ -24,25 +25,25 @@ class Home:
         self._route, self.base, self._slot, self.shown = route, base, slot(base), route.place.shown
 
     async def call(self, *words: Word) -> Any:
-        return await self._asked(lambda pool: pool.call(*words))
+        return await self._asked(lambda server: server.call(*words))
 
     async def many(self, commands: Sequence[Sequence[Word]]) -> list[Any]:
         """The answers to several, as they are at one moment; one way to the server."""
-        return await self._asked(lambda pool: pool.many(commands))
+        return await self._asked(lambda server: server.many(commands))
 
     async def script(self, name: str, words: Sequence[Word]) -> Any:
         """The answer of one of our scripts."""
-        return await self._asked(lambda pool: pool.script(name, self.base, words))
+        return await self._asked(lambda server: server.script(name, self.base, words))
 
-    async def listener(self) -> Any:
-        """To hear what is said to all who share this store; a connection of its own."""
-        return (await self._route.to(self._slot)).listener()
+    async def listen(self, heard: Callable[[Answer], None]) -> Line:
+        """A connection of its own, for what is said to all who share this store."""
+        return await (await self._route.to(self._slot)).listen(heard)
 
-    async def _asked(self, ask: Callable[[Pool], Awaitable[T]]) -> T:
+    async def _asked(self, ask: Callable[[Server], Awaitable[T]]) -> T:
         for again in reversed(range(REDIRECTS)):
-            pool = await self._route.to(self._slot)
+            server = await self._route.to(self._slot)
             try:
-                return await ask(pool)
+                return await ask(server)
             except StoreUnavailable as trouble:
                 self._route.doubt()
                 if not again or not isinstance(trouble, Moved):

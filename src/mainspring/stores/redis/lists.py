@@ -133,10 +133,10 @@ async def _by_key(home: Home, prefix: str) -> list[JobId] | None:
     found = await home.call("ZRANGEBYLEX", f"{home.base}:keys", b"[" + low if low else b"-", high, "LIMIT", 0, FEW + 1)
     if len(found) > FEW:
         return None
-    return sorted({unpacked(_keeper(entry)) for entry in found})
+    return sorted({unpacked(keeper(entry)) for entry in found})
 
 
-def _keeper(entry: bytes) -> bytes:
+def keeper(entry: bytes) -> bytes:
     _, other, text = entry.rpartition(b"\0\xff\xff")
     return b"\xff\xff" + text if other else entry[-16:]
 

@@ -10,6 +10,7 @@ from ...schedule import Schedule
 from .home import Home, Homes
 from .index import held_keys
 from .known import Known, load
+from .lists import keeper
 from .part import Part
 from .play import play
 from .records import packed, unpacked
@@ -74,7 +75,7 @@ async def _return(homes: Homes, home: Home) -> None:
     start = 0
     while entries := await home.call("ZRANGE", f"{home.base}:keys", start, start + STEP - 1):
         start, known = start + STEP, Known()
-        await load(homes, known, "job", {unpacked(entry[-16:]) for entry in entries})
+        await load(homes, known, "job", {unpacked(keeper(entry)) for entry in entries})
         held = {key: job.id for _, job in known.jobs.values() if job is not None for key in held_keys(job)}
         await load(homes, known, "key", held)
         for key, id in held.items():

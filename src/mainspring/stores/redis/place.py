@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from binascii import crc_hqx
-from typing import Literal
-from urllib.parse import SplitResult, parse_qsl, quote, urlsplit
+from ssl import SSLContext, SSLError, create_default_context
+from typing import Literal, NamedTuple
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from ...errors import BadSetting
 
@@ -26,9 +27,20 @@ _DB = re.compile(r"[0-9]{1,6}")
 # To the last @, across slashes: a password that should have been percent-encoded must not be shown either.
 _PASSWORD = re.compile(r"(//[^:@]*):.*@")
 _LATE_AT = re.compile(r"//[^/?]*[/?].*@")
-_FILES = {"ca": "ssl_ca_certs", "cert": "ssl_certfile", "key": "ssl_keyfile"}
+_FILES = ("ca", "cert", "key")
 
 Address = tuple[str, int]
+
+
+class Target(NamedTuple):
+    """Where a connection goes to, and what is said first."""
+
+    address: Address
+    socket: str
+    user: str
+    password: str | None
+    db: int
+    tls: SSLContext | None
 
 
 def slot(key: str) -> int:
@@ -53,29 +65,44 @@ class Place:
             )
         self.bases = self._bases()
         self.base = self.bases[0]
-        self._user, _, hosts = parts.netloc.rpartition("@")
+        user, _, hosts = parts.netloc.rpartition("@")
+        self._user, _, password = map(unquote, user.partition(":"))
+        self._password = password if ":" in user else None
         self.service, self.db, self.addresses, self.socket = "", 0, list[Address](), ""
         if self.kind == "socket":
             self._on_socket(parts, hosts)
         else:
             self._on_servers(parts, hosts)
-        self.files = {_FILES[name]: self.asked.pop(name) for name in _FILES if self._tls and name in self.asked}
-        self.sentinel_password = self.asked.pop("sentinel_password", None) if self.kind == "sentinel" else None
+        self._files = {name: self.asked.pop(name) for name in _FILES if self._tls and name in self.asked}
+        self._sentinel_password = self.asked.pop("sentinel_password", None) if self.kind == "sentinel" else None
         if self.asked:
             raise BadSetting(f"unknown {', '.join(sorted(self.asked))} in store URL {self.shown!r}: {self._taken()}")
 
-    def url(self, address: Address | None = None) -> str:
-        """As the driver wants it: of the server at that address, or of the only one there is."""
-        user = f"{self._user}@" if self._user else ""
-        if self.kind == "socket":
-            return f"unix://{user}{self.socket}?db={self.db}"
-        host, port = address or self.addresses[0]
-        return f"redis{'s' if self._tls else ''}://{user}{f'[{host}]' if ':' in host else host}:{port}/{self.db}"
+    def server(self, address: Address | None = None) -> Target:
+        """The one at that address, or the only one there is."""
+        return Target(
+            address or (self.addresses or [("", 0)])[0],
+            self.socket,
+            self._user,
+            self._password,
+            self.db,
+            self._context(),
+        )
 
-    def sentinel_url(self, address: Address) -> str:
-        host, port = address
-        password = "" if self.sentinel_password is None else f":{quote(self.sentinel_password, safe='')}@"
-        return f"redis{'s' if self._tls else ''}://{password}{host}:{port}/0"
+    def sentinel(self, address: Address) -> Target:
+        return Target(address, "", "", self._sentinel_password, 0, self._context())
+
+    def _context(self) -> SSLContext | None:
+        if not self._tls:
+            return None
+        ca, cert, key = (self._files.get(name) for name in _FILES)
+        try:
+            context = create_default_context(cafile=ca)
+            if cert is not None:
+                context.load_cert_chain(cert, key)
+        except (OSError, SSLError) as error:
+            raise BadSetting(f"certificates of store URL {self.shown!r}: {error}") from None
+        return context
 
     def _parts(self, url: str) -> SplitResult:
         if not url.isprintable() or " " in url or "#" in url or _LATE_AT.search(url):

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import StoreError, StoreUnavailable
 from .place import Address, Place
-from .pool import Pool
+from .server import Server
 
 # Seconds after which sentinels are asked anew, and for their answer: a master that they have replaced goes on to answer
 # for ten seconds, and what it is told then is lost.
@@ -21,7 +21,7 @@ class Route:
 
     def __init__(self, place: Place) -> None:
         self.place, self.loop, self.pid = place, asyncio.get_running_loop(), os.getpid()
-        self._pools: dict[Address | None, Pool] = {}
+        self._servers: dict[Address | None, Server] = {}
         self._starts, self._masters = [0], list[Address | None]([None])
         self._doubtful = place.kind in ("cluster", "sentinel")
         self._looking: asyncio.Lock = asyncio.Lock()
@@ -31,7 +31,7 @@ class Route:
     def usable(self) -> bool:
         return self.pid == os.getpid() and not self.loop.is_closed()
 
-    async def to(self, slot: int) -> Pool:
+    async def to(self, slot: int) -> Server:
         if self._doubtful or self._stale():
             async with self._looking:
                 if self._doubtful:
@@ -39,20 +39,20 @@ class Route:
                     self._doubtful = False
                 elif self._stale():
                     await self._look_again()
-        return self._pool(self._masters[bisect_right(self._starts, slot) - 1])
+        return self._server(self._masters[bisect_right(self._starts, slot) - 1])
 
     def doubt(self) -> None:
         self._doubtful = self.place.kind in ("cluster", "sentinel")
 
-    async def servers(self) -> list[Pool]:
+    async def servers(self) -> list[Server]:
         """All that hold a part of the data."""
         await self.to(0)
-        return [self._pool(address) for address in dict.fromkeys(self._masters)]
+        return [self._server(address) for address in dict.fromkeys(self._masters)]
 
-    def _pool(self, address: Address | None) -> Pool:
-        if address not in self._pools:
-            self._pools[address] = Pool(self.place, self.place.url(address))
-        return self._pools[address]
+    def _server(self, address: Address | None) -> Server:
+        if address not in self._servers:
+            self._servers[address] = Server(self.place.server(address), self.place.shown)
+        return self._servers[address]
 
     def _stale(self) -> bool:
         return self.place.kind == "sentinel" and self.loop.time() - self._looked > FRESH
@@ -80,7 +80,7 @@ class Route:
 
     async def _slots(self, address: Address) -> None:
         try:
-            ranges: list[Any] = await self._pool(address).call("CLUSTER", "SLOTS")
+            ranges: list[Any] = await self._server(address).call("CLUSTER", "SLOTS")
         except StoreUnavailable:
             raise
         except StoreError as error:
@@ -94,7 +94,7 @@ class Route:
         self._masters = [((master[0] or b"").decode() or address[0], master[1]) for _, _, master, *_ in ranges]
 
     async def _master(self, address: Address) -> None:
-        sentinel = Pool(self.place, self.place.sentinel_url(address))
+        sentinel = Server(self.place.sentinel(address), self.place.shown)
         try:
             found = await sentinel.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.place.service)
         finally:
@@ -104,9 +104,9 @@ class Route:
         self._masters = [(found[0].decode(), int(found[1]))]
 
     async def close(self) -> None:
-        for pool in self._pools.values():
-            await pool.close()
+        for server in self._servers.values():
+            await server.close()
 
     def forget(self) -> None:
-        for pool in self._pools.values():
-            pool.forget()
+        for server in self._servers.values():
+            server.forget()

@@ -14,7 +14,7 @@ from contextlib import suppress
 from ...errors import StoreError
 from .home import Home, Homes
 from .index import Arguments
-from .pool import Word
+from .line import Word
 
 Field = tuple[str, str | bytes, bytes | None]
 """A hash, one of its fields, and the value that it has to have; None: it must not be there."""

@@ -1,0 +1,124 @@
+"""A Redis server as the store asks it: one line that all share, laid anew when it was lost; its trouble as ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from ssl import SSLCertVerificationError
+
+from hiredis import ReplyError
+
+from ...errors import ShuttingDown, StoreError, StoreUnavailable
+from .line import Answer, Line, Lost, Word, connect, pack
+from .place import Target
+
+# What the server says when it cannot now: it is full, loads, is a copy of another, runs a script, looks for its master.
+PASSING = (
+    "LOADING", "OOM", "READONLY", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOREPLICAS",
+    "ERR max number of clients",
+)  # fmt: skip
+REFUSING = ("NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH", "ERR Client sent AUTH", "ERR invalid password")
+
+_here = files("mainspring.stores.redis")
+
+
+def _text(name: str) -> str:
+    return _here.joinpath(f"{name}.lua").read_text(encoding="utf-8")
+
+
+SCRIPTS = {name: _text(name) for name in ("enqueue", "claim", "finish", "tidy")}
+SCRIPTS |= {name: _text("share") + _text(name) for name in ("commit", "promise", "settle")}
+
+
+class Moved(StoreUnavailable):
+    """The keys are at another server by now."""
+
+
+class Server:
+    """Of one event loop."""
+
+    def __init__(self, target: Target, shown: str) -> None:
+        self._target, self._shown = target, shown
+        self._line: Line | None = None
+        self._connecting = asyncio.Lock()
+        self._known: dict[str, str] = {}
+        self._closed = False
+
+    async def call(self, *words: Word) -> Answer:
+        """The answer to one command."""
+        (answer,) = await self._asked(pack(words), 1)
+        return answer
+
+    async def many(self, commands: Sequence[Sequence[Word]]) -> list[Answer]:
+        """The answers to several, as they are at one moment; one way to the server."""
+        packed = [pack(tuple(command)) for command in (("MULTI",), *commands, ("EXEC",))]
+        *_, answers = await self._asked(b"".join(packed), len(packed))
+        return self._checked(answers)
+
+    async def script(self, name: str, base: str, words: Sequence[Word]) -> Answer:
+        """The answer of one of our scripts."""
+        if name not in self._known:
+            self._known[name] = (await self.call("SCRIPT", "LOAD", SCRIPTS[name])).decode()
+        try:
+            return await self.call("EVALSHA", self._known[name], 1, base, *words)
+        except StoreError as error:
+            if not str(error.__cause__).startswith("NOSCRIPT"):
+                raise
+        return await self.call("EVAL", SCRIPTS[name], 1, base, *words)
+
+    async def listen(self, heard: Callable[[Answer], None]) -> Line:
+        """A connection of its own, for what is said to all who share this store."""
+        try:
+            return await connect(self._target, heard)
+        except (ReplyError, Lost, OSError, TimeoutError) as error:
+            raise translated(error, self._shown) from error
+
+    async def _asked(self, packed: bytes, count: int) -> list[Answer]:
+        try:
+            line = self._line
+            if line is None or line.lost.done():
+                line = await self._connected()
+            return self._checked(await line.ask(packed, count))
+        except (Lost, OSError, TimeoutError, ReplyError) as error:
+            raise translated(error, self._shown) from error
+
+    def _checked(self, answers: list[Answer]) -> list[Answer]:
+        for answer in answers:
+            if isinstance(answer, ReplyError):
+                raise translated(answer, self._shown) from answer
+        return answers
+
+    async def _connected(self) -> Line:
+        async with self._connecting:
+            if self._closed:
+                raise ShuttingDown(f"the store {self._shown} is closed")
+            if self._line is None or self._line.lost.done():
+                self._line = await connect(self._target)
+            return self._line
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._line is not None:
+            self._line.close()
+            await self._line.lost
+
+    def forget(self) -> None:
+        """Its event loop is gone, or this is a child of its process: the sockets go with their objects."""
+        self._closed = True
+
+
+def translated(error: Exception, shown: str) -> StoreError:
+    text = str(error) or type(error).__name__
+    if text.startswith(REFUSING):
+        return StoreError(f"{shown} refused us: {text}")
+    if isinstance(error, SSLCertVerificationError):
+        return StoreError(f"{shown} is not who it should be: {error.verify_message}; name its authority with ?ca=file")
+    if not isinstance(error, ReplyError):
+        return StoreUnavailable(f"cannot reach {shown}: {text}; try again")
+    if text.startswith(("MOVED", "ASK")):
+        return Moved(f"{shown} moves its keys: {text}; try again")
+    # Redis before 7 tells what a script has met in the middle of its own words.
+    if text.startswith(PASSING) or any(f": -{word} " in text for word in PASSING):
+        return StoreUnavailable(f"{shown} cannot do that now: {text}; try again")
+    return StoreError(f"{shown}: {text}")
