@@ -182,18 +182,6 @@ class TestTrouble(Served):
             assert not self.server.run("KEYS", "{fresh}:ends")
 
 
-class Reluctant:
-    """A listener that fails when it is to leave."""
-
-    async def subscribe(self, *names: str) -> None: ...
-
-    async def get_message(self, timeout: float) -> None:
-        await asyncio.Event().wait()
-
-    async def aclose(self) -> None:
-        raise ConnectionError("gone")
-
-
 class TestLoss:
     @pytest.fixture
     def server(self) -> Iterator[Redis]:
