@@ -65,6 +65,13 @@ def in_sync(server: Redis) -> bool:
     return bool(said[0] == b"slave" and said[3] == b"connected")
 
 
+def cut_off(copy: Redis, master: Redis) -> None:
+    """The copy cannot follow its master any more: it says a password that is none."""
+    copy.run("CONFIG", "SET", "masterauth", "wrong")
+    master.run("CLIENT", "KILL", "TYPE", "replica")
+    eventually(lambda: not in_sync(copy), "the copy is cut off")
+
+
 class RedisCluster:
     """A cluster of so many masters, each with so many copies; slots are theirs in equal ranges."""
 
@@ -105,6 +112,12 @@ class RedisCluster:
         for node in self.nodes:
             if node.process.poll() is None:
                 eventually(lambda node=node: b"cluster_state:ok" in node.run("CLUSTER", "INFO"), f"{node.port} is well")
+
+    def part(self, master: Redis) -> Redis:
+        """Its copy, which from now on hears nothing of what the master is told."""
+        copy = next(node for node in self.nodes if role(node) == "slave" and node.run("ROLE")[2] == master.port)
+        cut_off(copy, master)
+        return copy
 
     @property
     def masters(self) -> list[Redis]:
@@ -197,10 +210,7 @@ class RedisWithSentinel:
 
     def part(self) -> None:
         """From now on the copy hears nothing of what the master is told; it is the one to be the next master."""
-        copy = self.copy()
-        copy.run("CONFIG", "SET", "masterauth", "wrong")
-        eventually(self.master, "the sentinels agree").run("CLIENT", "KILL", "TYPE", "replica")
-        eventually(lambda: not in_sync(copy), "the copy is cut off")
+        cut_off(self.copy(), eventually(self.master, "the sentinels agree"))
 
     def fail_over(self, *, crash: bool = False, demote: bool = True) -> Redis:
         """The new master, once all sentinels name it. A master that did not crash becomes its copy, or stays as it is
