@@ -226,8 +226,9 @@ class RedisWithSentinel:
         return new
 
     def elected(self, old: Redis) -> Redis:
-        """The new master, once all sentinels name another than the old one."""
-        new: Redis = eventually(lambda: (now := self.master()) is not old and now, "there is another master")
+        """The new master, once all sentinels name another than the old one. On a machine that is so busy that their
+        clocks seem to jump they do nothing for half a minute."""
+        new: Redis = eventually(lambda: (now := self.master()) is not old and now, "there is another master", 60)
         return new
 
     def _asked(self) -> bool:

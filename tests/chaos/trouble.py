@@ -63,6 +63,10 @@ class Business:
         promised = {line.id for line in self.client.lines("acknowledged") if line.at > began}
         return any(line.id in promised for worker in self.workers for line in worker.lines("settled"))
 
+    def _all_there(self) -> bool:
+        there = {live.info.pid for live in self.crew.client.sync.workers.list()}
+        return there >= {worker.process.pid for worker in self.workers}
+
     def told_within(self, spans: Collection[Span]) -> set[str]:
         """The jobs of which the client heard first in one of these spans."""
         first: dict[str, float] = {}
@@ -72,6 +76,7 @@ class Business:
 
     def over(self) -> Audit:
         """The books, when there was the last tick, no job is left to run, and everybody has ended."""
+        until(self._all_there)  # whoever has only just begun cannot be ended in good order
         self.client.end()
         until(lambda: self.crew.client.sync.schedules.get(NAME).status == "ended", 60)
         self.crew.finished(30)

@@ -47,11 +47,11 @@ def test_a_client_finds_the_node_of_each_key(cluster: RedisCluster) -> None:
         for n in range(30):
             client.set(f"{{left:{n}}}:job", n)
         client.set("{right}:job", 1)
-        assert all(node.run("KEYS", "{left*") for node in cluster.nodes)
+        assert all(node.run("KEYS", "{left:*") for node in cluster.nodes)
         ports = ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes)
         assert cluster.fresh("left") == cluster.url("left") == f"redis+cluster://{ports}/?prefix=left"
         assert not any(node.run("KEYS", "{left*") for node in cluster.nodes)
-        assert sum(len(node.run("KEYS", "{right*")) for node in cluster.nodes) == 1
+        assert client.get("{right}:job") == b"1"
     finally:
         client.close()
         cluster.fresh("right")
@@ -72,8 +72,8 @@ def test_a_copy_takes_over_the_slots_of_a_node_that_crashed() -> None:
 
 
 def test_sentinels_name_the_master_and_its_copy(sentinel: RedisWithSentinel) -> None:
-    master = eventually(sentinel.master, "the sentinels agree")
-    assert {master, sentinel.copy()} == {*sentinel.servers}
+    master, copy = sentinel.servers
+    assert (sentinel.master(), sentinel.copy()) == (master, copy)
     ports = ",".join(f"127.0.0.1:{one.port}" for one in sentinel.sentinels)
     assert sentinel.url("left") == f"redis+sentinel://{ports}/main/0?prefix=left"
     master.run("SET", "{left}:job", 1)
