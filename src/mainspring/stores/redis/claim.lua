@@ -53,35 +53,43 @@ local function key_of(entry)
   return a * 256 + b, at
 end
 
-local found = {}
+local function before(one, other)
+  if one[1] ~= other[1] then return one[1] < other[1] end
+  if one[2] ~= other[2] then return one[2] < other[2] end
+  for n = 11, #one[3] do
+    local a, b = string.byte(one[3], n), string.byte(other[3], n) or -1
+    if a ~= b then return a < b end
+  end
+  return false
+end
+
+-- Of each group as many as it may have to give, and more only where that was not enough: `open` are those that may have
+-- more, with the last that was read.
+local groups, found, open, early = {}, {}, {}, false
 for _, group in ipairs(redis.call('SMEMBERS', base .. 'stocked')) do
-  if named(group) then
-    local entries = redis.call('ZRANGE', base .. 'ready:' .. group, 0, most - 1)
-    for n = 1, #entries do
-      local rank, at = key_of(entries[n])
-      if at > now then return { 'look' } end -- the clock was set back
-      found[#found + 1] = { rank, at, entries[n], group }
-    end
+  if named(group) then groups[#groups + 1] = group end
+end
+local step = #groups == 1 and most or math.ceil(most / #groups) + 4
+local function read(group, from)
+  local entries = redis.call('ZRANGE', base .. 'ready:' .. group, from, from + step - 1)
+  for n = 1, #entries do
+    local rank, at = key_of(entries[n])
+    if at > now then early = true end
+    found[#found + 1] = { rank, at, entries[n], group }
   end
+  open[group] = #entries == step and { from = from + step, last = found[#found] } or nil
 end
-local groups = 0
-for n = 2, #found do
-  if found[n][4] ~= found[1][4] then
-    groups = 1
-    break
+for n = 1, #groups do read(groups[n], 0) end
+while #groups > 1 do
+  table.sort(found, before)
+  local short = {}
+  for group, rest in pairs(open) do
+    if #found < most or before(rest.last, found[most]) then short[#short + 1] = group end
   end
+  if not short[1] then break end
+  for n = 1, #short do read(short[n], open[short[n]].from) end
 end
-if groups > 0 then
-  table.sort(found, function(one, other)
-    if one[1] ~= other[1] then return one[1] < other[1] end
-    if one[2] ~= other[2] then return one[2] < other[2] end
-    for n = 11, #one[3] do
-      local a, b = string.byte(one[3], n), string.byte(other[3], n) or -1
-      if a ~= b then return a < b end
-    end
-    return false
-  end)
-end
+if early then return { 'look' } end -- the clock was set back
 
 local ids, taken, total = {}, {}, math.min(most, #found)
 for n = 1, total do
