@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ...errors import StoreError
 from ...finding import Finding
 from .home import Homes
+from .rights import demand
 from .server import Server
 
 Info = dict[str, str]
@@ -30,6 +31,7 @@ async def refuse(homes: Homes) -> None:
             )
         if found.get("cluster_enabled") == "1" and kind != "cluster":
             raise StoreError(f"{shown} is a node of a cluster: use redis+cluster:// with the same host")
+    await demand(homes)
     if kind == "cluster":
         await _refuse_others(homes)
 
