@@ -96,3 +96,10 @@ def _memory(found: Info) -> Finding:
     if most and used > 0.8 * most:
         return Finding("memory", "warn", text, "raise maxmemory, or shorten the retention of finished jobs")
     return Finding("memory", "ok", text)
+
+
+def listener(hears: bool, trouble: str) -> Finding:
+    if hears:
+        return Finding("listener", "ok", "word from other processes is heard")
+    way = "let our user SUBSCRIBE, or look at the server's log"
+    return Finding("listener", "warn", f"{trouble or 'no answer yet'}: jobs wait for the next look", way)

@@ -122,7 +122,7 @@ def translated(error: Exception, shown: str) -> StoreError:
     if any(words in text for words in FORBIDDEN):
         return StoreError(f"{shown} refused us: {text}; its ACL has to allow it (ACL LOG tells what it was)")
     if text.startswith("NOAUTH"):
-        return StoreError(f"{shown} refused us: {text.rstrip('.')}; give a password, as in redis://:password@host")
+        return StoreError(f"{shown} refused us: {text.rstrip('.')}; the URL needs user:password@ before the host")
     if text.startswith(REFUSING) or (isinstance(error, Lost) and " alert " in text):
         return StoreError(f"{shown} refused us: {text}")
     if isinstance(error, SSLCertVerificationError):
