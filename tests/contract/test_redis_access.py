@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -423,12 +422,20 @@ class TestFirstWords:
         error = await refusal_of(b"\x15\x03\x01\x00\x02\x02\x46")
         assert "(if it speaks TLS, use rediss://)" in str(error)
 
+    async def test_a_server_that_says_nothing_is_waited_for_so_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(line, "CONNECT_SECONDS", 0.1)
+        error = await refusal_of(b"", stays=True)
+        assert isinstance(error, StoreUnavailable)
+        assert "no answer in time; try again" in str(error)
 
-async def refusal_of(words: bytes) -> StoreError:
+
+async def refusal_of(words: bytes, *, stays: bool = False) -> StoreError:
     """By one that says this to whoever comes, and hangs up."""
 
-    async def greet(_: Any, writer: asyncio.StreamWriter) -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(words)
+        if stays:
+            await reader.read()
         writer.close()
 
     async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:

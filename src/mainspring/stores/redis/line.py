@@ -133,21 +133,17 @@ async def connect(target: Target, heard: Callable[[Answer], None] | None = None)
 
 async def _lay(target: Target, line: Line) -> None:
     loop, (host, port) = asyncio.get_running_loop(), target.address
+    if target.socket:
+        await loop.create_unix_connection(lambda: line, target.socket)
+        return
+    wait = HANDSHAKE_SECONDS if target.tls else None
     try:
-        if target.socket:
-            await loop.create_unix_connection(lambda: line, target.socket)
-        elif target.tls is None:
-            await loop.create_connection(lambda: line, host, port)
-        else:
-            wait = HANDSHAKE_SECONDS
-            await loop.create_connection(lambda: line, host, port, ssl=target.tls, ssl_handshake_timeout=wait)
-    except SSLCertVerificationError:
-        raise
+        await loop.create_connection(lambda: line, host, port, ssl=target.tls, ssl_handshake_timeout=wait)
     except (SSLError, ConnectionResetError, ConnectionAbortedError) as error:
+        if target.tls is None or isinstance(error, SSLCertVerificationError):
+            raise
         why = _why(error)
-        raise Lost(
-            f"{why} ({_CERTIFICATE if ' alert ' in why else 'if it does not speak TLS, use redis://'})"
-        ) from error
+        raise Lost(f"{why} ({_CERTIFICATE if ' alert ' in why else _PLAIN})") from error
 
 
 async def _greet(target: Target, line: Line) -> None:
@@ -164,6 +160,7 @@ async def _greet(target: Target, line: Line) -> None:
             raise answer
 
 
+_PLAIN = "if it does not speak TLS, use redis://"
 _CERTIFICATE = "if it asks for a certificate, name one that it trusts with ?cert=file&key=file"
 
 

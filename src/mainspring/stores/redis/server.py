@@ -118,7 +118,7 @@ class Server:
 
 
 def translated(error: Exception, shown: str) -> StoreError:
-    text = str(error) or type(error).__name__
+    text = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
     if any(words in text for words in FORBIDDEN):
         return StoreError(f"{shown} refused us: {text}; its ACL has to allow it (ACL LOG tells what it was)")
     if text.startswith("NOAUTH"):
