@@ -88,12 +88,12 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 class Guarded(Redis):
     """It speaks TLS at a port of its own; the fetched Valkey cannot, so any that is in the path is taken."""
 
-    def __init__(self, authority: Authority, clients: str) -> None:
+    def __init__(self, authority: Authority, clients: str, **settings: str) -> None:
         cert, key = authority.certificate(f"server-{clients}", "IP:127.0.0.1")
         self.tls_port = free_port()
         super().__init__(
             None, tls_port=str(self.tls_port), tls_auth_clients=clients,
-            tls_cert_file=cert, tls_key_file=key, tls_ca_cert_file=authority.ca,
+            tls_cert_file=cert, tls_key_file=key, tls_ca_cert_file=authority.ca, **settings,
         )  # fmt: skip
 
     def tls(self, host: str = "127.0.0.1", **options: str) -> str:
@@ -132,6 +132,15 @@ class TestTls:
     ) -> None:
         error = await refusal(asking.tls(ca=authority.ca))
         assert "if it asks for a certificate, name one that it trusts with ?cert=file&key=file" in str(error)
+
+    async def test_before_tls_1_3_that_is_no_passing_trouble(self, authority: Authority) -> None:
+        old = Guarded(authority, "yes", tls_protocols="TLSv1.2")
+        try:
+            error = await refusal(old.tls(ca=authority.ca))
+        finally:
+            old.close()
+        assert not isinstance(error, StoreUnavailable)
+        assert re.search(r"refused us: .* alert .* \(if it asks for a certificate, name one that it trusts", str(error))
 
     async def test_a_client_whose_certificate_is_a_strangers_reads_that(
         self, asking: Guarded, authority: Authority, stranger: Authority
