@@ -298,6 +298,12 @@ def test_a_store_that_cannot_be_opened_is_a_finding(cli, more):
     assert "there is no directory" in " ".join(done.stdout.split())
 
 
+def test_a_store_that_says_who_it_is_is_named_once(cli):
+    (found,) = json.loads(cli("doctor", "--store", "redis://:secret@127.0.0.1:1/0", "--json").stdout)["findings"]
+    assert found["text"].startswith("the store does not answer: cannot reach redis://:***@127.0.0.1:1/0: ")
+    assert found["text"].count("127.0.0.1:1/0") == 1
+
+
 def test_a_schema_newer_than_this_release_is_a_finding(cli, store, here):
     import sqlite3
 

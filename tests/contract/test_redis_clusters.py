@@ -12,7 +12,9 @@ from clusters import BUS, RedisCluster, RedisWithSentinel, eventually, free_pair
 @pytest.fixture(scope="module", params=[None, pytest.param("valkey-9", marks=pytest.mark.slow)])
 def cluster(request: pytest.FixtureRequest) -> Iterator[RedisCluster]:
     if request.param is None:
-        yield request.getfixturevalue("redis_cluster")
+        shared: RedisCluster = request.getfixturevalue("redis_cluster")
+        shared.fresh("")  # other tests leave their keys
+        yield shared
         return
     cluster = RedisCluster(chosen=request.param)
     try:

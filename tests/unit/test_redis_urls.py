@@ -100,8 +100,17 @@ def test_sentinels_are_asked_for_a_service() -> None:
 
 @pytest.mark.parametrize("option", ["ca", "cert"])
 def test_a_certificate_that_is_not_there_is_named(option: str) -> None:
-    with pytest.raises(BadSetting, match=r"certificates of store URL .*No such file"):
+    with pytest.raises(BadSetting, match=rf"{option}=/nowhere.pem in store URL .*No such file"):
         place(f"rediss://host/0?{option}=/nowhere.pem").server()
+
+
+def test_a_key_is_that_of_a_certificate() -> None:
+    assert "key= without cert= in store URL" in refusal("rediss://host/0?key=/some.key")
+
+
+def test_certificates_are_read_once() -> None:
+    found = place("rediss+sentinel://host/main")
+    assert found.sentinel(("one", 1)).tls is found.server(("two", 2)).tls is not None
 
 
 @pytest.mark.parametrize("name", ["a", "Shop", "a-b_c:d.e", "9", "x" * 64])

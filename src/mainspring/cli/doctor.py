@@ -53,7 +53,7 @@ async def examine(app: Mainspring) -> list[Finding]:
     health = await app.health()
     if not health.ready:
         remedy = "mend that first: nothing else can be looked at"
-        return [Finding("store", "bad", f"{place(app)}: {safe('; '.join(health.reasons))}", remedy)]
+        return [Finding("store", "bad", _named(app, "; ".join(health.reasons)), remedy)]
     try:
         store = await app.opened()
         before = app.clock.monotonic()
@@ -62,7 +62,13 @@ async def examine(app: Mainspring) -> list[Finding]:
         own = await store.diagnose()
         return [answer(place(app), answered), *own, *findings(await _facts(app, store, answered))]
     except MainspringError as error:
-        return [Finding("store", "bad", f"{place(app)}: {safe(str(error))}", "look again, and at the store's own log")]
+        return [Finding("store", "bad", _named(app, str(error)), "look again, and at the store's own log")]
+
+
+def _named(app: Mainspring, trouble: str) -> str:
+    """Of which store, if it does not say so itself."""
+    said = safe(trouble)
+    return said if place(app) in said else f"{place(app)}: {said}"
 
 
 async def _facts(app: Mainspring, store: Store, answered: timedelta) -> Facts:

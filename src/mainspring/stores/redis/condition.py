@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ...errors import StoreError
 from ...finding import Finding
 from .home import Homes
+from .rights import demand
 from .server import Server
 
 Info = dict[str, str]
@@ -30,6 +31,7 @@ async def refuse(homes: Homes) -> None:
             )
         if found.get("cluster_enabled") == "1" and kind != "cluster":
             raise StoreError(f"{shown} is a node of a cluster: use redis+cluster:// with the same host")
+    await demand(homes)
     if kind == "cluster":
         await _refuse_others(homes)
 
@@ -94,3 +96,10 @@ def _memory(found: Info) -> Finding:
     if most and used > 0.8 * most:
         return Finding("memory", "warn", text, "raise maxmemory, or shorten the retention of finished jobs")
     return Finding("memory", "ok", text)
+
+
+def listener(hears: bool, trouble: str) -> Finding:
+    if hears:
+        return Finding("listener", "ok", "word from other processes is heard")
+    way = "let our user SUBSCRIBE, or look at the server's log"
+    return Finding("listener", "warn", f"{trouble or 'no answer yet'}: jobs wait for the next look", way)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import suppress
 from typing import Any, Literal
 
 from ...clock import Clock
@@ -42,12 +43,21 @@ class Ear:
     def __init__(self, homes: Homes, kin: Kin) -> None:
         self._homes, self._kin = homes, kin
         self._listening: asyncio.Task[None] | None = None
+        self._settled = asyncio.Event()
         self._words = 0
         self.trouble = ""
 
     def listen(self) -> None:
         if self._listening is None:
             self._listening = asyncio.get_running_loop().create_task(self._listen())
+
+    async def settled(self, timeout: float) -> bool:
+        """Whether it hears, as soon as that is known."""
+        self.listen()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._settled.wait()
+        return self in self._kin.ears
 
     async def close(self) -> None:
         if self._listening is not None:
@@ -88,7 +98,7 @@ class Ear:
     def _heard(self, answer: Any) -> None:
         self._words += 1
         if not isinstance(answer, list):
-            self.trouble = str(answer)
+            self._turn(False, str(answer))
         elif answer[0] == b"message":
             self._kin.ring(*answer[2].decode().split())
         elif answer[0] == b"subscribe" and self not in self._kin.ears:
@@ -97,6 +107,7 @@ class Ear:
     def _turn(self, hears: bool, trouble: str = "") -> None:
         """Whoever waits learns of either: what was said meanwhile was not heard, and from now on looks by itself."""
         self.trouble = trouble
+        self._settled.set()
         if hears or self in self._kin.ears:
             (self._kin.ears.add if hears else self._kin.ears.discard)(self)
             self._kin.ring("new", "final")

@@ -31,6 +31,10 @@ class Home:
         """The answers to several, as they are at one moment; one way to the server."""
         return await self._asked(lambda server: server.many(commands))
 
+    async def rehearse(self, commands: Sequence[Sequence[Word]]) -> None:
+        """Raises StoreError if our user may not say one of them; none is done."""
+        await self._asked(lambda server: server.rehearse(commands))
+
     async def script(self, name: str, words: Sequence[Word]) -> Any:
         """The answer of one of our scripts."""
         return await self._asked(lambda server: server.script(name, self.base, words))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from ssl import SSLCertVerificationError, SSLError
 from typing import Any, cast
 
 from hiredis import HiredisError, Reader, ReplyError, pack_command
@@ -16,6 +17,8 @@ Answer = Any
 # Seconds for a connection and for an answer: a beat that nobody answers has to be given up in time for the next one to
 # save the lease.
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 8.0
+# Of which so many for TLS: a server that does not speak it waits for the rest of what it takes for a command.
+HANDSHAKE_SECONDS = 3.0
 
 # Its own stub says that a command has one word.
 pack: Callable[[tuple[Word, ...]], bytes] = pack_command  # type: ignore[assignment]
@@ -97,7 +100,7 @@ class Line(asyncio.Protocol):
             self._late = self._loop.call_later(ANSWER_SECONDS, self._give_up) if self._waiting else None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(str(exc) if exc else "the server has hung up")
+        self._end(_why(exc) if exc else "the server has hung up")
 
     def _end(self, why: str) -> None:
         if self.lost.done():
@@ -116,29 +119,71 @@ class Line(asyncio.Protocol):
 
 async def connect(target: Target, heard: Callable[[Answer], None] | None = None) -> Line:
     """A line whose server knows who asks, and for which database. Raises OSError, TimeoutError, Lost or ReplyError."""
-    loop, line = asyncio.get_running_loop(), Line()
-    async with asyncio.timeout(CONNECT_SECONDS):
-        if target.socket:
-            await loop.create_unix_connection(lambda: line, target.socket)
-        else:
-            host, port = target.address
-            await loop.create_connection(lambda: line, host, port, ssl=target.tls)
-        try:
-            commands = _greeting(target)
-            for answer in await line.ask(b"".join(map(pack, commands)), len(commands)):
-                if isinstance(answer, ReplyError):
-                    raise answer
-        except BaseException:
-            line.close()
-            raise
+    line = Line()
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await _lay(target, line)
+            await _greet(target, line)
+    except BaseException:
+        line.close()
+        raise
     line._heard = heard
     return line
 
 
+async def _lay(target: Target, line: Line) -> None:
+    loop, (host, port) = asyncio.get_running_loop(), target.address
+    if target.socket:
+        await loop.create_unix_connection(lambda: line, target.socket)
+        return
+    wait = HANDSHAKE_SECONDS if target.tls else None
+    try:
+        await loop.create_connection(lambda: line, host, port, ssl=target.tls, ssl_handshake_timeout=wait)
+    except (SSLError, ConnectionResetError, ConnectionAbortedError) as error:
+        if target.tls is None or isinstance(error, SSLCertVerificationError):
+            raise
+        why = _why(error)
+        raise Lost(f"{why} ({_CERTIFICATE if ' alert ' in why else _PLAIN})") from error
+
+
+async def _greet(target: Target, line: Line) -> None:
+    commands = _greeting(target)
+    try:
+        answers = await line.ask(b"".join(map(pack, commands)), len(commands))
+    except Lost as lost:
+        # Some say why they hang up before anything was asked: that they are full, or answer to nobody from outside.
+        answers = [answer for answer in line._answers if isinstance(answer, ReplyError)]
+        if not answers:
+            raise Lost(f"{lost}{_guess(target)}") from lost
+    for answer in answers:
+        if isinstance(answer, ReplyError):
+            raise answer
+
+
+_PLAIN = "if it does not speak TLS, use redis://"
+_CERTIFICATE = "if it asks for a certificate, name one that it trusts with ?cert=file&key=file"
+
+
+def _guess(target: Target) -> str:
+    """Why a server may have gone before it has said a word: in TLS 1.3 it looks at our certificate last."""
+    if target.socket:
+        return ""
+    return f" ({_CERTIFICATE if target.tls else 'if it speaks TLS, use rediss://'})"
+
+
+def _why(error: Exception) -> str:
+    """In plain words, where OpenSSL has its own."""
+    if isinstance(error, SSLError) and error.reason:
+        return error.reason.replace("_", " ").lower()
+    return str(error) or type(error).__name__
+
+
 def _greeting(target: Target) -> Sequence[tuple[Word, ...]]:
     commands: list[tuple[Word, ...]] = [("CLIENT", "SETNAME", "mainspring")]
-    if target.password is not None:
-        commands.insert(0, ("AUTH", *([target.user] if target.user else []), target.password))
+    if target.user:  # one without a password is not somebody else, either
+        commands.insert(0, ("AUTH", target.user, target.password or ""))
+    elif target.password is not None:
+        commands.insert(0, ("AUTH", target.password))
     if target.db:
         commands.append(("SELECT", target.db))
     return commands

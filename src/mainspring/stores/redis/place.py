@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from binascii import crc_hqx
-from ssl import SSLContext, SSLError, create_default_context
+from functools import cached_property
+from ssl import SSLContext
 from typing import Literal, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from ...errors import BadSetting
+from .certificates import FILES, context
 
 FORMS = {
     "server": "redis://user:password@host:6379/0?prefix=name",
@@ -27,7 +29,6 @@ _DB = re.compile(r"[0-9]{1,6}")
 # To the last @, across slashes: a password that should have been percent-encoded must not be shown either.
 _PASSWORD = re.compile(r"(//[^:@]*):.*@")
 _LATE_AT = re.compile(r"//[^/?]*[/?].*@")
-_FILES = ("ca", "cert", "key")
 
 Address = tuple[str, int]
 
@@ -73,7 +74,9 @@ class Place:
             self._on_socket(parts, hosts)
         else:
             self._on_servers(parts, hosts)
-        self._files = {name: self.asked.pop(name) for name in _FILES if self._tls and name in self.asked}
+        self._files = {name: self.asked.pop(name) for name in FILES if self._tls and name in self.asked}
+        if "key" in self._files and "cert" not in self._files:
+            raise BadSetting(f"key= without cert= in store URL {self.shown!r}: name the certificate that it is of")
         self._sentinel_password = self.asked.pop("sentinel_password", None) if self.kind == "sentinel" else None
         if self.asked:
             raise BadSetting(f"unknown {', '.join(sorted(self.asked))} in store URL {self.shown!r}: {self._taken()}")
@@ -86,23 +89,16 @@ class Place:
             self._user,
             self._password,
             self.db,
-            self._context(),
+            self._context,
         )
 
     def sentinel(self, address: Address) -> Target:
-        return Target(address, "", "", self._sentinel_password, 0, self._context())
+        return Target(address, "", "", self._sentinel_password, 0, self._context)
 
+    @cached_property
     def _context(self) -> SSLContext | None:
-        if not self._tls:
-            return None
-        ca, cert, key = (self._files.get(name) for name in _FILES)
-        try:
-            context = create_default_context(cafile=ca)
-            if cert is not None:
-                context.load_cert_chain(cert, key)
-        except (OSError, SSLError) as error:
-            raise BadSetting(f"certificates of store URL {self.shown!r}: {error}") from None
-        return context
+        """Once: it takes a while to read the authorities of a system, and sentinels are called often."""
+        return context(self._files, self.shown) if self._tls else None
 
     def _parts(self, url: str) -> SplitResult:
         if not url.isprintable() or " " in url or "#" in url or _LATE_AT.search(url):
@@ -158,7 +154,7 @@ class Place:
         return int(db)
 
     def _taken(self) -> str:
-        files = [*_FILES] if self._tls else []
+        files = [*FILES] if self._tls else []
         own = {"cluster": ["homes"], "sentinel": ["sentinel_password"], "socket": ["db"]}.get(self.kind, [])
         return f"it takes {', '.join(['prefix', *own, *files])}" + (" only" if not own and not files else "")
 

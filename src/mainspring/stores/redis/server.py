@@ -18,7 +18,11 @@ PASSING = (
     "LOADING", "OOM", "READONLY", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOREPLICAS",
     "ERR max number of clients",
 )  # fmt: skip
-REFUSING = ("NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH", "ERR Client sent AUTH", "ERR invalid password")
+REFUSING = ("NOAUTH", "WRONGPASS", "NOPERM", "DENIED", "ERR AUTH", "ERR Client sent AUTH", "ERR invalid password")
+# What it says when a script or a transaction has met what our user may not do; older ones do not say what that was.
+FORBIDDEN = ("NOPERM", "ACL failure in script", "The user executing the script can't")
+# By what OpenSSL calls the trouble with a certificate: it is of another host, of another address, too old.
+REMEDIES = {62: "use a host that it names", 64: "use an address that it names", 10: "the server needs a new one"}
 
 _here = files("mainspring.stores.redis")
 
@@ -56,6 +60,11 @@ class Server:
         *_, answers = await self._asked(b"".join(packed), len(packed))
         return self._checked(answers)
 
+    async def rehearse(self, commands: Sequence[Sequence[Word]]) -> None:
+        """Raises StoreError if our user may not say one of them; none is done."""
+        packed = [pack(tuple(command)) for command in (("MULTI",), *commands, ("DISCARD",))]
+        await self._asked(b"".join(packed), len(packed), ("NOPERM",))
+
     async def script(self, name: str, base: str, words: Sequence[Word]) -> Answer:
         """The answer of one of our scripts."""
         if name not in self._known:
@@ -74,18 +83,18 @@ class Server:
         except (ReplyError, Lost, OSError, TimeoutError) as error:
             raise translated(error, self._shown) from error
 
-    async def _asked(self, packed: bytes, count: int) -> list[Answer]:
+    async def _asked(self, packed: bytes, count: int, minding: tuple[str, ...] = ("",)) -> list[Answer]:
         try:
             line = self._line
             if line is None or line.lost.done():
                 line = await self._connected()
-            return self._checked(await line.ask(packed, count))
+            return self._checked(await line.ask(packed, count), minding)
         except (Lost, OSError, TimeoutError, ReplyError) as error:
             raise translated(error, self._shown) from error
 
-    def _checked(self, answers: list[Answer]) -> list[Answer]:
+    def _checked(self, answers: list[Answer], minding: tuple[str, ...] = ("",)) -> list[Answer]:
         for answer in answers:
-            if isinstance(answer, ReplyError):
+            if isinstance(answer, ReplyError) and str(answer).startswith(minding):
                 raise translated(answer, self._shown) from answer
         return answers
 
@@ -109,11 +118,16 @@ class Server:
 
 
 def translated(error: Exception, shown: str) -> StoreError:
-    text = str(error) or type(error).__name__
-    if text.startswith(REFUSING):
+    text = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
+    if any(words in text for words in FORBIDDEN):
+        return StoreError(f"{shown} refused us: {text}; its ACL has to allow it (ACL LOG tells what it was)")
+    if text.startswith("NOAUTH"):
+        return StoreError(f"{shown} refused us: {text.rstrip('.')}; the URL needs user:password@ before the host")
+    if text.startswith(REFUSING) or (isinstance(error, Lost) and " alert " in text):
         return StoreError(f"{shown} refused us: {text}")
     if isinstance(error, SSLCertVerificationError):
-        return StoreError(f"{shown} is not who it should be: {error.verify_message}; name its authority with ?ca=file")
+        remedy = REMEDIES.get(error.verify_code, "name its authority with ?ca=file")
+        return StoreError(f"{shown} is not who it should be: {error.verify_message.rstrip('.')}; {remedy}")
     if not isinstance(error, ReplyError):
         return StoreUnavailable(f"cannot reach {shown}: {text}; try again")
     if text.startswith(("MOVED", "ASK")):

@@ -49,7 +49,7 @@ from ...schema import Schema
 from ...store import Store, Transaction
 from ...tally import Span, Tally
 from . import claim, count, enqueue, finish, lists, series, tally
-from .condition import condition, refuse
+from .condition import condition, listener, refuse
 from .ear import Ear, Kin, Word
 from .home import Homes
 from .known import executions, lines, live
@@ -59,6 +59,8 @@ from .route import Route
 from .step import sweep
 
 _circuit = msgspec.json.Decoder(Circuit).decode
+# Seconds until it must be known whether word from others reaches us.
+PROBED = 8.0
 
 
 class RedisStore:
@@ -140,7 +142,10 @@ class RedisStore:
 
     async def diagnose(self) -> list[Finding]:
         with self._clock.outside():
-            return await condition(self._open(), self._kin.epoch.losses)
+            found = await condition(self._open(), self._kin.epoch.losses)
+            if self._ear is not None:
+                found.append(listener(await self._ear.settled(PROBED), self._ear.trouble))
+        return found
 
     async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
         await self._wait("new", timeout)

@@ -1,0 +1,39 @@
+"""An authority that vouches for servers and clients of the tests, by the openssl of this machine."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+HOW = "apt-get install openssl, or put openssl into PATH"
+
+
+class Authority:
+    """Its files are in a folder that the caller throws away."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self.ca, self._key = self._made("authority", "-addext", "basicConstraints=critical,CA:TRUE")
+
+    def certificate(self, name: str, host: str = "") -> tuple[str, str]:
+        """The files of a certificate and of its key; a server's holds for that host, such as IP:127.0.0.1."""
+        ours = ("-CA", self.ca, "-CAkey", self._key, "-addext", "basicConstraints=CA:FALSE")
+        return self._made(name, *ours, *(("-addext", f"subjectAltName={host}") if host else ()))
+
+    def _made(self, name: str, *options: str) -> tuple[str, str]:
+        cert, key = str(self._folder / f"{name}.pem"), str(self._folder / f"{name}.key")
+        self.openssl(
+            "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+            "-subj", f"/CN={name}", "-keyout", key, "-out", cert, *options,
+        )  # fmt: skip
+        return cert, key
+
+    @staticmethod
+    def openssl(*words: str) -> None:
+        if (program := shutil.which("openssl")) is None:
+            raise RuntimeError(f"the tests need certificates, and there is no openssl on this machine: {HOW}")
+        made = subprocess.run([program, *words], capture_output=True, text=True, timeout=30)
+        if made.returncode:
+            raise RuntimeError(f"openssl {words[0]} failed: {made.stderr}")

@@ -1,0 +1,451 @@
+"""Who may talk to Redis: certificates, users, passwords, and what somebody reads who was refused."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from filled import fill, told
+
+from authority import Authority
+from clusters import RedisCluster
+from mainspring.errors import BadSetting, StoreError, StoreUnavailable
+from mainspring.job import Action
+from mainspring.store import Store
+from mainspring.stores import open_store
+from mainspring.stores.redis import line
+from mainspring.stores.redis.rights import needed
+from mainspring.testing.contract import StoreContract
+from mainspring.testing.contract.build import act, beat, everything, later, new_job, put
+from servers import Redis, free_port
+
+# What docs/redis.md tells to give a user of the store with this prefix.
+COMMANDS = [
+    "+@read", "+@write", "-@dangerous", "+@transaction", "+eval", "+evalsha", "+script|load", "+publish", "+subscribe",
+    "+ping", "+time", "+info", "+select", "+client|setname",
+]  # fmt: skip
+RULE = ["~{fresh}*", "&{fresh}*", *COMMANDS]
+IN_A_CLUSTER = ["~{fresh}*", "~{fresh:*", "&{fresh:*", *COMMANDS, "+cluster|slots"]
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Store]:
+    store = open_store(url)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def whole_way(url: str) -> None:
+    """Every verb, and word from one to another."""
+    async with opened(url) as store, opened(url) as other, asyncio.timeout(30):
+        running = await fill(store)
+        assert all((await told(store)).values())
+        assert (await act(store, Action.CANCEL, running.id)).done == [running.id]
+        assert running.id in (await beat(store)).cancels
+        await act(store, Action.DELETE, *(job.id for job in await everything(store) if job.state.final))
+        await store.drop_schedules(["naïve: 'x'"])
+        await store.forget({}, now=later(9))
+        assert {finding.about for finding in await store.diagnose()} >= {"server", "durability", "memory", "listener"}
+        assert await store.time()
+        await hear(store, other)
+
+
+async def hear(store: Store, other: Store) -> None:
+    assert store.hears()
+    waiting = asyncio.create_task(store.wait(None, 20))
+    while not waiting.done():
+        await put(other, new_job())
+        await asyncio.wait([waiting], timeout=0.02)
+
+
+async def refusal(url: str) -> StoreError:
+    with pytest.raises(StoreError) as refused:
+        async with opened(url):
+            pass
+    return refused.value
+
+
+# certificates
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("stranger"))
+
+
+class Guarded(Redis):
+    """It speaks TLS at a port of its own; the fetched Valkey cannot, so any that is in the path is taken."""
+
+    def __init__(self, authority: Authority, clients: str, **settings: str) -> None:
+        cert, key = authority.certificate(f"server-{clients}", "IP:127.0.0.1")
+        self.tls_port = free_port()
+        super().__init__(
+            None, tls_port=str(self.tls_port), tls_auth_clients=clients,
+            tls_cert_file=cert, tls_key_file=key, tls_ca_cert_file=authority.ca, **settings,
+        )  # fmt: skip
+
+    def tls(self, host: str = "127.0.0.1", **options: str) -> str:
+        return f"rediss://{host}:{self.tls_port}/0?{urlencode(options)}"
+
+
+@pytest.fixture(scope="module")
+def guarded(authority: Authority) -> Iterator[Guarded]:
+    server = Guarded(authority, "no")
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture(scope="module")
+def asking(authority: Authority) -> Iterator[Guarded]:
+    """It asks for a certificate."""
+    server = Guarded(authority, "yes")
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+class TestTls:
+    async def test_a_job_goes_its_whole_way_over_tls(self, guarded: Guarded, authority: Authority) -> None:
+        await whole_way(guarded.tls(ca=authority.ca))
+
+    async def test_a_client_shows_its_certificate(self, asking: Guarded, authority: Authority) -> None:
+        cert, key = authority.certificate("client")
+        await whole_way(asking.tls(ca=authority.ca, cert=cert, key=key))
+
+    async def test_a_client_without_a_certificate_reads_that_it_needs_one(
+        self, asking: Guarded, authority: Authority
+    ) -> None:
+        error = await refusal(asking.tls(ca=authority.ca))
+        assert "if it asks for a certificate, name one that it trusts with ?cert=file&key=file" in str(error)
+
+    async def test_before_tls_1_3_that_is_no_passing_trouble(self, authority: Authority) -> None:
+        old = Guarded(authority, "yes", tls_protocols="TLSv1.2")
+        try:
+            error = await refusal(old.tls(ca=authority.ca))
+        finally:
+            old.close()
+        assert not isinstance(error, StoreUnavailable)
+        assert re.search(r"refused us: .* alert .* \(if it asks for a certificate, name one that it trusts", str(error))
+
+    async def test_a_client_whose_certificate_is_a_strangers_reads_that(
+        self, asking: Guarded, authority: Authority, stranger: Authority
+    ) -> None:
+        cert, key = stranger.certificate("client")
+        error = await refusal(asking.tls(ca=authority.ca, cert=cert, key=key))
+        assert "if it asks for a certificate, name one that it trusts with ?cert=file&key=file" in str(error)
+
+    async def test_a_server_that_nobody_vouches_for_is_refused_for_good(
+        self, guarded: Guarded, stranger: Authority
+    ) -> None:
+        for url in (guarded.tls(ca=stranger.ca), guarded.tls()):
+            error = await refusal(url)
+            assert not isinstance(error, StoreUnavailable)
+            assert re.search(r"is not who it should be: .*; name its authority with \?ca=file$", str(error))
+
+    async def test_a_server_of_another_name_is_refused_for_good(self, guarded: Guarded, authority: Authority) -> None:
+        error = await refusal(guarded.tls("localhost", ca=authority.ca))
+        assert not isinstance(error, StoreUnavailable)
+        assert re.search("is not who it should be: .*not valid for 'localhost'; use a host that it names$", str(error))
+
+    async def test_who_speaks_plainly_to_a_port_with_tls_reads_of_the_other_scheme(self, guarded: Guarded) -> None:
+        error = await refusal(f"redis://127.0.0.1:{guarded.tls_port}/0")
+        assert "(if it speaks TLS, use rediss://)" in str(error)
+
+    async def test_who_speaks_tls_to_a_plain_port_reads_of_the_other_scheme(
+        self, guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert line.HANDSHAKE_SECONDS < line.CONNECT_SECONDS
+        monkeypatch.setattr(line, "HANDSHAKE_SECONDS", 0.2)
+        error = await refusal(f"rediss://127.0.0.1:{guarded.port}/0")
+        assert "(if it does not speak TLS, use redis://)" in str(error)
+
+    async def test_files_that_are_of_no_use_are_named(self, authority: Authority, stranger: Authority) -> None:
+        cert, key = authority.certificate("useless")
+        other = stranger.certificate("useless")[1]
+        for options, said in (
+            ({"ca": key}, f"^ca={key} in store URL .* names no authority"),
+            ({"cert": cert}, f"^cert={cert} in store URL .* and its key \\(or name that with key=file\\)"),
+            ({"cert": cert, "key": other}, f"^cert={cert} .* and key={other} its key, without a pass phrase"),
+            ({"cert": cert, "key": locked(key)}, "without a pass phrase"),
+        ):
+            with pytest.raises(BadSetting, match=said):
+                await open_store(f"rediss://127.0.0.1:1/0?{urlencode(options)}").open()
+
+
+def locked(key: str) -> str:
+    """The same one behind a pass phrase, for which nobody must be asked."""
+    lock = f"{key}.locked"
+    Authority.openssl("ec", "-in", key, "-aes256", "-passout", "pass:secret", "-out", lock)
+    return lock
+
+
+# passwords
+
+
+@pytest.fixture(scope="module")
+def locked_up() -> Iterator[int]:
+    """The port of a server with a password; its own client was there before."""
+    server = Redis()
+    server.run("CONFIG", "SET", "requirepass", "open/sesame")
+    try:
+        yield server.port
+    finally:
+        server.close()
+
+
+class TestPassword:
+    @pytest.mark.parametrize("who", ["", "default"])
+    async def test_a_password_is_enough(self, locked_up: int, who: str) -> None:
+        await whole_way(f"redis://{who}:open%2Fsesame@127.0.0.1:{locked_up}/0?prefix=fresh{who}")
+
+    async def test_a_missing_password_is_asked_for(self, locked_up: int) -> None:
+        error = await refusal(f"redis://127.0.0.1:{locked_up}/0")
+        assert not isinstance(error, StoreUnavailable)
+        assert "refused us: NOAUTH" in str(error)
+        assert str(error).endswith("; the URL needs user:password@ before the host")
+
+    @pytest.mark.parametrize("who", ["", "default", "bob"])
+    async def test_a_wrong_password_is_refused_for_good_and_never_shown(self, locked_up: int, who: str) -> None:
+        error = await refusal(f"redis://{who}:hocus%2Fpocus@127.0.0.1:{locked_up}/0")
+        assert not isinstance(error, StoreUnavailable)
+        assert f"redis://{who}:***@127.0.0.1:{locked_up}/0 refused us: WRONGPASS" in str(error)
+        while error is not None:
+            assert "pocus" not in repr(error)
+            error = error.__cause__  # type: ignore[assignment]
+
+    async def test_a_password_for_a_server_without_one_is_refused_for_good(self, redis: Redis) -> None:
+        error = await refusal(redis.url().replace("//", "//:secret@"))
+        assert not isinstance(error, StoreUnavailable)
+        assert "refused us: ERR AUTH" in str(error)
+
+
+# users
+
+
+class Ada:
+    """A user of a server."""
+
+    def __init__(self, *servers: Redis) -> None:
+        self._servers = servers
+
+    def may(self, *rules: str) -> None:
+        for server in self._servers:
+            server.run("ACL", "SETUSER", "ada", "reset", "on", ">secret", *rules)
+
+    def may_not(self, *rules: str) -> None:
+        for server in self._servers:
+            server.run("ACL", "SETUSER", "ada", *rules)
+
+    def leave(self) -> None:
+        for server in self._servers:
+            server.run("ACL", "DELUSER", "ada")
+
+
+class TestUser:
+    @pytest.fixture
+    def ada(self, redis: Redis) -> Iterator[Ada]:
+        ada = Ada(redis)
+        ada.may(*RULE)
+        self.server, self.url = redis, redis.fresh().replace("//", "//ada:secret@")
+        try:
+            yield ada
+        finally:
+            ada.leave()
+
+    @pytest.mark.usefixtures("ada")
+    async def test_the_rule_is_enough_for_all_that_the_store_does(self) -> None:
+        await whole_way(self.url)
+        async with opened(self.url) as store:
+            await put(store, new_job())
+            self.server.run("SCRIPT", "FLUSH")
+            await put(store, new_job())
+
+    async def test_the_rule_is_enough_in_a_cluster(self, redis_cluster: RedisCluster) -> None:
+        ada = Ada(*redis_cluster.nodes)
+        ada.may(*IN_A_CLUSTER)
+        try:
+            await whole_way(redis_cluster.fresh().replace("//", "//ada:secret@"))
+        finally:
+            ada.leave()
+
+    @pytest.mark.usefixtures("ada")
+    async def test_the_rule_is_for_one_prefix_only(self) -> None:
+        error = await refusal(self.url.replace("fresh", "fresher"))
+        assert "refused us: NOPERM" in str(error)
+
+    @pytest.mark.parametrize("lacking", ["hset", "zadd", "del", "publish", "evalsha", "eval", "script|load", "time",
+                                         "info", "client|setname", "multi", "exec", "discard"])  # fmt: skip
+    async def test_a_right_that_is_missing_is_named_before_anything_is_written(self, ada: Ada, lacking: str) -> None:
+        ada.may_not(f"-{lacking}")
+        error = await refusal(self.url)
+        assert not isinstance(error, StoreUnavailable)
+        assert re.search(rf"refused us: .*NOPERM .*'{re.escape(lacking)}'.*; its ACL has to allow it", str(error))
+        assert self.server.run("KEYS", "{fresh}*") == []
+
+    @pytest.mark.parametrize(("lacking", "named"), [("~{fresh}*", "key"), ("&{fresh}*", "channel")])
+    async def test_keys_and_channels_that_are_missing_are_named(self, ada: Ada, lacking: str, named: str) -> None:
+        ada.may(*(word for word in RULE if word != lacking))
+        error = await refusal(self.url)
+        assert re.search(rf"refused us: NOPERM .*{named}", str(error))
+        assert self.server.run("KEYS", "{fresh}*") == []
+
+    async def test_who_may_not_listen_looks_by_itself(self, ada: Ada) -> None:
+        ada.may_not("-subscribe")
+        async with opened(self.url) as store, asyncio.timeout(20):
+            await put(store, new_job())
+            (found,) = [finding for finding in await store.diagnose() if finding.about == "listener"]
+            assert (found.verdict, store.hears()) == ("warn", False)
+            assert re.search("NOPERM .*subscribe.*: jobs wait for the next look", found.text)
+
+    async def test_a_right_that_is_taken_away_is_no_passing_trouble(self, ada: Ada) -> None:
+        async with opened(self.url) as store:
+            ada.may_not("-hset")
+            with pytest.raises(StoreError, match=r"refused us: .*; its ACL has to allow it") as refused:
+                await put(store, new_job())
+            assert not isinstance(refused.value, StoreUnavailable)
+
+    async def test_a_full_server_is_no_missing_right(self, ada: Ada) -> None:
+        self.server.run("CONFIG", "SET", "maxmemory", "10kb")
+        try:
+            async with opened(self.url) as store:
+                assert await store.time()
+        finally:
+            self.server.run("CONFIG", "SET", "maxmemory", "0")
+
+    async def test_a_user_without_a_password_is_nobody_else(self, ada: Ada) -> None:
+        url = self.url.replace("ada:secret@", "ada@")
+        assert "refused us: WRONGPASS" in str(await refusal(url))
+        ada.may_not("nopass")
+        async with opened(url):
+            assert b"name=mainspring" in (said := self.server.run("CLIENT", "LIST"))
+            assert b"user=ada" in said
+
+    def test_every_command_of_the_store_is_among_those_that_are_looked_at(self) -> None:
+        folder = files("mainspring.stores.redis")
+        texts = [path.read_text() for path in folder.iterdir() if path.name.endswith((".lua", ".py"))]
+        data = re.compile(r"""["']((?:[HSZLR][A-Z]{3,}|DEL|EXISTS|EXPIRE|PUBLISH|TIME))["']""")
+        said = {word for text in texts for word in data.findall(text)}
+        known = {str(name) for name, *_ in needed("base")} | NO_DATA
+        assert said - known == set()
+        assert len(said) > 30
+
+
+# Words of the same look that are none, or that are looked at in another way.
+NO_DATA = {
+    "TIME",
+    "LOAD",
+    "SCRIPT",
+    "SELECT",
+    "SENTINEL",
+    "SETNAME",
+    "SLOTS",
+    "SUBSCRIBE",
+    "LIMIT",
+    "LOADING",
+    "READONLY",
+}
+
+
+@pytest.mark.slow
+class TestContractOfAUser(StoreContract):
+    @pytest.fixture(autouse=True)
+    def _server(self, redis: Redis) -> Iterator[None]:
+        ada = Ada(redis)
+        ada.may(*RULE)
+        self.url = redis.fresh().replace("//", "//ada:secret@")
+        yield
+        ada.leave()
+
+    def make_store(self) -> Store:
+        return open_store(self.url)
+
+
+# places
+
+
+class TestPlaces:
+    async def test_two_databases_of_one_server_do_not_meet(self, redis: Redis) -> None:
+        zero = redis.fresh()
+        one = zero.replace("/0?", "/1?")
+        async with opened(zero) as left, opened(one) as right:
+            (job_id,) = await put(left, new_job(unique_key="key"))
+            assert await everything(right) == []
+            assert await put(right, new_job(unique_key="key")) != [job_id]
+            await act(right, Action.DELETE, *(job.id for job in await everything(right)))
+            assert [job.id for job in await everything(left)] == [job_id]
+
+    async def test_a_database_that_is_not_there_is_no_passing_trouble(self, redis: Redis) -> None:
+        error = await refusal(redis.url().replace("/0?", "/99?"))
+        assert not isinstance(error, StoreUnavailable)
+        assert "DB index is out of range" in str(error)
+
+    async def test_a_job_goes_its_whole_way_through_a_socket(self, tmp_path: Path) -> None:
+        path = tmp_path / "redis.sock"
+        server = Redis(unixsocket=str(path))
+        try:
+            await whole_way(f"redis+unix://{path}?prefix=fresh")
+            await whole_way(f"redis+unix://{path}?prefix=fresh&db=3")
+        finally:
+            server.close()
+
+    async def test_a_socket_that_is_not_there_is_a_passing_trouble(self, tmp_path: Path) -> None:
+        error = await refusal(f"redis+unix://{tmp_path}/nobody.sock")
+        assert isinstance(error, StoreUnavailable)
+        assert "No such file" in str(error)
+
+
+# first words
+
+
+class TestFirstWords:
+    async def test_a_server_that_has_too_many_clients_is_a_passing_trouble(self) -> None:
+        server = Redis(maxclients="1")
+        try:
+            error = await refusal(server.url())
+        finally:
+            server.close()
+        assert isinstance(error, StoreUnavailable)
+        assert "cannot do that now: ERR max number of clients reached" in str(error)
+
+    async def test_a_server_that_answers_to_nobody_from_outside_says_so_itself(self) -> None:
+        error = await refusal_of(b"-DENIED Redis is running in protected mode\r\n")
+        assert not isinstance(error, StoreUnavailable)
+        assert "refused us: DENIED Redis is running in protected mode" in str(error)
+
+    async def test_who_speaks_plainly_to_a_gate_with_tls_reads_of_the_other_scheme(self) -> None:
+        error = await refusal_of(b"\x15\x03\x01\x00\x02\x02\x46")
+        assert "(if it speaks TLS, use rediss://)" in str(error)
+
+    async def test_a_server_that_says_nothing_is_waited_for_so_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(line, "CONNECT_SECONDS", 0.1)
+        error = await refusal_of(b"", stays=True)
+        assert isinstance(error, StoreUnavailable)
+        assert "no answer in time; try again" in str(error)
+
+
+async def refusal_of(words: bytes, *, stays: bool = False) -> StoreError:
+    """By one that says this to whoever comes, and hangs up."""
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(words)
+        if stays:
+            await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+        return await refusal(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0")
