@@ -15,15 +15,23 @@ for n = 8 + count, 7 + count + tonumber(ARGV[7]) do tasks[ARGV[n]] = true end
 
 local until_at = redis.call('HGET', base .. 'until', worker)
 if not until_at or tonumber(until_at) <= now then return { 'silent' } end
-if redis.call('EXISTS', base .. 'suspect', base .. 'circuit') > 0 then return { 'look' } end
+if redis.call('EXISTS', base .. 'suspect') > 0 then return { 'look' } end
+local shut, circuits = {}, redis.call('HGETALL', base .. 'open')
+for n = 1, #circuits, 2 do
+  if tasks[circuits[n]] then
+    shut[circuits[n]] = tonumber(circuits[n + 1])
+    if shut[circuits[n]] <= now then return { 'look' } end
+  end
+end
 local expiry = redis.call('ZRANGE', base .. 'expiring', 0, 0, 'WITHSCORES')[2]
 if expiry and tonumber(expiry) <= now then return { 'look' } end
 
 local paused = {}
 for _, name in ipairs(redis.call('SMEMBERS', base .. 'paused')) do paused[name] = true end
-local function named(group)
+-- Whether the worker takes from there, and until when the task's circuit lets it not.
+local function served(group)
   local queue, task = string.match(group, '^(%Z*)%z(.*)$')
-  return tasks[task] and not paused[queue] and (not queues or queues[queue])
+  return tasks[task] and not paused[queue] and (not queues or queues[queue]), shut[task]
 end
 
 -- What has become due moves to where claims look.
@@ -81,7 +89,8 @@ end
 -- more, with the last that was read.
 local groups, found, open, early = {}, {}, {}, false
 for _, group in ipairs(redis.call('SMEMBERS', base .. 'stocked')) do
-  if named(group) then groups[#groups + 1] = group end
+  local takes, closed = served(group)
+  if takes and not closed then groups[#groups + 1] = group end
 end
 local step = #groups == 1 and most or math.ceil(most / #groups) + 4
 local function read(group, from)
@@ -123,15 +132,24 @@ if redis.call('EXISTS', base .. 'lock') == 1 then
 end
 
 local function next_at()
-  local soonest = redis.call('ZRANGE', base .. 'expiring', 0, 0, 'WITHSCORES')[2] or ''
+  local expiry = redis.call('ZRANGE', base .. 'expiring', 0, 0, 'WITHSCORES')[2]
+  local soonest = expiry and tonumber(expiry)
+  local function may(at)
+    if not soonest or at < soonest then soonest = at end
+  end
   local waiting = redis.call('ZRANGE', base .. 'next', 0, -1, 'WITHSCORES')
   for n = 1, #waiting, 2 do
-    if named(waiting[n]) then
-      if soonest == '' or tonumber(waiting[n + 1]) < tonumber(soonest) then return waiting[n + 1] end
-      break
+    local takes, closed = served(waiting[n])
+    if takes then may(math.max(tonumber(waiting[n + 1]), closed or 0)) end
+    if takes and not closed then break end
+  end
+  if next(shut) then
+    for _, group in ipairs(redis.call('SMEMBERS', base .. 'stocked')) do
+      local takes, closed = served(group)
+      if takes and closed then may(closed) end
     end
   end
-  return soonest
+  return soonest and string.format('%.0f', soonest) or ''
 end
 if lease == '' then
   local entries = {}
