@@ -56,7 +56,7 @@ async def _across(homes: Homes, limit: int, words: Callable[[int, str], list[Wor
     """Of each home what claim.lua answers: first all say what they have, then each gives what is among the best."""
     offers: dict[Home, Any] = {}
     asked = {home: min(limit, max(FEW, 2 * homes.gave.get(home, limit))) for home in homes.all}
-    short: Sequence[Home] = homes.all
+    best, short = list[tuple[bytes, int]](), list(homes.all)
     while short:
         answers = await homes.each(lambda home: home.script("claim", words(asked[home], "")), short)
         offers |= zip(short, answers, strict=True)
