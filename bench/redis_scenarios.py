@@ -40,7 +40,7 @@ class Sizes:
 FULL = Sizes()
 QUICK = Sizes(
     drain=20_000, peers=4_000, slow=1_000, raw=50_000, bulk=20_000, single=1_000, latency=60, idle_seconds=20,
-    peer_idle_seconds=10, memory=20_000, slow_memory=5_000,
+    peer_idle_seconds=10, slow_memory=5_000,
 )  # fmt: skip
 
 

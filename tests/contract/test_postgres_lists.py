@@ -161,4 +161,5 @@ class TestLongLists(Served):
             connections = store._pool  # type: ignore[attr-defined]
             with pytest.raises(StoreUnavailable, match="narrow the filter"):
                 await connections.look(lambda db: db.value("SELECT pg_sleep(9)"))
+            monkeypatch.undo()
             assert await store.counts(now=NOW) == {}
