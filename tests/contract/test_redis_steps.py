@@ -9,11 +9,13 @@ from msgspec.structs import replace
 
 from books import audit
 from clusters import RedisCluster
-from mainspring.job import Action, Job, State, Update
+from mainspring.clock import EPOCH
+from mainspring.job import Action, Job, NewJob, State, Update
 from mainspring.outcome import Done
 from mainspring.stores import open_store
 from mainspring.stores.redis import step
 from mainspring.stores.redis.store import RedisStore
+from mainspring.stores.redis.tally import fold
 from mainspring.testing.contract.build import (
     a_schedule,
     act,
@@ -26,6 +28,7 @@ from mainspring.testing.contract.build import (
     run_again,
     see,
     settle,
+    start,
     tick_job,
 )
 
@@ -233,3 +236,35 @@ async def test_a_job_that_somebody_else_has_made_meanwhile_is_left_as_it_is(redi
         assert await put(store, job) == [job.id]
         assert await everything(store) == runs
         await audit(store._homes)
+
+
+async def test_a_key_that_was_asked_for_in_the_middle_of_a_step_is_held_by_one(
+    redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def jobs(where: str) -> list[NewJob]:
+        return [new_job(queue=f"{where} {n}", unique_key=f"unique {n}") for n in range(5)]
+
+    async def meet(store: RedisStore, other: RedisStore, left: int) -> bool:
+        died = await dies(store, lambda store: put(store, *jobs("here")), left)
+        answers = [await put(other, job) for job in jobs("there")]
+        await beat(other)
+        assert sorted([job.id] for job in await everything(other)) == sorted(answers), f"at script {left}"
+        return died
+
+    await at_every_script(redis_cluster, monkeypatch, meet)
+
+
+async def test_runs_that_two_sum_up_at_once_are_counted_once(redis_cluster: RedisCluster) -> None:
+    url = redis_cluster.fresh()
+    async with opened(url) as store, opened(url) as other:
+
+        async def quicker() -> None:
+            await settle(other, await start(other), Done())
+            await fold(other._open())
+
+        await settle(store, await start(store), Done())
+        before_it_writes(store, "default", quicker)
+        await fold(store._open())
+        await fold(store._open())
+        (tally,) = await store.tallies("ever", since=EPOCH)
+        assert tally.sums.endings == {"completed": 2}
