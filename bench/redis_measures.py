@@ -30,11 +30,13 @@ from .processes import (
     Failed,
     Program,
 )
-from .redis_server import Redis
+from .redis_server import Cluster, Redis
 
 Figures = dict[str, float]
 Look = Callable[[Redis], int]
 
+# So many queues that each home of a cluster has some.
+QUEUES = 32
 # Arguments whose size counts: letters that no compression makes much smaller.
 PAYLOAD = "".join(random.Random(1).choices(string.ascii_letters + string.digits, k=100))
 
@@ -130,6 +132,31 @@ def drain(lab: Lab, *, engine: Engine, jobs: int, workers: int) -> Figures:
         await_runs(homes, jobs, children)
         at = finished()
         return {"rate": jobs / (at - min(read_count(place).first for place in homes if read_count(place).jobs))}
+
+
+def cluster(lab: Lab, *, masters: int, jobs: int, workers: int) -> Figures:
+    """As drain, of Mainspring with its jobs in many queues, and what a job costs the master that has most to do.
+
+    No masters: a server by itself.
+    """
+    engine, place = mainspring(500), lab.cluster(masters) if masters else lab.redis
+    servers = place.masters if isinstance(place, Cluster) else [place]
+    store = {"BENCH_STORE": place.fresh(), "BENCH_QUEUES": str(QUEUES)}
+    with lab.fresh() as home, ExitStack() as stack:
+        engine.program.ask(home, "fill", jobs, **store)
+        watcher = stack.enter_context(engine.program.running(home, "confirm", jobs, **store))
+        spent = [server.cpu_seconds() for server in servers]
+        homes = [home / f"worker-{n}" for n in range(workers)]
+        for folder in homes:
+            folder.mkdir()
+        children = [
+            stack.enter_context(engine.program.running(folder, "worker", engine.size, **store)) for folder in homes
+        ]
+        await_runs(homes, jobs, children)
+        at = watcher.answer(60)["at"]
+        most = max(server.cpu_seconds() - before for server, before in zip(servers, spent, strict=True))
+        rate = jobs / (at - min(read_count(folder).first for folder in homes if read_count(folder).jobs))
+        return {"rate": rate, "CPU of the busiest master": 1e6 * most / jobs}
 
 
 def idle(lab: Lab, *, engine: Engine, seconds: float) -> Figures:

@@ -45,7 +45,7 @@ QUICK = Sizes(
 
 
 def scenarios(sizes: Sizes) -> list[Scenario]:
-    return [make(sizes) for make in (drain1, drain2, bulk, single, latency, idle, memory)]
+    return [make(sizes) for make in (drain1, drain2, bulk, single, latency, idle, memory, cluster)]
 
 
 def drain1(sizes: Sizes) -> Scenario:
@@ -176,6 +176,24 @@ def memory(sizes: Sizes) -> Scenario:
         {"BullMQ": ("BullMQ",), "best peer": tuple(PEERS)},
         store=STORE,
         rounds=2,
+    )
+
+
+def cluster(sizes: Sizes) -> Scenario:
+    names = {0: "a server by itself", 1: "a cluster of one master", 2: "two masters", 3: "three masters"}
+    return Scenario(
+        "redis-cluster",
+        f"Two worker processes of 500 slots, {sizes.drain:,} no-op jobs in {measures.QUEUES} queues: jobs per second, "
+        "and the CPU that a job costs the master that has most to do. On a machine of two cores workers and masters "
+        "share what there is, so that the second figure tells what more masters are good for: a master can do no more "
+        "than a second's work in a second.",
+        (*RATE, Figure("CPU of the busiest master", "us a job")),
+        tuple(
+            ours(name, measures.cluster, masters=masters, jobs=sizes.drain, workers=2)
+            for masters, name in names.items()
+        ),
+        {"one master": (names[1],)},
+        store=STORE,
     )
 
 

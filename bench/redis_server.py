@@ -153,9 +153,10 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        return self.masters[0].url
+        return f"redis+cluster://127.0.0.1:{self.masters[0].port}/"
 
     def fresh(self) -> str:
+        """The URL of a cluster that holds nothing."""
         for master in self.masters:
             master.fresh()
         return self.url

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+import msgspec
+
+from mainspring.clock import instant
+from mainspring.job import Circuit
 from mainspring.stores.redis.home import Home, Homes
 from mainspring.stores.redis.index import REGISTERS, held_keys, spots
-from mainspring.stores.redis.known import read_home
+from mainspring.stores.redis.known import read_hash, read_home
 from mainspring.stores.redis.records import packed, unpacked
 
 SORTED = ("made:", "again:", "ended:", "dead:", "keys", "expiring")
@@ -20,12 +24,19 @@ async def audit(homes: Homes) -> None:
     for home in homes.all:
         keys |= await _audit(homes, home)
         assert not await home.call("EXISTS", *(f"{home.base}:{name}" for name in ("lock", "promise", "decided")))
+    open = {one.task: one.open_until for one in await _circuits(homes) if one.open_until is not None}
     held: dict[bytes, bytes] = {}
     for home in homes.all:
+        assert {task: instant(int(at)) for task, at in (await read_hash(home, f"{home.base}:open")).items()} == open
         pairs = await home.call("HGETALL", f"{home.base}:key")
         assert all(homes.keeping(key.decode()) is home for key in pairs[::2])
         held |= zip(pairs[::2], pairs[1::2], strict=True)
     assert held == keys
+
+
+async def _circuits(homes: Homes) -> list[Circuit]:
+    texts = await homes.first.call("HVALS", f"{homes.first.base}:circuit")
+    return [msgspec.json.decode(text, type=Circuit) for text in texts]
 
 
 async def _audit(homes: Homes, home: Home) -> dict[bytes, bytes]:

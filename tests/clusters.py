@@ -23,13 +23,15 @@ PORTS = range(10240, 22000)
 
 def eventually(condition: Callable[[], Any], what: str, seconds: float = FIRST_WORD) -> Any:
     """The condition's first true value; servers that do not answer yet are asked again."""
-    end = time.monotonic() + seconds
+    end, said = time.monotonic() + seconds, ""
     while time.monotonic() < end:
-        with suppress(redis.RedisError, OSError):
+        try:
             if value := condition():
                 return value
+        except (redis.RedisError, OSError) as error:
+            said = f" ({error})"
         time.sleep(0.02)
-    raise RuntimeError(f"not within {seconds:g} s: {what}")
+    raise RuntimeError(f"not within {seconds:g} s: {what}{said}")
 
 
 def free_pair() -> int:
@@ -51,18 +53,27 @@ def role(server: Redis) -> str:
     return str(said[0], "ascii")
 
 
-def follow(server: Redis, master: Redis) -> None:
-    """Makes it a copy of the master; it has all that the master had when it returns, and hears of what follows."""
-    server.run("REPLICAOF", "127.0.0.1", master.port)
-    eventually(lambda: in_sync(server), f"{server.port} is a copy of {master.port}")
+def follows(server: Redis, master: Redis) -> bool:
+    """Whether it is a copy of the master, has all that the master had, and hears of what follows; if it is none it is
+    told to be."""
+    said = server.run("ROLE")
+    if said[0] != b"slave" or said[2] != master.port:
+        server.run("REPLICAOF", "127.0.0.1", master.port)
+        return False
     # It is told of nothing new before it has thanked for the rest, up to a second later.
-    eventually(lambda: master.run("SET", "following", "1") and master.run("WAIT", 1, 100), f"{server.port} follows")
-    master.run("DEL", "following")
+    return in_sync(server) and bool(master.run("SET", "following", "1") and master.run("WAIT", 1, 100))
 
 
 def in_sync(server: Redis) -> bool:
     said = server.run("ROLE")
     return bool(said[0] == b"slave" and said[3] == b"connected")
+
+
+def cut_off(copy: Redis, master: Redis) -> None:
+    """The copy cannot follow its master any more: it says a password that is none."""
+    copy.run("CONFIG", "SET", "masterauth", "wrong")
+    master.run("CLIENT", "KILL", "TYPE", "replica")
+    eventually(lambda: not in_sync(copy), "the copy is cut off")
 
 
 class RedisCluster:
@@ -105,6 +116,12 @@ class RedisCluster:
         for node in self.nodes:
             if node.process.poll() is None:
                 eventually(lambda node=node: b"cluster_state:ok" in node.run("CLUSTER", "INFO"), f"{node.port} is well")
+
+    def part(self, master: Redis) -> Redis:
+        """Its copy, which from now on hears nothing of what the master is told."""
+        copy = next(node for node in self.nodes if role(node) == "slave" and node.run("ROLE")[2] == master.port)
+        cut_off(copy, master)
+        return copy
 
     @property
     def masters(self) -> list[Redis]:
@@ -155,7 +172,8 @@ class RedisWithSentinel:
         self.sentinels: list[Sentinel] = []
         try:
             self.servers += (Redis(chosen, repl_diskless_sync_delay="0", **settings) for _ in range(2))
-            follow(self.servers[1], self.servers[0])
+            master, copy = self.servers
+            eventually(lambda: follows(copy, master), f"{copy.port} is a copy")
             self._watch(chosen)
         except BaseException:
             self.close()
@@ -197,10 +215,7 @@ class RedisWithSentinel:
 
     def part(self) -> None:
         """From now on the copy hears nothing of what the master is told; it is the one to be the next master."""
-        copy = self.copy()
-        copy.run("CONFIG", "SET", "masterauth", "wrong")
-        eventually(self.master, "the sentinels agree").run("CLIENT", "KILL", "TYPE", "replica")
-        eventually(lambda: not in_sync(copy), "the copy is cut off")
+        cut_off(self.copy(), eventually(self.master, "the sentinels agree"))
 
     def fail_over(self, *, crash: bool = False, demote: bool = True) -> Redis:
         """The new master, once all sentinels name it. A master that did not crash becomes its copy, or stays as it is
@@ -209,29 +224,38 @@ class RedisWithSentinel:
         if crash:
             old.crash()
         else:
-            eventually(self._asked, "a sentinel begins a fail-over")
+            eventually(lambda: self._asked(old), "a sentinel has replaced the master")
         new = self.elected(old)
         if not crash and demote:
             self.rejoin(old)
         return new
 
     def elected(self, old: Redis) -> Redis:
-        """The new master, once all sentinels name another than the old one."""
-        new: Redis = eventually(lambda: (now := self.master()) is not old and now, "there is another master")
+        """The new master, once all sentinels name another than the old one. On a machine that is so busy that their
+        clocks seem to jump they do nothing for half a minute."""
+        new: Redis = eventually(lambda: (now := self.master()) is not old and now, "there is another master", 60)
         return new
 
-    def _asked(self) -> bool:
-        """They refuse while the last one is not over, or the copy is not known to be in order yet."""
-        return bool(self.sentinels[0].run("SENTINEL", "FAILOVER", self.NAME) == b"OK")
+    def _asked(self, old: Redis) -> bool:
+        """They refuse while the last one is not over, or the copy is not known to be in order yet; and give up when it
+        takes them longer than a second."""
+        if self.sentinels[0].named() == old.port:
+            self.sentinels[0].run("SENTINEL", "FAILOVER", self.NAME)
+        return self.sentinels[0].named() != old.port
 
     def rejoin(self, server: Redis) -> None:
         """It becomes a copy of the master, as sentinels see to by themselves after eight seconds."""
         if server.process.poll() is not None:
             server.start()
         server.run("CONFIG", "SET", "masterauth", "")
-        follow(server, eventually(self.master, "the sentinels agree"))
+        eventually(lambda: self._joined(server), f"{server.port} is a copy")
         for kind in ("normal", "pubsub"):
             server.run("CLIENT", "KILL", "TYPE", kind)
+
+    def _joined(self, server: Redis) -> bool:
+        """Sentinels may have thought of another one meanwhile, or of this one."""
+        master = self.master()
+        return master is not None and (master is server or follows(server, master))
 
     def url(self, prefix: str = "mainspring") -> str:
         return f"redis+sentinel://{addresses(self.sentinels)}/{self.NAME}/0?prefix={prefix}"

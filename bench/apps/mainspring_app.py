@@ -22,6 +22,8 @@ from mainspring.stores import open_store
 HOME = Path(os.environ["BENCH_HOME"])
 BATCH = 5_000
 
+# Over how many queues `fill` spreads its jobs.
+QUEUES = int(os.environ.get("BENCH_QUEUES", "1"))
 # The text that each job of `fill` carries, where the size of what is stored counts.
 PAYLOAD = os.environ.get("BENCH_PAYLOAD")
 STORE = os.environ.get("BENCH_STORE", f"sqlite:///{HOME}/mainspring.db")
@@ -79,10 +81,12 @@ async def timed(slots: int) -> None:
 
 async def put(jobs: int, batch: int = BATCH) -> float:
     """Seconds it took to enqueue them, building included."""
+    kinds = [noop] if QUEUES == 1 else [noop.using(queue=f"queue-{n}") for n in range(QUEUES)]
     start = time.perf_counter()
     for first in range(0, jobs, batch):
         share = range(min(batch, jobs - first))
-        await app.enqueue_many((noop.job() for _ in share) if PAYLOAD is None else (hold.job(PAYLOAD) for _ in share))
+        plain = (kinds[n % QUEUES].job() for n in share)
+        await app.enqueue_many(plain if PAYLOAD is None else (hold.job(PAYLOAD) for _ in share))
     return time.perf_counter() - start
 
 

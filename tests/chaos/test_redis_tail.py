@@ -8,15 +8,13 @@ from collections.abc import Iterator
 import pytest
 from audit import until
 from crew import Crew
-from trouble import Business, Span, pause
+from trouble import LAG, Business, Span, pause
 
 from clusters import RedisWithSentinel
 from servers import Redis
 
 # Seconds: what a server with appendfsync everysec may not have written when the power fails.
 WINDOW = 1.0
-# And what may be on its way, to the disk or to a copy.
-LAG = 0.2
 REWRITING = ("aof_rewrite_in_progress", "aof_rewrite_scheduled")
 
 

@@ -40,7 +40,6 @@ def test_every_node_serves_a_third_of_the_slots(cluster: RedisCluster) -> None:
     for node in cluster.nodes:
         ranges = {(low, high): master[1] for low, high, master in node.run("CLUSTER", "SLOTS")}
         assert ranges == dict(zip([(0, 5460), (5461, 10921), (10922, 16383)], ports, strict=True))
-        assert node.run("DBSIZE") == 0
 
 
 def test_a_client_finds_the_node_of_each_key(cluster: RedisCluster) -> None:
@@ -50,10 +49,11 @@ def test_a_client_finds_the_node_of_each_key(cluster: RedisCluster) -> None:
         for n in range(30):
             client.set(f"{{left:{n}}}:job", n)
         client.set("{right}:job", 1)
-        assert sorted(node.run("DBSIZE") > 0 for node in cluster.nodes) == [True] * 3
+        assert all(node.run("KEYS", "{left:*") for node in cluster.nodes)
         ports = ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes)
         assert cluster.fresh("left") == cluster.url("left") == f"redis+cluster://{ports}/?prefix=left"
-        assert sum(node.run("DBSIZE") for node in cluster.nodes) == 1
+        assert not any(node.run("KEYS", "{left*") for node in cluster.nodes)
+        assert client.get("{right}:job") == b"1"
     finally:
         client.close()
         cluster.fresh("right")
@@ -74,8 +74,8 @@ def test_a_copy_takes_over_the_slots_of_a_node_that_crashed() -> None:
 
 
 def test_sentinels_name_the_master_and_its_copy(sentinel: RedisWithSentinel) -> None:
-    master, copy = sentinel.servers
-    assert (sentinel.master(), sentinel.copy()) == (master, copy)
+    master = eventually(sentinel.master, "the sentinels agree")
+    assert {master, sentinel.copy()} == {*sentinel.servers}
     ports = ",".join(f"127.0.0.1:{one.port}" for one in sentinel.sentinels)
     assert sentinel.url("left") == f"redis+sentinel://{ports}/main/0?prefix=left"
     master.run("SET", "{left}:job", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -17,6 +18,7 @@ from .part import Part, Wanted
 from .records import Raw, claim_of, last_run, packed, record
 
 _encode = msgspec.json.Encoder().encode
+_circuit = msgspec.json.Decoder(Circuit).decode
 # Seconds for which a home remembers that a job was there: nobody repeats an enqueue for longer.
 REMEMBERED = 86_400
 
@@ -32,7 +34,7 @@ def changes(homes: Homes, part: Part, now: int) -> Iterator[Arguments]:
     yield from _of_keys(homes, [(old, new) for _, _, old, new in changed])
     yield from _told(homes, part)
     if known.circuits is not None:
-        yield from _of_circuits(base, known, part.ledger.circuits)
+        yield from _of_circuits(homes, known, part.ledger.circuits)
     for name, row in part.jobs.series.rows.items():
         if (was := known.schedules[name][1]) is not row:
             yield from schedule_moves(base, was, row)
@@ -119,8 +121,9 @@ def _of_keys(homes: Homes, changed: Sequence[tuple[Job | None, Job | None]]) -> 
         yield "HSET", f"{homes.keeping(key).base}:key", key, short
 
 
-def _of_circuits(base: str, known: Known, new: dict[str, Circuit]) -> Iterator[Arguments]:
-    old = known.circuits or {}
+def _of_circuits(homes: Homes, known: Known, new: dict[str, Circuit]) -> Iterator[Arguments]:
+    """The first home has them, and every home until when those that are open hold back their tasks."""
+    old, base = known.circuits or {}, homes.first.base
     texts = {task: _encode(circuit) for task, circuit in new.items()}
     known.turned = {task for task in old.keys() | texts.keys() if old.get(task) != texts.get(task)}
     for task in known.turned:
@@ -128,6 +131,15 @@ def _of_circuits(base: str, known: Known, new: dict[str, Circuit]) -> Iterator[A
             yield "HSET", f"{base}:circuit", task, texts[task]
         else:
             yield "HDEL", f"{base}:circuit", task
+        was = _circuit(old[task]).open_until if task in old else None
+        until = new[task].open_until if task in new else None
+        if was != until:
+            for home in homes.all:
+                yield _open(f"{home.base}:open", task, until)
+
+
+def _open(key: str, task: str, until: datetime | None) -> Arguments:
+    return ("HDEL", key, task) if until is None else ("HSET", key, task, micros(until))
 
 
 def schedule_moves(base: str, old: Schedule | None, new: Schedule | None) -> Iterator[Arguments]:

@@ -15,15 +15,23 @@ for n = 8 + count, 7 + count + tonumber(ARGV[7]) do tasks[ARGV[n]] = true end
 
 local until_at = redis.call('HGET', base .. 'until', worker)
 if not until_at or tonumber(until_at) <= now then return { 'silent' } end
-if redis.call('EXISTS', base .. 'suspect', base .. 'circuit') > 0 then return { 'look' } end
+if redis.call('EXISTS', base .. 'suspect') > 0 then return { 'look' } end
+local shut, circuits = {}, redis.call('HGETALL', base .. 'open')
+for n = 1, #circuits, 2 do
+  if tasks[circuits[n]] then
+    shut[circuits[n]] = tonumber(circuits[n + 1])
+    if shut[circuits[n]] <= now then return { 'look' } end
+  end
+end
 local expiry = redis.call('ZRANGE', base .. 'expiring', 0, 0, 'WITHSCORES')[2]
 if expiry and tonumber(expiry) <= now then return { 'look' } end
 
 local paused = {}
 for _, name in ipairs(redis.call('SMEMBERS', base .. 'paused')) do paused[name] = true end
-local function named(group)
+-- Whether the worker takes from there, and until when the task's circuit lets it not.
+local function served(group)
   local queue, task = string.match(group, '^(%Z*)%z(.*)$')
-  return tasks[task] and not paused[queue] and (not queues or queues[queue])
+  return tasks[task] and not paused[queue] and (not queues or queues[queue]), shut[task]
 end
 
 -- What has become due moves to where claims look.
@@ -53,35 +61,58 @@ local function key_of(entry)
   return a * 256 + b, at
 end
 
-local found = {}
+-- An entry's id as three numbers: what was enqueued together has all but its id in common, and bytes compare slowly.
+local function digits(one)
+  if not one[5] then
+    local a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p = string.byte(one[3] .. string.rep('\0', 16), 11, 26)
+    one[5] = ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+    one[6] = ((((g * 256 + h) * 256 + i) * 256 + j) * 256 + k) * 256 + l
+    one[7] = ((m * 256 + n) * 256 + o) * 256 + p
+  end
+end
+local function before(one, other)
+  if one[1] ~= other[1] then return one[1] < other[1] end
+  if one[2] ~= other[2] then return one[2] < other[2] end
+  digits(one)
+  digits(other)
+  for n = 5, 7 do
+    if one[n] ~= other[n] then return one[n] < other[n] end
+  end
+  for n = 27, #one[3] do
+    local a, b = string.byte(one[3], n), string.byte(other[3], n) or -1
+    if a ~= b then return a < b end
+  end
+  return #one[3] < #other[3]
+end
+
+-- Of each group as many as it may have to give, and more only where that was not enough: `open` are those that may have
+-- more, with the last that was read.
+local groups, found, open, early = {}, {}, {}, false
 for _, group in ipairs(redis.call('SMEMBERS', base .. 'stocked')) do
-  if named(group) then
-    local entries = redis.call('ZRANGE', base .. 'ready:' .. group, 0, most - 1)
-    for n = 1, #entries do
-      local rank, at = key_of(entries[n])
-      if at > now then return { 'look' } end -- the clock was set back
-      found[#found + 1] = { rank, at, entries[n], group }
-    end
+  local takes, closed = served(group)
+  if takes and not closed then groups[#groups + 1] = group end
+end
+local step = #groups == 1 and most or math.ceil(most / #groups) + 4
+local function read(group, from)
+  local entries = redis.call('ZRANGE', base .. 'ready:' .. group, from, from + step - 1)
+  for n = 1, #entries do
+    local rank, at = key_of(entries[n])
+    if at > now then early = true end
+    found[#found + 1] = { rank, at, entries[n], group }
   end
+  open[group] = #entries == step and { from = from + step, last = found[#found] } or nil
 end
-local groups = 0
-for n = 2, #found do
-  if found[n][4] ~= found[1][4] then
-    groups = 1
-    break
+for n = 1, #groups do read(groups[n], 0) end
+while #groups > 1 do
+  table.sort(found, before)
+  local short = {}
+  for group, rest in pairs(open) do
+    if #found < most or before(rest.last, found[most]) then short[#short + 1] = group end
   end
+  if not short[1] then break end
+  for n = 1, #short do read(short[n], open[short[n]].from) end
 end
-if groups > 0 then
-  table.sort(found, function(one, other)
-    if one[1] ~= other[1] then return one[1] < other[1] end
-    if one[2] ~= other[2] then return one[2] < other[2] end
-    for n = 11, #one[3] do
-      local a, b = string.byte(one[3], n), string.byte(other[3], n) or -1
-      if a ~= b then return a < b end
-    end
-    return false
-  end)
-end
+if early then return { 'look' } end -- the clock was set back
 
 local ids, taken, total = {}, {}, math.min(most, #found)
 for n = 1, total do
@@ -101,15 +132,24 @@ if redis.call('EXISTS', base .. 'lock') == 1 then
 end
 
 local function next_at()
-  local soonest = redis.call('ZRANGE', base .. 'expiring', 0, 0, 'WITHSCORES')[2] or ''
+  local expiry = redis.call('ZRANGE', base .. 'expiring', 0, 0, 'WITHSCORES')[2]
+  local soonest = expiry and tonumber(expiry)
+  local function may(at)
+    if not soonest or at < soonest then soonest = at end
+  end
   local waiting = redis.call('ZRANGE', base .. 'next', 0, -1, 'WITHSCORES')
   for n = 1, #waiting, 2 do
-    if named(waiting[n]) then
-      if soonest == '' or tonumber(waiting[n + 1]) < tonumber(soonest) then return waiting[n + 1] end
-      break
+    local takes, closed = served(waiting[n])
+    if takes then may(math.max(tonumber(waiting[n + 1]), closed or 0)) end
+    if takes and not closed then break end
+  end
+  if next(shut) then
+    for _, group in ipairs(redis.call('SMEMBERS', base .. 'stocked')) do
+      local takes, closed = served(group)
+      if takes and closed then may(closed) end
     end
   end
-  return soonest
+  return soonest and string.format('%.0f', soonest) or ''
 end
 if lease == '' then
   local entries = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -22,6 +22,11 @@ from .play import play
 from .records import taken, unpacked
 from .step import commit, settle
 
+# A home of a cluster is asked for at least so many when it may be asked for fewer than all.
+FEW = 16
+# What claim.lua says in place of an instant.
+WORDS = (b"silent", b"look", b"held")
+
 
 async def claim(
     homes: Homes, queues: Collection[str] | None, worker: WorkerId, tasks: Collection[str], limit: int, now: datetime
@@ -34,7 +39,7 @@ async def claim(
             answers = [await homes.first.script("claim", [us, limit, limit, worker, lease, *which])]
         else:
             answers = await _across(homes, limit, lambda most, lease: [us, limit, most, worker, lease, *which], lease)
-        if any(word in (b"silent", b"look") for word, *_ in answers):
+        if any(word in WORDS[:2] for word, *_ in answers):
             return await _look(homes, queues, worker, tasks, limit, now)
         if held := [(home, one[1]) for home, one in zip(homes.all, answers, strict=True) if one[0] == b"held"]:
             await settle(homes, held[0][0], held[0][1].decode())
@@ -49,18 +54,32 @@ async def claim(
 
 async def _across(homes: Homes, limit: int, words: Callable[[int, str], list[Word]], lease: str) -> list[Any]:
     """Of each home what claim.lua answers: first all say what they have, then each gives what is among the best."""
-    offers = await homes.each(lambda home: home.script("claim", words(limit, "")))
-    if any(word in (b"silent", b"look", b"held") for word, *_ in offers):
-        return offers
-    best = sorted((entry, n) for n, (_, entries) in enumerate(offers) for entry in entries)[:limit]
+    offers: dict[Home, Any] = {}
+    asked = {home: min(limit, max(FEW, 2 * homes.gave.get(home, limit))) for home in homes.all}
+    best, short = list[tuple[bytes, int]](), list(homes.all)
+    while short:
+        answers = await homes.each(lambda home: home.script("claim", words(asked[home], "")), short)
+        offers |= zip(short, answers, strict=True)
+        if any(word in WORDS for word, *_ in answers):
+            return list(offers.values())
+        best = sorted((entry, n) for n, home in enumerate(homes.all) for entry in offers[home][1])[:limit]
+        # Who has given all that was asked for may have more, and better ones than the last of the others.
+        short = [home for home in homes.all if _may_have_more(offers[home][1], asked[home], best, limit)]
+        asked.update(dict.fromkeys(short, limit))
     counts = Counter(n for _, n in best)
-    answers: list[Any] = [[words(limit, "")[0] if len(best) == limit else word, []] for word, _ in offers]
+    homes.gave = {home: counts[n] for n, home in enumerate(homes.all)}
+    given: list[Any] = [[words(0, "")[0] if len(best) == limit else offers[home][0], []] for home in homes.all]
 
     async def take(n: int) -> None:
-        answers[n] = await homes.all[n].script("claim", words(counts[n], lease))
+        answer = await homes.all[n].script("claim", words(counts[n], lease))
+        given[n] = [words(0, "")[0], []] if answer[0] in WORDS else answer  # what others have given is not given back
 
     await asyncio.gather(*map(take, counts))
-    return answers
+    return given
+
+
+def _may_have_more(entries: Sequence[bytes], asked: int, best: Sequence[tuple[bytes, int]], limit: int) -> bool:
+    return asked < limit and len(entries) == asked and (len(best) < limit or entries[-1] < best[-1][0])
 
 
 async def _look(

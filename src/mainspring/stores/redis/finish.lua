@@ -2,7 +2,7 @@
 -- ARGV: channel's word; how many counts, and those; for each lease it, how many jobs, their ids, when each ended, and
 -- what else is said of each.
 local base = KEYS[1] .. ':'
-if redis.call('EXISTS', base .. 'circuit', base .. 'lock') > 0 then return 0 end
+if redis.call('EXISTS', base .. 'lock') > 0 then return 0 end
 
 local function each(list, step, call)
   for from = 1, #list, step do call(unpack(list, from, math.min(from + step - 1, #list))) end
@@ -51,6 +51,9 @@ while ARGV[at] do
     end
   end
   at = first + 3 * count
+end
+for task in pairs(ended) do
+  if redis.call('HEXISTS', base .. 'circuit', task) == 1 then return 0 end
 end
 each(all, 1000, function(...) redis.call('HDEL', base .. 'run', ...) end)
 each(ends, 2000, function(...) redis.call('HSET', base .. 'end', ...) end)

@@ -35,7 +35,8 @@ async def finish(homes: Homes, outcomes: Sequence[Outcome]) -> set[JobId]:
         shares.setdefault(homes.of(outcome.queue), []).append(outcome)
     simple = len(ids) == len(outcomes) and all(map(_simple, outcomes))
     if len(homes.all) > 1 and simple:  # in one home the script looks by itself
-        simple = not await homes.first.call("EXISTS", f"{homes.first.base}:circuit")
+        tasks = {outcome.task for outcome in outcomes}
+        simple = not any(await homes.first.call("HMGET", f"{homes.first.base}:circuit", *tasks))
     if simple:
         done = await homes.each(lambda home: home.script("finish", _words(shares[home])), shares)
         shares = {home: some for (home, some), stands in zip(shares.items(), done, strict=True) if not stands}

@@ -63,6 +63,8 @@ class Homes:
         self.first = self.all[0]
         self.anchor = Home(route, f"{{{route.place.prefix}}}")
         """Where it is written how many there are."""
+        self.gave: dict[Home, int] = {}
+        """How many jobs each gave to the last claim: about as many will be asked for next time."""
         self._named = {home.base: home for home in self.all}
 
     @property

@@ -21,6 +21,9 @@ _OTHER = b"\xff\xff"
 # What the scripts have to know of a job: letters, as they stand between zero bytes.
 PLAIN, KEYED, SERIAL, EXPIRES, AGAIN = 64, 1, 2, 4, 8
 
+# So many values has the record of a new job with nothing to say but what it is, and that of any other new one.
+PLAIN_VALUES, NEW_VALUES = 5, 11
+
 Raw = tuple[bytes | None, bytes | None, bytes | None]
 """A job's record, what its claim said, and what its end said."""
 
@@ -92,15 +95,15 @@ def job_from(id: JobId, raw: Raw) -> Job | None:
 
 
 def _recorded(id: JobId, text: bytes) -> Job:
-    return job_of([id, *_row(text)])
+    return job_of([id, *_row(_unpack(text[1:]))])
 
 
-def _row(text: bytes) -> list[Any]:
-    row: list[Any] = _unpack(text[1:])
-    if len(row) == 5:
+def _row(row: list[Any]) -> list[Any]:
+    """All values of a job, of which a record may have only those that were given."""
+    if len(row) == PLAIN_VALUES:
         queue, task, rank, run_at, payload = row
         row = [queue, task, rank, "pending", run_at, run_at, None, None, None, "{}", payload]
-    if len(row) == 11:
+    if len(row) == NEW_VALUES:
         queue, task, rank, state, run_at, created_at, expires_at, unique, idempotent, options, payload = row
         row = [queue, task, rank, state, run_at, created_at, expires_at, 0, 0, 0, None, None, None, None, None, unique,
                idempotent, options, None, payload, None, None]  # fmt: skip
@@ -109,8 +112,16 @@ def _row(text: bytes) -> list[Any]:
 
 def taken(short: bytes, text: bytes, lease: Lease, worker: WorkerId, now: datetime) -> Job:
     """A job that a script has just claimed, straight from its record."""
+    values = _unpack(text[1:])
+    if len(values) == PLAIN_VALUES:
+        queue, task, rank, run_at, payload = values
+        due = instant(run_at)
+        return Job(
+            id=unpacked(short), queue=queue, task=task, priority=-rank, state=State.RUNNING, run_at=due, created_at=due,
+            payload=payload, attempt=1, runs=1, lease=lease, worker=worker, started_at=now,
+        )  # fmt: skip
     (queue, task, rank, _, run_at, created_at, expires_at, attempt, crashes, runs, _, _, _, _, cancel_reason, unique,
-     idempotent, options, failure, payload, _, progress) = _row(text)  # fmt: skip
+     idempotent, options, failure, payload, _, progress) = _row(values)  # fmt: skip
     row = (unpacked(short), queue, task, rank, run_at, created_at, expires_at, attempt + 1, crashes, runs + 1,
            cancel_reason, unique, idempotent, options, failure, payload, progress)  # fmt: skip
     return claimed_of(row, lease, worker, now)

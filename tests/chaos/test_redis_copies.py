@@ -1,0 +1,50 @@
+"""A copy takes over a node of a Redis Cluster and lacks its last words: nothing else is lost, and nothing is stuck."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from crew import Crew
+from trouble import LAG, NAME, Business, pause
+
+from clusters import RedisCluster, eventually, role
+
+# A step whose owner died is ended by others when it is so old, in seconds, and then some.
+SWEPT = 5.0
+
+
+@pytest.fixture
+def redis_cluster() -> Iterator[RedisCluster]:
+    cluster = RedisCluster(replicas=1)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+# What crosses nodes was done whole, and half of it is gone: a key and its job, a schedule and its job. Within the last
+# words a tick may have lost its job, or have got another.
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("ground", ["cluster"], indirect=True)
+def test_a_copy_that_lacks_the_last_words_of_a_node_loses_those_alone(
+    clockwork: Crew, redis_cluster: RedisCluster, number: int
+) -> None:
+    business = Business(clockwork, 120)
+    node, since = redis_cluster.nodes[number], time.monotonic()
+    copy = redis_cluster.part(node)
+    pause(0.5)
+    node.crash()
+    pause(0.1)
+    lost = [(since - LAG, time.monotonic())]
+    eventually(lambda: role(copy) == "master", "the copy is a master")
+    business.went_on()
+    pause(SWEPT)
+    audit = business.over()
+    promised = {line.id for line in business.client.lines("acknowledged")}
+    assert not promised - business.told_within(lost) - audit.jobs.keys(), "I1"
+    assert {job.state for job in audit.jobs.values()} == {"completed"}
+    assert {tick for job in audit.jobs.values() if (tick := job.scheduled_at)} | {
+        tick.at for tick in audit.ticks[NAME]
+    } >= set(business.ticks), "I6"
+    assert any("is an older copy of itself" in worker.said() for worker in business.workers)
