@@ -5,12 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from clusters import RedisCluster
 from mainspring.errors import StoreError
-from mainspring.job import Action, State
+from mainspring.job import Action, Filter, State, Update
+from mainspring.outcome import Retry
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.contract.build import (
+    NOW,
     Contract,
+    a_line,
     act,
     beat,
     bring,
@@ -20,7 +24,10 @@ from mainspring.testing.contract.build import (
     new_job,
     put,
     see,
+    settle,
     start,
+    suspect,
+    tell,
 )
 from servers import Postgres, Redis
 
@@ -59,6 +66,32 @@ class Fences(Contract):
             assert [job.id for job in (await claim(store)).jobs] == running
             waiting = await put(store, *(new_job(queue=queue) for queue in queues))
             assert [job.id for job in (await claim(store)).jobs] == waiting
+
+    async def test_a_job_that_kills_workers_is_one_job(self) -> None:
+        async with self.opened() as store:
+            job_id = await suspect(store)
+            assert await store.counts(now=NOW) == {"retrying": 1}
+            assert [job.id for job in await store.jobs(Filter(), now=NOW, limit=9, sort="due")] == [job_id]
+
+    async def test_what_is_told_of_a_job_goes_with_it_to_another_queue(self) -> None:
+        async with self.opened() as store:
+            failed = await start(store)
+            await tell(store, failed, a_line(1), a_line(2))
+            await settle(store, failed, Retry(0))
+            runs = await store.executions(failed.id)
+            for n in range(5):
+                await act(store, Action.UPDATE, failed.id, update=Update(queue=f"queue {n}"))
+            assert await store.logs(failed.id, limit=9) == [a_line(1), a_line(2)]
+            assert await store.executions(failed.id) == runs
+
+    async def test_what_was_due_is_not_by_a_clock_that_was_set_back(self) -> None:
+        async with self.opened() as store:
+            first, second = await put(store, *(new_job(run_at=later(5)) for _ in range(2)))
+            await beat(store)
+            assert [job.id for job in (await claim(store, limit=1, now=later(6))).jobs] == [first]
+            answer = await claim(store, now=later(4))
+            assert (answer.jobs, answer.next_at) == ([], later(5))
+            assert [job.id for job in (await claim(store, now=later(6))).jobs] == [second]
 
     @pytest.mark.parametrize("queues", [("one",), ("one", "two")], ids=len)
     async def test_a_flood_of_jobs_past_their_expires_at_runs_none_of_them(self, queues: tuple[str, ...]) -> None:
@@ -116,6 +149,15 @@ class TestPostgresFences(Fences):
             first, failed, last = await asyncio.gather(*calls, return_exceptions=True)
             assert isinstance(failed, StoreError)
             assert [job.id for job in await everything(store)] == sorted([*first, *last])
+
+
+class TestRedisClusterFences(Fences):
+    @pytest.fixture(autouse=True)
+    def _server(self, redis_cluster: RedisCluster) -> None:
+        self.url = redis_cluster.fresh()
+
+    def make_store(self) -> Store:
+        return open_store(self.url)
 
 
 class TestRedisFences(Fences):

@@ -10,6 +10,7 @@ import pytest
 from sharing import Sharing
 
 from books import audit
+from mainspring.clock import micros
 from mainspring.config import Settings
 from mainspring.errors import StoreError, StoreUnavailable
 from mainspring.job import Action, State
@@ -18,7 +19,7 @@ from mainspring.pulse import LET_GO
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.redis.line import ANSWER_SECONDS
-from mainspring.stores.redis.records import packed
+from mainspring.stores.redis.records import packed, place
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import NOW, Contract, act, beat, claim, everything, new_job, put, settle, start
@@ -168,6 +169,16 @@ class TestTrouble(Served):
             found = {finding.about: finding.verdict for finding in await store.diagnose()}
             assert found["index"] == "warn"
 
+    async def test_an_entry_of_a_job_that_runs_gives_it_to_nobody_else(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            entry = place(job.priority, micros(job.run_at), packed(job.id))
+            self.server.run("ZADD", "{fresh}:ready:default\0task", 0, entry)
+            self.server.run("SADD", "{fresh}:stocked", "default\0task")
+            await beat(store, "bob")
+            assert (await claim(store, "bob")).jobs == []
+            assert await everything(store) == [job]
+
     async def test_names_behind_which_there_is_nothing_are_forgotten(self) -> None:
         async with self.opened() as store:
             await settle(store, job := await start(store), Done())
@@ -215,17 +226,20 @@ class TestLoss:
         assert finding.verdict == "bad"
         await store.close()
 
-    async def test_an_older_copy_is_told_loudly(self, server: Redis, caplog: pytest.LogCaptureFixture) -> None:
-        store = open_store(server.url())
+    @pytest.mark.parametrize("beats", [1, 3])
+    async def test_an_older_copy_is_told_loudly(
+        self, server: Redis, caplog: pytest.LogCaptureFixture, beats: int
+    ) -> None:
+        store = open_store(server.fresh("mainspring"))
         await store.open()
         await beat(store)
         turns = int(server.run("HGET", "{mainspring}:meta", "turns"))
-        for _ in range(3):
+        for _ in range(beats):
             await beat(store)
         assert not caplog.records
         server.run("HSET", "{mainspring}:meta", "turns", turns)
         await beat(store)
-        assert "is an older copy of itself, by 3 beats" in caplog.text
+        assert f"is an older copy of itself, by {beats} beats" in caplog.text
         await store.close()
 
 

@@ -1,27 +1,24 @@
-"""Who may talk to Redis: certificates, users, passwords, and what somebody reads who was refused."""
+"""Who may talk to Redis: users, passwords, places, and what somebody reads who was refused."""
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
-from urllib.parse import urlencode
 
 import pytest
-from filled import fill, told
+from visits import opened, refusal, whole_way
 
-from authority import Authority
 from clusters import RedisCluster
-from mainspring.errors import BadSetting, StoreError, StoreUnavailable
+from mainspring.errors import StoreError, StoreUnavailable
 from mainspring.job import Action
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.redis import line
 from mainspring.stores.redis.rights import needed
 from mainspring.testing.contract import StoreContract
-from mainspring.testing.contract.build import act, beat, everything, later, new_job, put
-from servers import Redis, free_port
+from mainspring.testing.contract.build import act, everything, new_job, put
+from servers import Redis
 
 # What docs/redis.md tells to give a user of the store with this prefix.
 COMMANDS = [
@@ -30,168 +27,6 @@ COMMANDS = [
 ]  # fmt: skip
 RULE = ["~{fresh}*", "&{fresh}*", *COMMANDS]
 IN_A_CLUSTER = ["~{fresh}*", "~{fresh:*", "&{fresh:*", *COMMANDS, "+cluster|slots"]
-
-
-@asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Store]:
-    store = open_store(url)
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-async def whole_way(url: str) -> None:
-    """Every verb, and word from one to another."""
-    async with opened(url) as store, opened(url) as other, asyncio.timeout(30):
-        running = await fill(store)
-        assert all((await told(store)).values())
-        assert (await act(store, Action.CANCEL, running.id)).done == [running.id]
-        assert running.id in (await beat(store)).cancels
-        await act(store, Action.DELETE, *(job.id for job in await everything(store) if job.state.final))
-        await store.drop_schedules(["naïve: 'x'"])
-        await store.forget({}, now=later(9))
-        assert {finding.about for finding in await store.diagnose()} >= {"server", "durability", "memory", "listener"}
-        assert await store.time()
-        await hear(store, other)
-
-
-async def hear(store: Store, other: Store) -> None:
-    assert store.hears()
-    waiting = asyncio.create_task(store.wait(None, 20))
-    while not waiting.done():
-        await put(other, new_job())
-        await asyncio.wait([waiting], timeout=0.02)
-
-
-async def refusal(url: str) -> StoreError:
-    with pytest.raises(StoreError) as refused:
-        async with opened(url):
-            pass
-    return refused.value
-
-
-# certificates
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
-def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("stranger"))
-
-
-class Guarded(Redis):
-    """It speaks TLS at a port of its own; the fetched Valkey cannot, so any that is in the path is taken."""
-
-    def __init__(self, authority: Authority, clients: str, **settings: str) -> None:
-        cert, key = authority.certificate(f"server-{clients}", "IP:127.0.0.1")
-        self.tls_port = free_port()
-        super().__init__(
-            None, tls_port=str(self.tls_port), tls_auth_clients=clients,
-            tls_cert_file=cert, tls_key_file=key, tls_ca_cert_file=authority.ca, **settings,
-        )  # fmt: skip
-
-    def tls(self, host: str = "127.0.0.1", **options: str) -> str:
-        return f"rediss://{host}:{self.tls_port}/0?{urlencode(options)}"
-
-
-@pytest.fixture(scope="module")
-def guarded(authority: Authority) -> Iterator[Guarded]:
-    server = Guarded(authority, "no")
-    try:
-        yield server
-    finally:
-        server.close()
-
-
-@pytest.fixture(scope="module")
-def asking(authority: Authority) -> Iterator[Guarded]:
-    """It asks for a certificate."""
-    server = Guarded(authority, "yes")
-    try:
-        yield server
-    finally:
-        server.close()
-
-
-class TestTls:
-    async def test_a_job_goes_its_whole_way_over_tls(self, guarded: Guarded, authority: Authority) -> None:
-        await whole_way(guarded.tls(ca=authority.ca))
-
-    async def test_a_client_shows_its_certificate(self, asking: Guarded, authority: Authority) -> None:
-        cert, key = authority.certificate("client")
-        await whole_way(asking.tls(ca=authority.ca, cert=cert, key=key))
-
-    async def test_a_client_without_a_certificate_reads_that_it_needs_one(
-        self, asking: Guarded, authority: Authority
-    ) -> None:
-        error = await refusal(asking.tls(ca=authority.ca))
-        assert "if it asks for a certificate, name one that it trusts with ?cert=file&key=file" in str(error)
-
-    async def test_before_tls_1_3_that_is_no_passing_trouble(self, authority: Authority) -> None:
-        old = Guarded(authority, "yes", tls_protocols="TLSv1.2")
-        try:
-            error = await refusal(old.tls(ca=authority.ca))
-        finally:
-            old.close()
-        assert not isinstance(error, StoreUnavailable)
-        assert re.search(r"refused us: .* alert .* \(if it asks for a certificate, name one that it trusts", str(error))
-
-    async def test_a_client_whose_certificate_is_a_strangers_reads_that(
-        self, asking: Guarded, authority: Authority, stranger: Authority
-    ) -> None:
-        cert, key = stranger.certificate("client")
-        error = await refusal(asking.tls(ca=authority.ca, cert=cert, key=key))
-        assert "if it asks for a certificate, name one that it trusts with ?cert=file&key=file" in str(error)
-
-    async def test_a_server_that_nobody_vouches_for_is_refused_for_good(
-        self, guarded: Guarded, stranger: Authority
-    ) -> None:
-        for url in (guarded.tls(ca=stranger.ca), guarded.tls()):
-            error = await refusal(url)
-            assert not isinstance(error, StoreUnavailable)
-            assert re.search(r"is not who it should be: .*; name its authority with \?ca=file$", str(error))
-
-    async def test_a_server_of_another_name_is_refused_for_good(self, guarded: Guarded, authority: Authority) -> None:
-        error = await refusal(guarded.tls("localhost", ca=authority.ca))
-        assert not isinstance(error, StoreUnavailable)
-        assert re.search("is not who it should be: .*not valid for 'localhost'; use a host that it names$", str(error))
-
-    async def test_who_speaks_plainly_to_a_port_with_tls_reads_of_the_other_scheme(self, guarded: Guarded) -> None:
-        error = await refusal(f"redis://127.0.0.1:{guarded.tls_port}/0")
-        assert "(if it speaks TLS, use rediss://)" in str(error)
-
-    async def test_who_speaks_tls_to_a_plain_port_reads_of_the_other_scheme(
-        self, guarded: Guarded, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        assert line.HANDSHAKE_SECONDS < line.CONNECT_SECONDS
-        monkeypatch.setattr(line, "HANDSHAKE_SECONDS", 0.2)
-        error = await refusal(f"rediss://127.0.0.1:{guarded.port}/0")
-        assert "(if it does not speak TLS, use redis://)" in str(error)
-
-    async def test_files_that_are_of_no_use_are_named(self, authority: Authority, stranger: Authority) -> None:
-        cert, key = authority.certificate("useless")
-        other = stranger.certificate("useless")[1]
-        for options, said in (
-            ({"ca": key}, f"^ca={key} in store URL .* names no authority"),
-            ({"cert": cert}, f"^cert={cert} in store URL .* and its key \\(or name that with key=file\\)"),
-            ({"cert": cert, "key": other}, f"^cert={cert} .* and key={other} its key, without a pass phrase"),
-            ({"cert": cert, "key": locked(key)}, "without a pass phrase"),
-        ):
-            with pytest.raises(BadSetting, match=said):
-                await open_store(f"rediss://127.0.0.1:1/0?{urlencode(options)}").open()
-
-
-def locked(key: str) -> str:
-    """The same one behind a pass phrase, for which nobody must be asked."""
-    lock = f"{key}.locked"
-    Authority.openssl("ec", "-in", key, "-aes256", "-passout", "pass:secret", "-out", lock)
-    return lock
 
 
 # passwords
@@ -416,7 +251,7 @@ class TestFirstWords:
     async def test_a_server_that_has_too_many_clients_is_a_passing_trouble(self) -> None:
         server = Redis(maxclients="1")
         try:
-            error = await refusal(server.url())
+            error = await refusal(server.url().replace("/0?", "/1?"))  # two questions, one answer
         finally:
             server.close()
         assert isinstance(error, StoreUnavailable)
@@ -448,4 +283,4 @@ async def refusal_of(words: bytes, *, stays: bool = False) -> StoreError:
         writer.close()
 
     async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
-        return await refusal(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0")
+        return await refusal(f"redis://:secret@127.0.0.1:{server.sockets[0].getsockname()[1]}/0")

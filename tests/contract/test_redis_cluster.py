@@ -12,6 +12,8 @@ from clusters import RedisCluster
 from mainspring.errors import StoreError
 from mainspring.store import Store
 from mainspring.stores import open_store
+from mainspring.stores.redis.place import slot
+from mainspring.stores.redis.records import packed
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import Contract, new_job, put
@@ -73,3 +75,29 @@ class TestTrouble(Spread):
             assert all(len(keys) >= 2 for keys in held)
             (found,) = [one for one in await store.diagnose() if one.about == "server"]
             assert found.text.endswith(", 3 masters")
+
+    async def test_a_store_follows_a_slot_to_another_master(self) -> None:
+        async with self.opened() as store:
+            home = cast(RedisStore, store)._open().of("queue")
+            old = self.master_of(home.base)
+            new = next(node for node in self.cluster.nodes if node is not old)
+            try:
+                await put(store, new_job(queue="queue"))
+                self.give(home.base, new)
+                (job_id,) = await put(store, new_job(queue="queue"))
+                assert new.run("HEXISTS", f"{home.base}:job", packed(job_id))
+            finally:
+                self.give(home.base, old)
+
+    def master_of(self, base: str) -> Redis:
+        ranges = self.cluster.nodes[0].run("CLUSTER", "SLOTS")
+        (port,) = [master[1] for low, high, master, *_ in ranges if low <= slot(base) <= high]
+        return next(node for node in self.cluster.nodes if node.port == port)
+
+    def give(self, base: str, node: Redis) -> None:
+        """Its slot is this node's from now on, empty, and all know it."""
+        former, name = self.master_of(base), node.run("CLUSTER", "MYID")
+        if keys := former.run("KEYS", f"{base}*"):
+            former.run("UNLINK", *keys)
+        for one in (node, former, *self.cluster.nodes):
+            one.run("CLUSTER", "SETSLOT", slot(base), "NODE", name)

@@ -9,21 +9,26 @@ from msgspec.structs import replace
 
 from books import audit
 from clusters import RedisCluster
-from mainspring.job import Action, Update
+from mainspring.clock import EPOCH
+from mainspring.job import Action, Job, NewJob, State, Update
 from mainspring.outcome import Done
 from mainspring.stores import open_store
 from mainspring.stores.redis import step
 from mainspring.stores.redis.store import RedisStore
+from mainspring.stores.redis.tally import fold
 from mainspring.testing.contract.build import (
     a_schedule,
     act,
     beat,
+    claim,
     everything,
     fire,
     new_job,
     put,
     run_again,
+    see,
     settle,
+    start,
     tick_job,
 )
 
@@ -125,3 +130,141 @@ async def test_a_step_is_done_or_not_begun_wherever_its_owner_dies(
         left += 1
     assert left > 4
     assert not mortal.died
+
+
+# Whoever meets a step in its middle settles it first: else it would write over what was told meanwhile.
+
+
+async def at_every_script(
+    cluster: RedisCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    meet: Callable[[RedisStore, RedisStore, int], Awaitable[bool]],
+) -> None:
+    """`meet` says whether a step of the first store died after so many scripts."""
+    monkeypatch.setattr(step, "PATIENCE", -1)
+    left, died = 0, True
+    while died:
+        url = cluster.fresh()
+        async with opened(url) as store, opened(url) as other:
+            died = await meet(store, other, left)
+            await audit(other._homes)
+        left += 1
+    assert left > 4
+
+
+async def dies(store: RedisStore, deed: Deed, left: int) -> bool:
+    Mortal(store, left, there=True)
+    try:
+        await deed(store)
+    except Died:
+        return True
+    return False
+
+
+def before_it_writes(store: RedisStore, queue: str, deed: Callable[[], Awaitable[object]]) -> None:
+    """Does it once, when the store has read all that it wants and is about to write to the home of this queue."""
+    home = store._open().of(queue)
+    script, deeds = home.script, [deed]
+
+    async def later(name: str, words: Any) -> Any:
+        if name == "commit" and deeds:
+            await deeds.pop()()
+        return await script(name, words)
+
+    home.script = later  # type: ignore[method-assign]
+
+
+async def test_a_run_that_was_given_in_the_middle_of_a_step_goes_on(
+    redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def meet(store: RedisStore, other: RedisStore, left: int) -> bool:
+        await beat(other)
+        died = await dies(store, await move(store), left)
+        (run,) = (await claim(other)).jobs
+        await beat(other)
+        assert await everything(other) == [run], f"at script {left}"
+        return died
+
+    await at_every_script(redis_cluster, monkeypatch, meet)
+
+
+async def test_an_end_that_was_told_in_the_middle_of_a_step_stands(
+    redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def meet(store: RedisStore, other: RedisStore, left: int) -> bool:
+        ids = await put(store, *(new_job(queue=f"queue {n}") for n in range(5)))
+        await beat(store)
+        runs = (await claim(store)).jobs
+        died = await dies(store, lambda store: act(store, Action.CANCEL, *ids), left)
+        assert [await settle(other, run, Done()) for run in runs] == [{run.id} for run in runs]
+        await beat(other)
+        assert {job.state for job in await everything(other)} == {State.COMPLETED}, f"at script {left}"
+        return died
+
+    await at_every_script(redis_cluster, monkeypatch, meet)
+
+
+async def test_a_change_that_was_decided_before_a_step_began_is_decided_anew(
+    redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def meet(store: RedisStore, other: RedisStore, left: int) -> bool:
+        (job_id,), died = await put(store, new_job(queue="queue")), list[bool]()
+
+        async def begin() -> None:
+            update = Update(queue="another")
+            died.append(await dies(store, lambda store: act(store, Action.UPDATE, job_id, update=update), left))
+
+        before_it_writes(other, "queue", begin)
+        assert (await act(other, Action.PAUSE, job_id)).done == [job_id]
+        await beat(other)
+        assert (await see(other, job_id)).state is State.PAUSED, f"at script {left}"
+        return died[0]
+
+    await at_every_script(redis_cluster, monkeypatch, meet)
+
+
+async def test_a_job_that_somebody_else_has_made_meanwhile_is_left_as_it_is(redis_cluster: RedisCluster) -> None:
+    url, job = redis_cluster.fresh(), new_job(tags=("tag",))
+    async with opened(url) as store, opened(url) as other:
+        runs = list[Job]()
+
+        async def quicker() -> None:
+            await put(other, job)
+            runs.append(await run_again(other, job.id))
+
+        before_it_writes(store, job.queue, quicker)
+        assert await put(store, job) == [job.id]
+        assert await everything(store) == runs
+        await audit(store._homes)
+
+
+async def test_a_key_that_was_asked_for_in_the_middle_of_a_step_is_held_by_one(
+    redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def jobs(where: str) -> list[NewJob]:
+        return [new_job(queue=f"{where} {n}", unique_key=f"unique {n}") for n in range(5)]
+
+    async def meet(store: RedisStore, other: RedisStore, left: int) -> bool:
+        died = await dies(store, lambda store: put(store, *jobs("here")), left)
+        answers = [await put(other, job) for job in jobs("there")]
+        await beat(other)
+        assert sorted([job.id] for job in await everything(other)) == sorted(answers), f"at script {left}"
+        return died
+
+    await at_every_script(redis_cluster, monkeypatch, meet)
+
+
+async def test_runs_that_two_sum_up_at_once_are_counted_once(redis_cluster: RedisCluster) -> None:
+    url = redis_cluster.fresh()
+    async with opened(url) as store, opened(url) as other:
+
+        async def quicker() -> None:
+            await settle(other, await start(other), Done())
+            await fold(other._open())
+
+        await settle(store, await start(store), Done())
+        before_it_writes(store, "default", quicker)
+        await fold(store._open())
+        await fold(store._open())
+        (tally,) = await store.tallies("ever", since=EPOCH)
+        assert tally.sums.endings == {"completed": 2}

@@ -1,0 +1,43 @@
+"""A line to Redis is given up when its answers do not come, or are not to what was asked."""
+
+import asyncio
+
+import pytest
+
+from mainspring.errors import StoreUnavailable
+from mainspring.stores import open_store
+from mainspring.stores.redis import line
+from mainspring.stores.redis.place import Place
+from mainspring.testing.contract.build import new_job, put
+from servers import Redis
+
+
+async def test_a_server_that_does_not_answer_in_time_is_asked_no_longer(
+    redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(redis.fresh())
+    await store.open()
+    monkeypatch.setattr(line, "ANSWER_SECONDS", 0.1)
+    redis.run("CLIENT", "PAUSE", 60_000, "WRITE")
+    try:
+        with pytest.raises(StoreUnavailable, match=r"no answer within 0\.1 s; try again"):
+            await put(store, new_job())
+    finally:
+        redis.run("CLIENT", "UNPAUSE")
+    assert len(await put(store, new_job())) == 1
+    await store.close()
+
+
+async def test_a_server_that_speaks_without_having_been_asked_is_asked_no_longer() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"+OK\r\n")
+        await reader.readuntil(b"mainspring\r\n")
+        writer.write(b"+what nobody asked\r\n")
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server, asyncio.timeout(10):
+        url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        laid = await line.connect(Place(url, url).server())
+        assert await laid.lost == "it spoke without having been asked: b'what nobody asked'"
+        with pytest.raises(line.Lost):
+            await laid.ask(line.pack(("PING",)), 1)
