@@ -58,6 +58,13 @@ class Fences(Contract):
             await beat(store)
             assert [job.id for job in (await claim(store)).jobs] == due
 
+    async def test_what_comes_first_may_all_be_of_one_queue(self) -> None:
+        async with self.opened() as store:
+            await put(store, *(new_job(queue=f"queue {n % 3}") for n in range(30)))
+            first = await put(store, *(new_job(queue="queue 1", priority=1) for _ in range(40)))
+            await beat(store)
+            assert [job.id for job in (await claim(store, limit=30)).jobs] == first[:30]
+
     async def test_running_jobs_of_several_queues_are_not_claimed_again(self) -> None:
         async with self.opened() as store:
             queues = ("one", "two")
