@@ -39,7 +39,7 @@ class Sizes:
 
 FULL = Sizes()
 QUICK = Sizes(
-    drain=20_000, peers=4_000, slow=1_000, raw=50_000, bulk=20_000, single=1_000, latency=60, idle_seconds=20,
+    drain=20_000, peers=4_000, slow=1_000, raw=50_000, bulk=20_000, single=1_000, idle_seconds=20,
     peer_idle_seconds=10, slow_memory=5_000,
 )  # fmt: skip
 
