@@ -76,7 +76,7 @@ class Business:
 
     def over(self) -> Audit:
         """The books, when there was the last tick, no job is left to run, and everybody has ended."""
-        until(self._all_there)  # whoever has only just begun cannot be ended in good order
+        until(self._all_there, 60)  # whoever has only just begun cannot be ended in good order
         self.client.end()
         until(lambda: self.crew.client.sync.schedules.get(NAME).status == "ended", 60)
         self.crew.finished(30)
