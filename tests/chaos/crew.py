@@ -59,7 +59,7 @@ class Member:
     def end(self) -> None:
         """A graceful stop, which must succeed."""
         self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(20) == 0, self.said()
+        assert self.process.wait(60) == 0, self.said()  # what hangs is given up first
 
 
 def _pending(pid: int, number: signal.Signals) -> bool:

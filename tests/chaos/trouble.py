@@ -50,7 +50,7 @@ class Business:
         """All is well again: a job that is promised from now on has ended soon enough, without anybody's help."""
         began = time.monotonic()
         until(lambda: self._ended(began), within)
-        until(self._answered)
+        until(self._answered, 60)
 
     def _answered(self) -> bool:
         """Whoever has not asked since finds out now, and asks again."""
