@@ -372,6 +372,8 @@ class Beat(Struct, frozen=True):
     orders: Orders = Orders()
     lost: bool = True
     """False: no silent worker holds runs, and a sweep would find nothing."""
+    watched_until: datetime | None = None
+    """Until when somebody wants, or wanted, news of what happens here."""
 
 
 class Refusal(Struct, frozen=True):

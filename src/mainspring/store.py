@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Protocol
 
+from .document import Document, Entry, Feed, Trail
 from .finding import Finding
 from .job import (
     Action,
@@ -60,7 +61,60 @@ class Transaction(Protocol):
         ...
 
 
-class Store(Protocol):
+class Keeper(Protocol):
+    """What a store keeps for the service: documents, the audit trail, and news for those who watch."""
+
+    async def put_documents(self, documents: Sequence[Document], *, now: datetime) -> list[bool]:
+        """Writes them in order, each for itself, and says of each whether it stands.
+
+        One stands if the store's own is at the revision before it (the first: there is none, or it has expired), or is
+        this very one already: who wants to know whether he was first puts something of his own into the text.
+        """
+        ...
+
+    async def drop_documents(self, kind: str, names: Collection[str]) -> list[str]:
+        """Forgets them; returns those that were there, by name."""
+        ...
+
+    async def documents(
+        self, kind: str, names: Collection[str] | None = None, *, now: datetime, limit: int, after: str | None = None
+    ) -> list[Document]:
+        """These of a kind, or all, by name, from beyond `after`. One has expired from its expires_at on."""
+        ...
+
+    async def record(self, entries: Sequence[Entry]) -> None:
+        """Adds to the audit trail. One that is there gets its outcome if it had none; nothing else of it changes."""
+        ...
+
+    async def audit(self, which: Trail, *, limit: int, before: str | None = None) -> list[Entry]:
+        """Matching entries, the newest first (by id), from below the id `before`."""
+        ...
+
+    async def watch(self, *, until: datetime, now: datetime) -> None:
+        """Somebody wants news until then; the latest such instant counts. Workers hear it with their beats."""
+        ...
+
+    async def watched(self) -> datetime | None:
+        """Until when somebody wants, or wanted, news."""
+        ...
+
+    async def publish(self, news: Sequence[str], *, now: datetime) -> datetime | None:
+        """Numbers them on from the newest, and keeps document.NEWS_KEPT of them at least; answers as `watched` does.
+
+        Whoever has seen a number will find none below it that was not there. Told twice, they are there twice.
+        """
+        ...
+
+    async def news(self, *, after: int, limit: int) -> Feed:
+        """What was published, in order, from beyond the number `after`."""
+        ...
+
+    async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
+        """Deletes expired documents and entries of before; returns how many went. Some may be left for another time."""
+        ...
+
+
+class Store(Keeper, Protocol):
     """Everything that outlives the process. A verb is one atomic step over a set.
 
     Verbs never read a clock, never call user code, never raise because a row has moved on:

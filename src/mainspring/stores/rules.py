@@ -10,6 +10,7 @@ from typing import Literal
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
+from ..document import Entry, Trail
 from ..job import (
     WENT_WELL,
     WENT_WRONG,
@@ -211,3 +212,14 @@ def matches(job: Job, which: Filter, now: datetime) -> bool:
 
 def _begins(job: Job, prefix: str) -> bool:
     return any(key is not None and key.startswith(prefix) for key in (job.unique_key, job.idempotency_key))
+
+
+def in_trail(entry: Entry, which: Trail) -> bool:
+    named = which.action is None or entry.action == which.action or entry.action.startswith(f"{which.action}.")
+    return (
+        named
+        and which.who in (None, entry.who)
+        and which.target in (None, entry.target)
+        and (which.since is None or entry.at >= which.since)
+        and (which.until is None or entry.at < which.until)
+    )

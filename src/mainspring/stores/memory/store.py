@@ -46,14 +46,16 @@ from ...tally import Span, Tally
 from ..bell import Bell
 from . import change, claim, enqueue, finish, fire, read
 from .jobs import Jobs
+from .keeper import MemoryKeeper
 from .ledger import Ledger
 from .workers import Workers
 
 
-class MemoryStore:
+class MemoryStore(MemoryKeeper):
     """The executable specification. One lock makes every verb atomic, from any thread or loop."""
 
     def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__()
         self._clock = clock or SystemClock()
         self._lock = threading.RLock()
         self._closed = False
@@ -152,7 +154,7 @@ class MemoryStore:
             orders = self._workers.beat(worker, until, now)
             mine = [self._jobs[id] for id in self._jobs.running.get(worker.id, ())]
             cancels = {job.id: job.cancel_reason for job in mine if job.cancel_reason is not None}
-            return Beat({job.id: job.lease or "" for job in mine}, cancels, orders)
+            return Beat({job.id: job.lease or "" for job in mine}, cancels, orders, watched_until=self._watched)
 
     async def expired(self, *, now: datetime, limit: int) -> list[Job]:
         with self._turn():

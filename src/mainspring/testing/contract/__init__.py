@@ -10,6 +10,7 @@ from .enqueue import EnqueueContract
 from .execution import ExecutionContract
 from .finish import FinishContract
 from .fire import FireContract
+from .keeper import AuditContract, DocumentContract, NewsContract
 from .keys import KeysContract
 from .leader import LeaderContract
 from .life import LifeContract
@@ -51,5 +52,8 @@ class StoreContract(
     FireContract,
     SeriesContract,
     LeaderContract,
+    DocumentContract,
+    AuditContract,
+    NewsContract,
 ):
     """Every sentence of the Store protocol; needs the plugin mainspring.testing.plugin."""
