@@ -291,6 +291,7 @@ PUBLIC = [
     "Retention",
     "Retry",
     "Schedule",
+    "ScheduleChanged",
     "ScheduleExists",
     "ScheduleNotFound",
     "SchemaMismatch",
