@@ -56,7 +56,7 @@ class Rules(Struct, kw_only=True, forbid_unknown_fields=True):
 class NewSchedule(Rules, kw_only=True, forbid_unknown_fields=True):
     name: str
     task: str
-    trigger: AnyTrigger | str  # type: ignore[assignment]  # here it is needed
+    trigger: AnyTrigger | str
 
     def given(self) -> dict[str, Any]:
         return {name: value for name, value in super().given().items() if name not in ("name", "task")}
@@ -73,8 +73,8 @@ class ScheduleView(Schedule, frozen=True, kw_only=True, omit_defaults=False):
     """A schedule with what follows from it."""
 
     spec: SpecView
-    status: Status  # type: ignore[assignment,misc]  # said here, where a Schedule reckons it
-    warnings: list[str] = []
+    status: Status
+    warnings: Sequence[str] = ()
     """What its author may not have meant."""
 
 
