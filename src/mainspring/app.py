@@ -20,7 +20,7 @@ from .control import Dead, Executions, Jobs, Queues, Schedules, Workers
 from .control.ground import Ground
 from .deadletter import DeadLetter, check_handler, mourned
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
-from .events import Bus, E, JobEnqueued
+from .events import Bus, E, JobEnqueued, enqueued
 from .handle import Handle
 from .health import Health, check
 from .hint import hint
@@ -443,9 +443,7 @@ class Mainspring:
         if within is None and self.events.wants(JobEnqueued):
             for job, answer in zip(jobs, answers, strict=True):
                 if answer.status != "refused":
-                    self.events.emit(
-                        JobEnqueued(at=now, id=answer.id, task=job.task, queue=job.queue, status=answer.status)
-                    )
+                    self.events.emit(enqueued(now, job, answer))
         return [self._handle(answer, job.task) for job, answer in zip(jobs, answers, strict=True)]
 
     # run
