@@ -6,9 +6,9 @@ from typing import Any
 
 from litestar.handlers import HTTPRouteHandler
 
-from . import queues
+from . import queues, scheduler, schedules
 
 # Under /api/v1.
-ROUTES: list[HTTPRouteHandler] = [*queues.ROUTES]
+ROUTES: list[HTTPRouteHandler] = [*queues.ROUTES, *scheduler.ROUTES, *schedules.ROUTES]
 # At the root.
 BESIDE: list[Any] = []
