@@ -79,7 +79,7 @@ class Worker:
         self._scheduler = scheduler
         self._slots = Slots(runner, settings.concurrency, clock, self._on_end, self._on_leak)
         self._appetite = Appetite(clock, self._slots, self._free)
-        self._courier = Courier(runner.desk, clock)
+        self._courier = Courier(runner.desk, clock, bus)
         self._settlement = Settlement(clock, bus, self._courier, self._appetite.freed)
         self._completion = Completion(runner, self._courier, clock, lambda: self._store)
         runner.desk.transaction = self._completion.transaction
