@@ -23,6 +23,7 @@ from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, Unkn
 from .events import Bus, E, JobEnqueued, enqueued
 from .handle import Handle
 from .health import Health, check
+from .herald import Herald
 from .hint import hint
 from .job import Breaker, Enqueued, Job, NewJob, OnConflict
 from .journal import keep_journal
@@ -134,6 +135,7 @@ class Mainspring:
         self.clock = clock
         self._handles: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
         self._closed = False
+        self.herald = Herald(self.events, clock, self.opened)
         ground = Ground(self.opened, clock, self.events, self.tasks, self.settings)
         self.jobs = Jobs(ground)
         self.dead = Dead(ground, self.jobs)
@@ -155,6 +157,7 @@ class Mainspring:
     async def close(self) -> None:
         """Later calls raise ShuttingDown, until `async with app:` opens it again."""
         self._closed = True
+        await self.herald.close()
         for store in {id(store): store for store in self._handles.values()}.values():
             await store.close()
         self._handles.clear()
@@ -172,6 +175,7 @@ class Mainspring:
             await store.open()
             await self.clock.learn(store.time)
             self._handles[loop] = store
+        self.herald.stir()
         return store
 
     @property
@@ -480,7 +484,7 @@ class Mainspring:
         worker = Worker(
             opened=self.opened, runner=runner, tasks={name: task.options.concurrency for name, task in real.items()},
             queues=queues, settings=settings, clock=self.clock, bus=self.events, recycle=recycle, mourned=self._mourned,
-            scheduler=self._scheduler(settings.fire), pruner=self._pruner(),
+            scheduler=self._scheduler(settings.fire), pruner=self._pruner(), herald=self.herald,
         )  # fmt: skip
         self._workers.add(worker)
         return worker
