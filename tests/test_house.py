@@ -34,7 +34,7 @@ def tree_of(path: Path) -> ast.Module:
 LAYERS: list[set[str]] = [
     {"acting", "errors", "clock", "document", "hint", "ids", "failpoint", "mask", "program", "signals"},
     {"retry", "threads", "trigger", "wear", "systemd", "lifeline", "vigil"},
-    {"job", "config", "finding", "schema", "supervisor"},
+    {"job", "config", "finding", "reloader", "schema", "supervisor"},
     {"codec"},
     {"context", "outcome", "sync", "retention", "schedule", "why"},
     {"load", "standing", "tally"},
