@@ -32,8 +32,8 @@ def tree_of(path: Path) -> ast.Module:
 
 # Each may import from those before it, and from its own package. A new module needs its place here.
 LAYERS: list[set[str]] = [
-    {"acting", "errors", "clock", "document", "hint", "ids", "failpoint", "mask", "program", "signals"},
-    {"retry", "threads", "trigger", "wear", "systemd", "lifeline", "vigil"},
+    {"errors", "clock", "document", "hint", "ids", "failpoint", "mask", "program", "signals"},
+    {"acting", "retry", "threads", "trigger", "wear", "systemd", "lifeline", "vigil"},
     {"job", "config", "finding", "reloader", "schema", "supervisor"},
     {"codec"},
     {"context", "outcome", "sync", "retention", "schedule", "why"},
@@ -261,6 +261,7 @@ PUBLIC = [
     "Context",
     "DeadLetter",
     "Discard",
+    "Entry",
     "Execution",
     "Failure",
     "Filter",
@@ -305,10 +306,12 @@ PUBLIC = [
     "SystemClock",
     "Task",
     "Tick",
+    "Trail",
     "Trigger",
     "UnknownTask",
     "Window",
     "Worker",
+    "acting",
     "at",
     "cron",
     "every",

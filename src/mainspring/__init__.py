@@ -1,9 +1,11 @@
 """Durable background jobs and schedules: one library, one command, the same behaviour on every store."""
 
+from .acting import acting
 from .app import Mainspring
 from .clock import Clock, SystemClock
 from .context import Context
 from .deadletter import DeadLetter
+from .document import Entry, Trail
 from .errors import (
     BadInput,
     BadPayload,
@@ -62,6 +64,7 @@ __all__ = [
     "Context",
     "DeadLetter",
     "Discard",
+    "Entry",
     "Execution",
     "Failure",
     "Filter",
@@ -106,10 +109,12 @@ __all__ = [
     "SystemClock",
     "Task",
     "Tick",
+    "Trail",
     "Trigger",
     "UnknownTask",
     "Window",
     "Worker",
+    "acting",
     "at",
     "cron",
     "every",

@@ -36,6 +36,7 @@ from ..job import (
 from ..outcome import clean
 from ..task import checked
 from ..why import Facts, Reason, reasons
+from .deed import audited, note
 from .ground import Ground
 
 PAGE = 1000
@@ -143,29 +144,36 @@ class Jobs:
 
     # actions
 
+    @audited("jobs.cancel")
     async def cancel(self, which: JobId | Filter, reason: str = "cancelled by an operator") -> Changed:
         """Waiting jobs never run; running ones are interrupted at their worker's next beat."""
         return await self._change(Action.CANCEL, which, reason)
 
+    @audited("jobs.retry")
     async def retry(self, which: JobId | Filter) -> Changed:
         """Dead, cancelled and expired jobs become pending, with all their retries."""
         return await self._change(Action.RETRY, which)
 
+    @audited("jobs.pause")
     async def pause(self, which: JobId | Filter) -> Changed:
         return await self._change(Action.PAUSE, which)
 
+    @audited("jobs.resume")
     async def resume(self, which: JobId | Filter) -> Changed:
         return await self._change(Action.RESUME, which)
 
+    @audited("jobs.delete")
     async def delete(self, which: JobId | Filter) -> Changed:
         """Gone with their history; running jobs are refused."""
         return await self._change(Action.DELETE, which)
 
+    @audited("jobs.reschedule")
     async def reschedule(self, which: JobId | Filter, at: datetime | timedelta) -> Changed:
         """Waiting jobs are due at that instant, or after that span from now."""
         run_at = self._ground.clock.now() + at if isinstance(at, timedelta) else at
         return await self.update(which, run_at=run_at)
 
+    @audited("jobs.update")
     async def update(
         self,
         which: JobId | Filter,
@@ -220,6 +228,7 @@ class Jobs:
 
     async def _edit_all(self, action: Action, which: Filter, update: Update, arguments: Mapping[str, Any]) -> Changed:
         total = Changed([], {})
+        note(changed=total)
         async for page in self._pages(self._so_far(which)):
             changed = Changed([], {})
             for job in page:
@@ -253,6 +262,7 @@ class Jobs:
             return await self._change_all(action, checked_filter(which), reason, update)
         which = checked_id(which)
         changed = await self._step(action, Filter(ids=(which,)), None, reason, update)
+        note(changed=changed)
         if which in changed.refused:
             refusal = changed.refused[which]
             if refusal.holder is not None:
@@ -267,6 +277,7 @@ class Jobs:
     async def _change_all(self, action: Action, which: Filter, reason: str, update: Update | None) -> Changed:
         """Step by step, in order of id; each is told of, so that a later one that fails hides nothing."""
         total, after, which = Changed([], {}), None, self._so_far(which)
+        note(changed=total)
         while True:
             changed = await self._step(action, which, after, reason, update)
             _add(total, changed)
