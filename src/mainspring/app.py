@@ -16,7 +16,7 @@ from .clock import EPOCH, Clock, StoreClock, SystemClock
 from .codec import encode_call, is_async
 from .config import Fire, load, span
 from .context import Context
-from .control import Dead, Executions, Jobs, Queues, Schedules, Workers
+from .control import Dead, Executions, Jobs, Keys, Queues, Schedules, Workers
 from .control.ground import Ground
 from .deadletter import DeadLetter, check_handler, mourned
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
@@ -46,6 +46,8 @@ from .trigger import Trigger, cron, every
 from .worker import Worker
 
 if TYPE_CHECKING:
+    from litestar.types import ASGIApp
+
     from .testing.harness import Harness, Mode
 
 P = ParamSpec("P")
@@ -138,6 +140,7 @@ class Mainspring:
         self.jobs = Jobs(ground)
         self.dead = Dead(ground, self.jobs)
         self.executions = Executions(ground)
+        self.keys = Keys(ground)
         self.queues = Queues(ground)
         self.workers = Workers(ground)
         self.schedules = Schedules(ground, self._scheduler, self._handle)
@@ -522,6 +525,15 @@ class Mainspring:
         from .testing.harness import Harness
 
         return Harness(self, mode, raises=raises)
+
+    def asgi(self, *, auth: bool = True) -> ASGIApp:
+        """The REST API as an ASGI application, to serve alone or to mount under any prefix of another.
+
+        Without `auth` everybody is an admin, and only this machine is served.
+        """
+        from .api.service import asgi
+
+        return asgi(self, auth=auth)
 
     # insight
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from litestar.handlers import HTTPRouteHandler
 
-from . import queues
+from . import keys, queues, session
 
 # Under /api/v1.
-ROUTES: list[HTTPRouteHandler] = [*queues.ROUTES]
+ROUTES: list[HTTPRouteHandler] = [*keys.ROUTES, *queues.ROUTES, *session.ROUTES]
 # At the root.
 BESIDE: list[Any] = []
