@@ -9,6 +9,7 @@ MainspringError
 ├── JobNotFound (LookupError)   the store has no job of that id
 ├── ScheduleNotFound (LookupError)  the store has no schedule of that name
 ├── ScheduleExists              a schedule of that name is there already
+├── ScheduleChanged             others have changed it since it was read
 ├── ApiKeyNotFound (LookupError)  the store has no API key of that name or id
 ├── ApiKeyExists                an API key of that name is there already
 ├── NotLeader                   what only the leader may do was asked of another
@@ -73,6 +74,10 @@ class ApiKeyNotFound(MainspringError, LookupError):
 
 class ApiKeyExists(MainspringError):
     """An API key of that name is there already."""
+
+
+class ScheduleChanged(MainspringError):
+    """Others have changed the schedule since it was read."""
 
 
 class NotLeader(MainspringError):

@@ -52,6 +52,8 @@ GIVEN: dict[str, tuple[str, Any, Any]] = {
     "jwt_subject_claim": ("email", "email", "sub"),
     "session_hours": ("1.5", 1.5, 24.0),
     "hide_payloads": ("On", True, False),
+    "host": ("0.0.0.0", "0.0.0.0", "127.0.0.2"),
+    "port": ("80", 80, 0),
 }
 
 

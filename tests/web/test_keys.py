@@ -213,7 +213,7 @@ async def test_a_key_made_again_under_a_name_is_another_one(spring: Mainspring, 
 
 async def test_revoking_what_is_not_there_names_what_is(spring: Mainspring) -> None:
     await spring.keys.create("deploy")
-    with pytest.raises(ApiKeyNotFound, match="no API key 'deplyo'; did you mean 'deploy'?"):
+    with pytest.raises(ApiKeyNotFound, match="no API key 'deplyo'; did you mean 'deploy'"):
         await spring.keys.revoke("deplyo")
 
 

@@ -28,6 +28,7 @@ _STATUS: Mapping[type[Exception], tuple[int, str]] = {
     errors.JobNotFound: (404, "job_not_found"),
     errors.ScheduleNotFound: (404, "schedule_not_found"),
     errors.ScheduleExists: (409, "schedule_exists"),
+    errors.ScheduleChanged: (412, "changed"),
     errors.JobExists: (409, "job_exists"),
     errors.ApiKeyNotFound: (404, "key_not_found"),
     errors.ApiKeyExists: (409, "key_exists"),
