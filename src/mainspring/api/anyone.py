@@ -15,8 +15,10 @@ async def anyone(connection: Connection) -> Principal:
     """A way in for this machine, and for no page of another site that is open in a browser on it."""
     scope = connection.scope
     client, host = scope.get("client"), name_of(header(scope, b"host") or "")
+    # Whoever hands on requests of others is not the one who asks.
+    handed_on = header(scope, b"x-forwarded-for") or header(scope, b"forwarded")
     # By another name than this machine's own a browser may have been sent here by whoever owns that name.
-    if (client and not is_loopback(client[0])) or not is_loopback(host):
+    if (client and not is_loopback(client[0])) or not is_loopback(host) or handed_on:
         raise Problem(
             403,
             "not_local",

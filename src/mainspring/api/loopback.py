@@ -22,8 +22,8 @@ def check_bind(host: str, auth: bool) -> None:
     """Refuses to serve others without asking who they are."""
     if not auth and not is_loopback(host):
         raise BadSetting(
-            f"without sign-in this serves its own machine only, and {host or 'every address'!r} is open to others: "
-            "bind 127.0.0.1, or leave sign-in on and make a key with: mainspring keys create NAME"
+            f"without sign-in anybody who reaches {host or 'this machine'} would be an admin: "
+            "listen on 127.0.0.1, or leave sign-in on and make keys (mainspring keys create NAME)"
         )
 
 
