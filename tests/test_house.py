@@ -32,7 +32,7 @@ def tree_of(path: Path) -> ast.Module:
 
 # Each may import from those before it, and from its own package. A new module needs its place here.
 LAYERS: list[set[str]] = [
-    {"errors", "clock", "document", "hint", "ids", "failpoint", "mask", "program", "signals"},
+    {"errors", "bucket", "clock", "document", "hint", "ids", "failpoint", "mask", "program", "signals"},
     {"retry", "threads", "trigger", "wear", "systemd", "lifeline", "vigil"},
     {"job", "config", "finding", "schema", "supervisor"},
     {"codec"},
