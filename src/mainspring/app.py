@@ -20,9 +20,10 @@ from .control import Dead, Executions, Jobs, Queues, Schedules, Workers
 from .control.ground import Ground
 from .deadletter import DeadLetter, check_handler, mourned
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
-from .events import Bus, E, JobEnqueued
+from .events import Bus, E, JobEnqueued, enqueued
 from .handle import Handle
 from .health import Health, check
+from .herald import Herald
 from .hint import hint
 from .job import Breaker, Enqueued, Job, NewJob, OnConflict
 from .journal import keep_journal
@@ -134,6 +135,7 @@ class Mainspring:
         self.clock = clock
         self._handles: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
         self._closed = False
+        self.herald = Herald(self.events, clock, self.opened)
         ground = Ground(self.opened, clock, self.events, self.tasks, self.settings)
         self.jobs = Jobs(ground)
         self.dead = Dead(ground, self.jobs)
@@ -155,6 +157,7 @@ class Mainspring:
     async def close(self) -> None:
         """Later calls raise ShuttingDown, until `async with app:` opens it again."""
         self._closed = True
+        await self.herald.close()
         for store in {id(store): store for store in self._handles.values()}.values():
             await store.close()
         self._handles.clear()
@@ -172,6 +175,7 @@ class Mainspring:
             await store.open()
             await self.clock.learn(store.time)
             self._handles[loop] = store
+        self.herald.stir()
         return store
 
     def through(self, wrap: Callable[[Store], Store]) -> None:
@@ -449,9 +453,7 @@ class Mainspring:
         if within is None and self.events.wants(JobEnqueued):
             for job, answer in zip(jobs, answers, strict=True):
                 if answer.status != "refused":
-                    self.events.emit(
-                        JobEnqueued(at=now, id=answer.id, task=job.task, queue=job.queue, status=answer.status)
-                    )
+                    self.events.emit(enqueued(now, job, answer))
         return [self._handle(answer, job.task) for job, answer in zip(jobs, answers, strict=True)]
 
     # run
@@ -488,7 +490,7 @@ class Mainspring:
         worker = Worker(
             opened=self.opened, runner=runner, tasks={name: task.options.concurrency for name, task in real.items()},
             queues=queues, settings=settings, clock=self.clock, bus=self.events, recycle=recycle, mourned=self._mourned,
-            scheduler=self._scheduler(settings.fire), pruner=self._pruner(),
+            scheduler=self._scheduler(settings.fire), pruner=self._pruner(), herald=self.herald,
         )  # fmt: skip
         self._workers.add(worker)
         return worker

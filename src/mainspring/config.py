@@ -63,6 +63,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     dead_retention: float = 168 * 3600.0
     history_keep: int = 100
     history_days: float = 30.0
+    host: str = "127.0.0.1"
+    port: int = 8765
 
     @property
     def backoff(self) -> Backoff:
@@ -75,7 +77,7 @@ _SPANS = {
 }  # fmt: skip
 _AT_LEAST = {
     "concurrency": 1, "retry_max": 0, "max_crashes": 1, "recycle_jobs": 0, "payload_limit": 1, "result_limit": 1,
-    "history_keep": 0,
+    "history_keep": 0, "port": 0,
 }  # fmt: skip
 _CHOICES = {
     "durability": get_args(Durability), "fire": get_args(Fire), "log_level": ("debug", "info", "warning", "error"),
@@ -199,6 +201,8 @@ def _check(s: Settings) -> None:
         )
     if not 0 <= s.history_days <= _MOST_DAYS:
         raise BadSetting(f"history_days must be from 0 to {_MOST_DAYS}, got {s.history_days:g}")
+    if s.port > 65_535:
+        raise BadSetting(f"port must be from 0 (any that is free) to 65535, got {s.port}")
     try:
         s.backoff  # noqa: B018  its own checks are the test
     except BadSetting as bad:

@@ -73,7 +73,7 @@ class Keeper(Protocol):
         ...
 
     async def drop_documents(self, kind: str, names: Collection[str]) -> list[str]:
-        """Forgets them; returns those that were there, by name."""
+        """Forgets them; returns those that were there, by name, among them what has expired and was not tidied yet."""
         ...
 
     async def documents(

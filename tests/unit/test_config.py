@@ -43,6 +43,8 @@ GIVEN: dict[str, tuple[str, Any, Any]] = {
     "dead_retention": ("72h", 259200.0, 60.0),
     "history_keep": ("0", 0, 5),
     "history_days": ("1.5", 1.5, 7.0),
+    "host": ("0.0.0.0", "0.0.0.0", "127.0.0.2"),
+    "port": ("80", 80, 0),
 }
 
 
