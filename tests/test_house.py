@@ -42,7 +42,7 @@ LAYERS: list[set[str]] = [
     {"distribution", "key", "events", "stats", "store", "middleware", "handle", "wire", "interrupts"},
     {"insistence", "patience", "spread"},
     {"diagnosis", "journal", "leader", "prune", "task", "stores", "process", "quota"},
-    {"processes", "spec"},
+    {"processes", "spec", "webhook"},
     {"scheduler"},
     {"control", "courier", "deadletter", "runner", "child"},
     {"slots", "completion"},
