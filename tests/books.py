@@ -1,4 +1,4 @@
-"""Whether a Redis store's sets say of its jobs what its jobs are."""
+"""Whether a Redis store's sets say of its jobs, documents and entries what those are."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import Any
 
 import msgspec
 
-from mainspring.clock import instant
+from mainspring.clock import instant, micros
+from mainspring.document import NEWS_KEPT
 from mainspring.job import Circuit
 from mainspring.stores.redis.home import Home, Homes
 from mainspring.stores.redis.index import REGISTERS, held_keys, spots
+from mainspring.stores.redis.kept import document_of, entry_of
 from mainspring.stores.redis.known import read_hash, read_home
 from mainspring.stores.redis.records import packed, unpacked
 
 SORTED = ("made:", "again:", "ended:", "dead:", "keys", "expiring")
+KEPT = ("doc:", "docs:", "fading", "entry", "trail", "audited", "news")
 SETS = ("tag:", "made-by:", "error:", "suspect", "held:", "parked:")
 
 
@@ -32,6 +35,7 @@ async def audit(homes: Homes) -> None:
         assert all(homes.keeping(key.decode()) is home for key in pairs[::2])
         held |= zip(pairs[::2], pairs[1::2], strict=True)
     assert held == keys
+    await _kept(homes)
 
 
 async def _circuits(homes: Homes) -> list[Circuit]:
@@ -68,20 +72,27 @@ async def _audit(homes: Homes, home: Home) -> dict[bytes, bytes]:
 
 async def _actual(home: Home) -> tuple[dict[str, dict[bytes, int]], dict[str, set[bytes]]]:
     base = home.base
-    names = [
-        key.decode().removeprefix(f"{base}:") for key in await home.call("KEYS", "*") if key.startswith(base.encode())
-    ]
+    names = await _names(home)
     actual: dict[str, dict[bytes, int]] = {}
     groups: dict[str, set[bytes]] = defaultdict(set)
     for name in names:
         if name.startswith(SORTED):
-            pairs = await home.call("ZRANGE", f"{base}:{name}", 0, -1, "WITHSCORES")
-            actual[name] = {member: int(float(score)) for member, score in zip(pairs[::2], pairs[1::2], strict=True)}
+            actual[name] = await _scores(home, name)
         elif name.startswith(SETS):
             actual[name] = dict.fromkeys(await home.call("SMEMBERS", f"{base}:{name}"), 0)
         elif name.startswith(("ready:", "later:")):
             await _group(home, name, groups)
     return actual, groups
+
+
+async def _names(home: Home) -> list[str]:
+    keys = [key.decode() for key in await home.call("KEYS", "*")]
+    return [key.removeprefix(f"{home.base}:") for key in keys if key.startswith(home.base)]
+
+
+async def _scores(home: Home, name: str) -> dict[bytes, int]:
+    pairs = await home.call("ZRANGE", f"{home.base}:{name}", 0, -1, "WITHSCORES")
+    return {member: int(float(score)) for member, score in zip(pairs[::2], pairs[1::2], strict=True)}
 
 
 async def _group(home: Home, name: str, groups: dict[str, set[bytes]]) -> None:
@@ -105,3 +116,24 @@ async def _registers(home: Home, expected: dict[str, Any], waiting: dict[str, An
         assert {name.removeprefix(prefix) for name in expected if name.startswith(prefix)} <= named
     stocked = {name.decode() for name in await home.call("SMEMBERS", f"{base}:stocked")}
     assert stocked <= waiting.keys()
+
+
+async def _kept(homes: Homes) -> None:
+    """Documents, entries and news are in the first home, each in the orders it is read by."""
+    for home in homes.all[1:]:
+        assert not [name for name in await _names(home) if name.startswith(KEPT)]
+    home, fading = homes.first, dict[bytes, int]()
+    kinds = [name.partition(":")[2] for name in await _names(home) if name.startswith(("doc:", "docs:"))]
+    for kind in kinds:
+        documents = [document_of(text) for text in (await read_hash(home, f"{home.base}:doc:{kind}")).values()]
+        assert {one.kind for one in documents} == {kind}
+        assert await _scores(home, f"docs:{kind}") == {one.name.encode(): 0 for one in documents}
+        for one in documents:
+            if one.expires_at is not None:
+                fading[f"{kind}\0{one.name}".encode()] = micros(one.expires_at)
+    assert await _scores(home, "fading") == fading
+    entries = [entry_of(text) for text in (await read_hash(home, f"{home.base}:entry")).values()]
+    assert await _scores(home, "trail") == {one.id.encode(): 0 for one in entries}
+    assert await _scores(home, "audited") == {one.id.encode(): micros(one.at) for one in entries}
+    kept, told = await home.many([("LLEN", f"{home.base}:news"), ("HGET", f"{home.base}:meta", "told")])
+    assert kept <= min(NEWS_KEPT, int(told or 0))

@@ -32,7 +32,7 @@ def tree_of(path: Path) -> ast.Module:
 
 # Each may import from those before it, and from its own package. A new module needs its place here.
 LAYERS: list[set[str]] = [
-    {"errors", "clock", "document", "hint", "ids", "failpoint", "program", "signals"},
+    {"acting", "errors", "clock", "document", "hint", "ids", "failpoint", "mask", "program", "signals"},
     {"retry", "threads", "trigger", "wear", "systemd", "lifeline", "vigil"},
     {"job", "config", "finding", "schema", "supervisor"},
     {"codec"},
@@ -52,6 +52,7 @@ LAYERS: list[set[str]] = [
     {"health"},
     {"app"},
     {"__init__"},
+    {"api"},
     {"cli", "testing"},
     {"demo"},
 ]
@@ -290,6 +291,7 @@ PUBLIC = [
     "Retention",
     "Retry",
     "Schedule",
+    "ScheduleChanged",
     "ScheduleExists",
     "ScheduleNotFound",
     "SchemaMismatch",

@@ -9,6 +9,7 @@ MainspringError
 ├── JobNotFound (LookupError)   the store has no job of that id
 ├── ScheduleNotFound (LookupError)  the store has no schedule of that name
 ├── ScheduleExists              a schedule of that name is there already
+├── ScheduleChanged             others have changed it since it was read
 ├── NotLeader                   what only the leader may do was asked of another
 ├── JobExists                   on_conflict="raise" met a job that holds the key
 ├── InvalidTransition           the job's state does not allow the action
@@ -63,6 +64,10 @@ class ScheduleNotFound(MainspringError, LookupError):
 
 class ScheduleExists(MainspringError):
     """A schedule of that name is there already."""
+
+
+class ScheduleChanged(MainspringError):
+    """Others have changed the schedule since it was read."""
 
 
 class NotLeader(MainspringError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, Literal, TypedDict, cast
 
@@ -16,6 +16,7 @@ from .hint import hint
 from .outcome import seconds
 from .schedule import CATCH_UPS, OVERLAPS, CatchUp, Overlap, Spec
 from .task import Options, Task, check_name
+from .task import checked as checked_options
 from .trigger import AnyTrigger, Every, Timetable, Trigger, Window
 from .trigger.every import LONGEST
 from .trigger.period import Period
@@ -46,6 +47,13 @@ class ScheduleOptions(TypedDict, total=False):
     depends_on: str | Iterable[str]
     adapt: Span | None
     spread: bool
+    queue: str
+    priority: int
+    timeout: Span | None
+    max_retries: int
+    expires: Span | None
+    tags: Sequence[str]
+    metadata: Mapping[str, Any]
 
 
 class Declared(Struct, frozen=True):
@@ -64,7 +72,7 @@ def declared(name: str, trigger: Any, task: Task[Any, Any] | str, given: Mapping
         raise BadInput(f"schedule {name!r}: give kwargs= or input=, not both; the function may return them all")
     payload = "{}" if input is not None else payload_of(name, task, kwargs or {}, limit)
     when, what = checked_trigger(name, trigger), _job(name, task)
-    spec = Spec(trigger=when, payload=payload, computed=input is not None, **what, **values)
+    spec = Spec(trigger=when, payload=payload, computed=input is not None, **{**what, **values})
     return Declared(fitting(name, spec), input)
 
 
@@ -235,6 +243,11 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(check_name(one, "schedule name") for one in names))
 
 
+def _of_jobs(name: str) -> Callable[[Any], Any]:
+    """An option that its jobs have as any other, checked as theirs is."""
+    return lambda value: checked_options({name: value}, "its jobs")[name]
+
+
 def _input(value: Any) -> Any:
     if not callable(value) or not _takes_one(value):
         raise BadInput(f"takes a function of one argument, the tick's instant, that returns kwargs; got {value!r:.80}")
@@ -270,4 +283,6 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "depends_on": _names,
     "adapt": _optional(_positive),
     "spread": _flag,
+    **{name: _of_jobs(name) for name in ("queue", "priority", "timeout", "max_retries", "tags", "metadata")},
+    "expires": _optional(_positive),
 }

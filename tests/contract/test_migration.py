@@ -9,6 +9,7 @@ import pytest
 from filled import FAILURE, live
 
 from mainspring.clock import EPOCH, micros
+from mainspring.document import Feed, News, Trail
 from mainspring.job import FINAL, Account, Action, Ending, Filter, Items, Job, Orders, Progress, State, Update
 from mainspring.outcome import Discard, Done, Retry
 from mainspring.schema import Schema
@@ -35,6 +36,7 @@ from mainspring.testing.contract.build import (
     tell,
     trip,
 )
+from mainspring.testing.contract.keeper import a_document, an_entry
 
 
 @pytest.fixture
@@ -68,8 +70,8 @@ async def test_the_jobs_of_a_file_outlast_a_step_down_and_up_again(path: Path) -
     runs = [await store.executions(job.id) for job in jobs]
     workers, queues = await store.workers(now=NOW), await store.queues(now=NOW)
     for _ in range(2):
-        assert await store.migrate(1) == [2, 1]
-        assert await store.migrate() == [2, 3]
+        assert await store.migrate(1) == [3, 2, 1]
+        assert await store.migrate() == [2, 3, 4]
         await recounted(store, jobs)
         assert [await store.executions(job.id) for job in jobs] == runs
         assert (await store.workers(now=NOW), await store.queues(now=NOW)) == (workers, queues)
@@ -78,7 +80,7 @@ async def test_the_jobs_of_a_file_outlast_a_step_down_and_up_again(path: Path) -
     await store.close()
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 async def test_a_file_of_an_earlier_schema_is_stepped_up_when_it_is_opened(path: Path, version: int) -> None:
     store = open_store(f"sqlite:///{path}")
     await store.open()
@@ -87,9 +89,10 @@ async def test_a_file_of_an_earlier_schema_is_stepped_up_when_it_is_opened(path:
     await store.close()
     again = open_store(f"sqlite:///{path}")
     await again.open()
-    assert await again.schema() == Schema(3, 3, 3)
+    assert await again.schema() == Schema(4, 4, 3)
     await recounted(again, jobs)
     assert (await fire(again, a_schedule())).stands
+    assert await again.put_documents([a_document()], now=NOW) == [True]
     await again.close()
 
 
@@ -121,8 +124,8 @@ async def test_schedules_ticks_and_leaders_are_gone_after_a_step_down_and_their_
     await store.lead("reindex", "ada", until=later(60), now=NOW)
     running = await run_again(store, ids[0])
     jobs = await everything(store)
-    assert await store.migrate(2) == [2]
-    assert await store.migrate() == [3]
+    assert await store.migrate(2) == [3, 2]
+    assert await store.migrate() == [3, 4]
     assert (await store.schedules(limit=9), await store.ticks(schedule.name, limit=9)) == ([], [])
     assert (await store.leaders(now=NOW), (await store.due(now=later(9999), limit=9)).schedules) == ([], [])
     await recounted(store, jobs)
@@ -131,6 +134,44 @@ async def test_schedules_ticks_and_leaders_are_gone_after_a_step_down_and_their_
     assert (await act(store, Action.CANCEL, ids[1])).done == [ids[1]]
     assert (await fire(store, a_schedule(schedule.name), ticks=(a_tick(1),))).stands
     await store.close()
+
+
+async def test_what_the_service_keeps_is_gone_after_a_step_down_and_the_jobs_are_not(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}")
+    await store.open()
+    jobs, workers = await live(store), await store.workers(now=NOW)
+    await store.put_documents([a_document()], now=NOW)
+    await store.record([an_entry(1)])
+    await store.publish(["a"], now=NOW)
+    await store.watch(until=later(60), now=NOW)
+    for _ in range(2):
+        assert await store.migrate(3) == [3]
+        assert await store.migrate() == [4]
+        await recounted(store, jobs)
+        assert await store.workers(now=NOW) == workers
+    assert (await store.documents("key", now=NOW, limit=9), await store.audit(Trail(), limit=9)) == ([], [])
+    assert (await store.news(after=0, limit=9), await store.watched()) == (Feed([], 1, 0), None)
+    await store.close()
+
+
+async def test_what_the_service_keeps_is_there_when_a_file_is_opened_again(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}")
+    await store.open()
+    await store.put_documents([a_document()], now=NOW)
+    await store.record([an_entry(1)])
+    await store.publish(["a"], now=NOW)
+    await store.watch(until=later(60), now=NOW)
+    trail = await store.audit(Trail(), limit=9)
+    await store.close()
+    again = open_store(f"sqlite:///{path}")
+    await again.open()
+    assert await again.documents("key", now=NOW, limit=9) == [a_document()]
+    assert await again.audit(Trail(), limit=9) == trail
+    assert (await again.publish(["b"], now=NOW), (await again.news(after=1, limit=9)).news) == (
+        later(60),
+        [News(2, "b")],
+    )
+    await again.close()
 
 
 async def test_a_file_with_schedules_keeps_them_when_it_is_opened_again(path: Path) -> None:

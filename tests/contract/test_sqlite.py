@@ -2,14 +2,17 @@
 
 import asyncio
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from mainspring.document import Trail
 from mainspring.job import Cursor, Enqueued, Filter
 from mainspring.store import Store
 from mainspring.stores import open_store
+from mainspring.stores.sqlite import keeper
 from mainspring.stores.sqlite.read import jobs
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import NOW, beat, claim, claimed, everything, new_job, put, start
@@ -99,15 +102,31 @@ class TestSqlite(StoreContract):
             assert await everything(store) == []
 
 
-async def test_a_page_of_a_tag_is_read_in_the_order_of_its_index(tmp_path: Path) -> None:
-    store = open_store(f"sqlite:///{tmp_path}/jobs.db")
+async def plan_of(folder: Path, act: Callable[[sqlite3.Connection], object]) -> str:
+    """How SQLite goes about the last statement of it."""
+    store = open_store(f"sqlite:///{folder}/jobs.db")
     await store.open()
     await store.close()
     said: list[str] = []
-    with closing(sqlite3.connect(tmp_path / "jobs.db")) as db:
+    with closing(sqlite3.connect(folder / "jobs.db")) as db:
         db.set_trace_callback(said.append)
-        jobs(db, Filter(tags=("a", "b")), 0, 10, Cursor("x"), newest=True)
+        act(db)
         db.set_trace_callback(None)
-        plan = " ".join(row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {said[-1]}"))
+        return " ".join(row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {said[-1]}"))
+
+
+async def test_a_page_of_a_tag_is_read_in_the_order_of_its_index(tmp_path: Path) -> None:
+    plan = await plan_of(tmp_path, lambda db: jobs(db, Filter(tags=("a", "b")), 0, 10, Cursor("x"), newest=True))
     assert "mainspring_tags USING PRIMARY KEY (tag=? AND job_id<?)" in plan
     assert "TEMP B-TREE" not in plan
+
+
+async def test_a_page_of_the_audit_trail_is_read_in_the_order_of_its_ids(tmp_path: Path) -> None:
+    plan = await plan_of(tmp_path, lambda db: keeper.audit(db, Trail(who="ada"), 10, "x"))
+    assert plan == "SEARCH mainspring_audit USING INDEX sqlite_autoindex_mainspring_audit_1 (id<?)"
+
+
+async def test_old_entries_are_found_without_looking_through_the_trail(tmp_path: Path) -> None:
+    plan = await plan_of(tmp_path, lambda db: db.execute(keeper.OLD, (10, 0)))
+    assert "SCAN mainspring_audit USING COVERING INDEX" in plan  # for as many ids as it is given
+    assert "SEARCH mainspring_audit USING INDEX sqlite_autoindex_mainspring_audit_1 (id=?)" in plan

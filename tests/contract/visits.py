@@ -7,11 +7,12 @@ from contextlib import asynccontextmanager
 import pytest
 from filled import fill, told
 
+from mainspring.document import Document, Entry, Trail
 from mainspring.errors import StoreError
 from mainspring.job import Action
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.testing.contract.build import act, beat, everything, later, new_job, put
+from mainspring.testing.contract.build import NOW, act, beat, everything, later, new_job, put
 
 
 @asynccontextmanager
@@ -34,9 +35,24 @@ async def whole_way(url: str) -> None:
         await act(store, Action.DELETE, *(job.id for job in await everything(store) if job.state.final))
         await store.drop_schedules(["naïve: 'x'"])
         await store.forget({}, now=later(9))
+        await keep(store)
         assert {finding.about for finding in await store.diagnose()} >= {"server", "durability", "memory", "listener"}
         assert await store.time()
         await hear(store, other)
+
+
+async def keep(store: Store) -> None:
+    """Documents, an entry and some news, and away with them."""
+    one, other = (Document(kind="key", name=name, text="text", expires_at=later(9)) for name in ("one", "other"))
+    assert await store.put_documents([one, other], now=NOW) == [True, True]
+    assert await store.documents("key", now=NOW, limit=9) == [one, other]
+    assert await store.drop_documents("key", ["one"]) == ["one"]
+    await store.record([entry := Entry(id="1", at=NOW, who="ada", action="keys.create", target="one")])
+    assert await store.audit(Trail(since=NOW), limit=9) == await store.audit(Trail(), limit=9) == [entry]
+    await store.watch(until=later(9), now=NOW)
+    assert await store.publish(["news"], now=NOW) == await store.watched() == later(9)
+    assert (await store.news(after=0, limit=9)).last == 1
+    assert await store.tidy(audited_since=later(9), now=later(9)) == 2
 
 
 async def hear(store: Store, other: Store) -> None:

@@ -46,7 +46,7 @@ def test_what_is_no_trigger_is_refused_with_one(app: Mainspring, trigger: Any, w
 
 OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"overlop": "skip"}, "schedule 'x' has no option 'overlop'; did you mean 'overlap'?"),
-    ({"timezone": "UTC"}, "schedule 'x' has no option 'timezone'; known: adapt, after, catch_up,"),
+    ({"colour_of_it": "UTC"}, "schedule 'x' has no option 'colour_of_it'; known: adapt, after, catch_up,"),
     ({"overlap": "never"}, "option overlap of schedule 'x': is one of skip, queue, allow, cancel; got 'never'"),
     ({"catch_up": True}, "option catch_up of schedule 'x': is one of latest, skip, all; got True"),
     ({"catch_up_window": -1}, "option catch_up_window of schedule 'x': it takes seconds (0 or more) or a timedelta"),

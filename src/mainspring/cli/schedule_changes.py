@@ -39,10 +39,10 @@ async def create(app: Mainspring, name: str, task: str, run_on_start: bool, as_j
     if trigger is None:
         raise click.UsageError(WHEN)
     chosen, _ = task_of(app, task)
-    said: dict[str, Any] = policies_of(given)
+    said: dict[str, Any] = policies_of(given) | own
     if run_on_start:
         said["run_on_start"] = True
-    row = await app.schedules.create(name, trigger, chosen.using(**own) if own else chosen, **said)
+    row = await app.schedules.create(name, trigger, chosen, **said)
     _tell(app, row, "is made", as_json, ruled=True)
     _warn(row)
 
@@ -51,6 +51,7 @@ async def create(app: Mainspring, name: str, task: str, run_on_start: bool, as_j
 @click.argument("name")
 @when
 @policies
+@job_options
 @as_json
 @with_app
 async def update(app: Mainspring, name: str, as_json: bool, **given: Any) -> None:
@@ -59,7 +60,8 @@ async def update(app: Mainspring, name: str, as_json: bool, **given: Any) -> Non
     One that code declares stays so until the code says something else than it did.
     """
     spec = (await app.schedules.get(name)).spec
-    trigger, said = take_trigger(given, spec), policies_of(given, spec)
+    trigger, own = take_trigger(given, spec), take_job(given)
+    said = policies_of(given, spec) | own
     if trigger is None and not said:
         raise click.UsageError("what is to be changed? Give --cron, --every, --at, --kwargs, --overlap, …")
     row = await app.schedules.update(name, trigger=trigger, **said)

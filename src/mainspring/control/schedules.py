@@ -12,9 +12,9 @@ from typing import Any, TypeVar, Unpack
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..amendment import born, paused, redefined, rescheduled, resumed, triggered
+from ..amendment import born, fingerprint, paused, redefined, rescheduled, resumed, triggered
 from ..distribution import Distribution, distribution
-from ..errors import BadInput, ScheduleExists, ScheduleNotFound, StoreUnavailable
+from ..errors import BadInput, ScheduleChanged, ScheduleExists, ScheduleNotFound, StoreUnavailable
 from ..handle import Handle
 from ..hint import hint
 from ..ids import new_id
@@ -185,10 +185,13 @@ class Schedules:
             raise ScheduleExists(f"a schedule named {name!r} is there already; change it with update()")
         return new
 
-    async def update(self, name: str, *, trigger: Any = None, **options: Unpack[ScheduleOptions]) -> Schedule:
+    async def update(
+        self, name: str, *, trigger: Any = None, expected: str | None = None, **options: Unpack[ScheduleOptions]
+    ) -> Schedule:
         """Says some of it anew. Its next tick stays unless the new policies mean other instants.
 
         What code has declared may be changed too; it stays so until the code says something else than it did.
+        With `expected`, the fingerprint() of the spec that was read, only if nobody has changed it since.
         """
         given: dict[str, Any] = dict(options) if trigger is None else {"trigger": trigger, **options}
         if not given:
@@ -196,6 +199,8 @@ class Schedules:
         limit = self._ground.settings.payload_limit
 
         async def change(row: Schedule, now: datetime) -> Firing:
+            if expected is not None and fingerprint(row.spec) != expected:
+                raise ScheduleChanged(f"schedule {name!r} was changed by others since it was read; read it again")
             spec = amended(name, row.spec, given, self._ground.tasks.get(row.spec.task), limit)
             return redefined(row, spec, now=now, anchor_at=await self._anchor(name, spec, row, now))
 

@@ -14,7 +14,8 @@ from ...job import Beat, Claim, Job, JobId, LiveWorker, Orders, State, WorkerId,
 from ..memory import claim as memory
 from .home import Home, Homes
 from .index import Arguments
-from .known import Found, Known, live, load, read_hash, read_home, worker_text
+from .kept import instant_of, watched
+from .known import Found, Known, live, load, named, read_hash, read_home, worker_text
 from .line import Word
 from .lists import group_names
 from .part import Part
@@ -126,8 +127,8 @@ async def beat(homes: Homes, worker: WorkerInfo, until: datetime, now: datetime)
     base = homes.first.base
     while True:
         known = Known()
-        known.workers |= await read_hash(homes.first, f"{base}:worker")
-        await load(homes, known, "worker", [worker.id])
+        rows, watched_until = await homes.first.many([("HGETALL", f"{base}:worker"), watched(homes.first)])
+        known.workers |= {worker.id: None, **named(rows)}
         part = Part(known)
         orders = part.workers.beat(worker, until, now)
         if await commit(homes, known.expected(homes), list(_rows(base, known, part.workers))):
@@ -136,7 +137,8 @@ async def beat(homes: Homes, worker: WorkerInfo, until: datetime, now: datetime)
     held = await homes.each(lambda home: _held(homes, home, worker.id, None if row is None else row.until))
     mine = [job for some in held for job in some]
     cancels = {job.id: job.cancel_reason for job in mine if job.cancel_reason is not None}
-    return Beat({job.id: job.lease or "" for job in mine}, cancels, orders)
+    leases = {job.id: job.lease or "" for job in mine}
+    return Beat(leases, cancels, orders, watched_until=instant_of(watched_until))
 
 
 async def _held(homes: Homes, home: Home, worker: WorkerId, until: datetime | None) -> list[Job]:

@@ -19,6 +19,8 @@ class Epoch:
         self.losses: list[str] = []
         self.mended = 0
         """After how many of them what is left was brought in line."""
+        self.renumbered = 0
+        """After how many of them news are numbered from beyond all that anybody has seen."""
 
     async def turn(self, home: Home, now: datetime) -> None:
         """Adds one to the count, and says so loudly if it is not the one it was."""

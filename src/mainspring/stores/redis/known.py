@@ -126,8 +126,11 @@ async def _read_keys(homes: Homes, names: Iterable[str]) -> dict[str, bytes | No
 
 
 async def read_hash(home: Home, key: str) -> dict[str, bytes]:
-    found = await home.call("HGETALL", key)
-    return {field.decode(): value for field, value in zip(found[::2], found[1::2], strict=True)}
+    return named(await home.call("HGETALL", key))
+
+
+def named(pairs: Sequence[bytes]) -> dict[str, bytes]:
+    return {field.decode(): value for field, value in zip(pairs[::2], pairs[1::2], strict=True)}
 
 
 async def read_jobs(homes: Homes, ids: Sequence[JobId]) -> dict[JobId, Found]:

@@ -52,6 +52,7 @@ from . import claim, count, enqueue, finish, lists, series, tally
 from .condition import condition, listener, refuse
 from .ear import Ear, Kin, Word
 from .home import Homes
+from .keeper import RedisKeeper
 from .known import executions, lines, live
 from .mend import mend, mend_keys
 from .place import Place
@@ -63,7 +64,7 @@ _circuit = msgspec.json.Decoder(Circuit).decode
 PROBED = 8.0
 
 
-class RedisStore:
+class RedisStore(RedisKeeper):
     """Each verb is one script, or a play that is written whole. A handle serves the loop in which it was opened."""
 
     def __init__(

@@ -14,6 +14,7 @@ from ...job import Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
 from ..rows import CLAIMED, HELD, Row, series_of
 from ..rules import LONG_SILENT
 from .enqueue import count
+from .keeper import watched
 from .series import end
 
 # A claim ends at most this many expired jobs, so that a flood of them cannot hold the write lock.
@@ -204,7 +205,8 @@ def beat(db: sqlite3.Connection, worker: WorkerInfo, until: int, now: int) -> Be
         row = db.execute("DELETE FROM mainspring_workers WHERE id = ? RETURNING orders", (worker.id,)).fetchone()
     held = db.execute(_HOLDS, (worker.id,)).fetchall()
     cancels = {id: reason for id, _, reason in held if reason is not None}
-    return Beat({id: lease for id, lease, _ in held}, cancels, orders_of(row and row[0]))
+    holds = {id: lease for id, lease, _ in held}
+    return Beat(holds, cancels, orders_of(row and row[0]), watched_until=watched(db))
 
 
 def orders_of(text: str | None) -> Orders:

@@ -58,6 +58,7 @@ from ..rows import COLUMNS, HELD, Row, claimed_of, execution_of, job_of
 from ..steps import Steps
 from . import change, claim, condition, enqueue, file, finish, fire, read, series, tally, transaction
 from .inotify import WriteWatch
+from .keeper import SqliteKeeper
 from .lane import Lane, Watcher, translated
 from .turnstile import Turnstile
 
@@ -71,7 +72,7 @@ _decode = msgspec.json.decode
 _info = msgspec.json.Decoder(WorkerInfo).decode
 
 
-class SqliteStore:
+class SqliteStore(SqliteKeeper):
     """WAL, synchronous=FULL. One lane writes and commits many verbs together, another reads."""
 
     def __init__(
@@ -114,7 +115,7 @@ class SqliteStore:
         reader, watcher = (file.connect(self.path, self._durability) for _ in range(2))
         self._watcher = Watcher(watcher)
         self._bell = Bell(self._clock)
-        self._watch = self._watched() if self._clock.real else None
+        self._watch = self._watching() if self._clock.real else None
         self._turnstile = turnstile
         self._writes = Lane("writer", writer, "BEGIN IMMEDIATE", turnstile)
         self._reads = Lane("reader", reader, "BEGIN", nullcontext())
@@ -189,7 +190,7 @@ class SqliteStore:
         finally:
             timer.cancel()
 
-    def _watched(self) -> WriteWatch | None:
+    def _watching(self) -> WriteWatch | None:
         """Rings for commits of other processes, where the system tells of writes."""
         bell, watcher = self._bell, self._watcher
         seen = watcher.version()

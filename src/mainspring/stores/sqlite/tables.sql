@@ -212,3 +212,43 @@ CREATE TABLE mainspring_leaders (
 DROP TABLE mainspring_leaders;
 DROP TABLE mainspring_ticks;
 DROP TABLE mainspring_schedules;
+
+-- up 4, for 3
+-- What the service keeps: small texts under a name.
+CREATE TABLE mainspring_documents (
+    kind       TEXT    NOT NULL,
+    name       TEXT    NOT NULL,
+    revision   INTEGER NOT NULL,
+    expires_at INTEGER,
+    text       TEXT    NOT NULL,
+    PRIMARY KEY (kind, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX mainspring_documents_expiring ON mainspring_documents (expires_at) WHERE expires_at IS NOT NULL;
+
+-- Who did what; ids are in the order of time, so that no other index is needed.
+CREATE TABLE mainspring_audit (
+    id      TEXT    PRIMARY KEY,
+    at      INTEGER NOT NULL,
+    who     TEXT    NOT NULL,
+    action  TEXT    NOT NULL,
+    target  TEXT    NOT NULL,
+    asked   TEXT    NOT NULL,           -- JSON
+    outcome TEXT                        -- JSON
+) STRICT;
+
+-- The newest is never deleted, so that SQLite numbers on by itself.
+CREATE TABLE mainspring_news (
+    n    INTEGER PRIMARY KEY,
+    text TEXT    NOT NULL
+) STRICT;
+
+CREATE TABLE mainspring_watched (
+    n     INTEGER PRIMARY KEY CHECK (n = 1),
+    until INTEGER NOT NULL
+) STRICT;
+
+-- down 4
+DROP TABLE mainspring_watched;
+DROP TABLE mainspring_news;
+DROP TABLE mainspring_audit;
+DROP TABLE mainspring_documents;

@@ -165,8 +165,11 @@ class NewsContract(Contract):
                     await asyncio.sleep(0)
                 return seen
 
-            async with asyncio.timeout(30):
-                seen, *_ = await asyncio.gather(read(), *(tell(who) for who in "abcd"))
+            async with asyncio.timeout(30), asyncio.TaskGroup() as together:
+                reading = together.create_task(read())
+                for who in "abcd":
+                    together.create_task(tell(who))
+            seen = reading.result()
             assert [n for n, _ in seen] == list(range(1, 161))
             said = [text for _, text in seen]
             assert all(said[at + 1] == f"{text}+" for at, text in enumerate(said) if not text.endswith("+"))

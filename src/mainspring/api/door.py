@@ -1,0 +1,102 @@
+"""Who may come in, and how far: principals, roles, and the guard of every route."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+
+from litestar.connection import ASGIConnection
+from litestar.di import NamedDependency
+from litestar.enums import ScopeType
+from litestar.handlers import BaseRouteHandler
+from litestar.types import ASGIApp, Receive, Scope, Send
+from msgspec import Struct
+
+from ..acting import acting
+from ..app import Mainspring
+from .problem import Problem
+
+Role = Literal["viewer", "operator", "admin"]
+ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
+# For routes that anybody may use, and for those that check by themselves who it is.
+ANYONE = "anyone"
+_UNSAFE = {"POST", "PUT", "PATCH", "DELETE"}
+
+
+class Principal(Struct, frozen=True, kw_only=True):
+    """Whoever a request comes from."""
+
+    name: str
+    """As the audit trail has it: key:deploy, jwt:alice."""
+    role: Role
+    scopes: tuple[str, ...] | None = None
+    """Nouns with :read or :write, such as jobs:write; None: whatever the role may."""
+
+    def may(self, role: Role, scope: str) -> bool:
+        noun, _, verb = scope.partition(":")
+        named = self.scopes is None or scope in self.scopes or (verb == "read" and f"{noun}:write" in self.scopes)
+        return named and ROLES.index(self.role) >= ROLES.index(role)
+
+
+# What a handler may ask for: the app as `spring`, whoever asks as `who`.
+Spring = NamedDependency[Mainspring]
+Who = NamedDependency[Principal]
+
+Connection = ASGIConnection[Any, Any, Any, Any]
+# Says who it is, or None if it cannot tell; raises Problem(401) if somebody pretends.
+Way = Callable[[Connection], Awaitable[Principal | None]]
+
+
+def may(role: Role | Literal["anyone"], **opt: Any) -> dict[str, Any]:
+    """What a route handler says of who may call it: @get("/queues", **may("viewer"))."""
+    return {"opt": {"role": role, **opt}}
+
+
+class Door:
+    """Finds out who asks, before anything else is done; the handler runs in that name."""
+
+    def __init__(self, app: ASGIApp, ways: tuple[Way, ...]) -> None:
+        self._app = app
+        self._ways = ways
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != ScopeType.HTTP:
+            await self._app(scope, receive, send)
+            return
+        scope["user"] = principal = await self._who(ASGIConnection(scope))
+        with acting(principal.name if principal else None):
+            await self._app(scope, receive, send)
+
+    async def _who(self, connection: Connection) -> Principal | None:
+        if connection.scope["route_handler"].opt.get("role") == ANYONE:
+            return None
+        for way in self._ways:
+            if (found := await way(connection)) is not None:
+                return found
+        return None
+
+
+def guard(connection: Connection, handler: BaseRouteHandler) -> None:
+    """Deny by default: a route that does not say who may call it is for nobody."""
+    role = handler.opt.get("role")
+    if role == ANYONE:
+        return
+    principal: Principal | None = connection.scope["user"]
+    if principal is None:
+        raise unauthenticated("this needs an API key, a token or a session: send Authorization: Bearer …")
+    if role is None:
+        raise Problem(403, "forbidden", "this route says of nobody that he may call it")
+    if not principal.may(role, scope := scope_of(connection, handler)):
+        needs = f"role {role}" if principal.may(role, scope) or principal.scopes is None else f"{role} and {scope}"
+        raise Problem(403, "forbidden", f"{principal.name} ({principal.role}) may not do this: it needs {needs}")
+
+
+def scope_of(connection: Connection, handler: BaseRouteHandler) -> str:
+    """The route's noun, and whether it changes something: jobs:write."""
+    noun: str = handler.opt.get("noun") or next(iter(handler.paths)).strip("/").split("/")[0]
+    writes = connection.scope.get("method") in _UNSAFE and not handler.opt.get("reads")
+    return f"{noun}:{'write' if writes else 'read'}"
+
+
+def unauthenticated(detail: str) -> Problem:
+    return Problem(401, "unauthenticated", detail, headers={"WWW-Authenticate": 'Bearer realm="mainspring"'})

@@ -1,0 +1,106 @@
+"""Errors as application/problem+json, each with a code that stays."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from litestar import Request, Response
+from litestar.exceptions import HTTPException, ValidationException
+from litestar.types import ExceptionHandlersMap
+
+from .. import errors
+
+MEDIA_TYPE = "application/problem+json"
+_logger = logging.getLogger("mainspring")
+# Seconds after which a store in passing trouble may be asked again.
+AGAIN = 1
+# What went wrong, by status, where the framework found it.
+_CODES = {
+    400: "malformed", 401: "unauthenticated", 403: "forbidden", 404: "no_such_route", 405: "method_not_allowed",
+    406: "not_acceptable", 413: "too_large", 415: "unsupported_media_type", 422: "invalid", 429: "too_many",
+}  # fmt: skip
+_STATUS: Mapping[type[Exception], tuple[int, str]] = {
+    errors.BadPayload: (422, "bad_payload"),
+    errors.BadInput: (422, "bad_input"),
+    errors.UnknownTask: (422, "unknown_task"),
+    errors.JobNotFound: (404, "job_not_found"),
+    errors.ScheduleNotFound: (404, "schedule_not_found"),
+    errors.ScheduleExists: (409, "schedule_exists"),
+    errors.ScheduleChanged: (412, "changed"),
+    errors.JobExists: (409, "job_exists"),
+    errors.InvalidTransition: (409, "invalid_transition"),
+    errors.ShuttingDown: (503, "shutting_down"),
+    errors.StoreUnavailable: (503, "store_unavailable"),
+    errors.SchemaMismatch: (503, "schema_mismatch"),
+    errors.StoreError: (503, "store_error"),
+    errors.MainspringError: (500, "error"),
+}
+
+
+class Problem(Exception):
+    """An answer that says what is wrong and what to do about it."""
+
+    def __init__(
+        self, status: int, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **extra: Any
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.code, self.detail = status, code, detail
+        self.headers, self.extra = dict(headers or {}), extra
+
+
+def _answer(request: Request[Any, Any, Any], problem: Problem) -> Response[Any]:
+    body = {"type": "about:blank", "status": problem.status, "code": problem.code, "detail": problem.detail}
+    headers = {"Cache-Control": "no-store", **problem.headers}
+    content = body | {"instance": request.scope["path"]} | problem.extra
+    return Response(content, status_code=problem.status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def _problem(request: Request[Any, Any, Any], error: Problem) -> Response[Any]:
+    return _answer(request, error)
+
+
+def _ours(request: Request[Any, Any, Any], error: errors.MainspringError) -> Response[Any]:
+    status, code = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+    extra = {name: value for name, value in vars(error).items() if isinstance(value, str)}
+    headers = {"Retry-After": str(AGAIN)} if status == 503 else None
+    return _answer(request, Problem(status, code, str(error), headers=headers, **extra))
+
+
+def _invalid(request: Request[Any, Any, Any], error: ValidationException) -> Response[Any]:
+    """A body that is JSON and not what is asked for is 422; what stands in the address is 400."""
+    found = error.extra if isinstance(error.extra, list) else []
+    of_body = any(isinstance(one, dict) and one.get("source", "body") == "body" for one in found)
+    detail = "; ".join(_words(one) for one in found) or error.detail
+    status = 422 if of_body else 400
+    return _answer(request, Problem(status, "invalid" if of_body else "bad_parameter", detail))
+
+
+def _words(one: Any) -> str:
+    if not isinstance(one, dict):
+        return str(one)
+    key, message = one.get("key"), one.get("message", "")
+    return f"{key}: {message}" if key else str(message)
+
+
+def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[Any]:
+    code = _CODES.get(error.status_code, "error")
+    detail = error.detail or code
+    if error.status_code == 404:
+        detail = f"there is no {request.scope['method']} {request.scope['path']}; /openapi.json lists what there is"
+    return _answer(request, Problem(error.status_code, code, detail, headers=error.headers))
+
+
+def _unforeseen(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+    _logger.exception("%s %s failed", request.scope["method"], request.scope["path"], exc_info=error)
+    return _answer(request, Problem(500, "internal", "something went wrong here; the server's log says what"))
+
+
+HANDLERS: ExceptionHandlersMap = {
+    Problem: _problem,
+    errors.MainspringError: _ours,
+    ValidationException: _invalid,
+    HTTPException: _http,
+    Exception: _unforeseen,
+}

@@ -1,0 +1,88 @@
+"""The whole of it as one ASGI application, alone or under any prefix of another."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+
+from litestar import Litestar, Request, Router, get
+from litestar.di import Provide
+from litestar.middleware import DefineMiddleware
+from litestar.openapi.config import OpenAPIConfig
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from ..app import Mainspring
+from .door import Door, Principal, Way, guard, may
+from .problem import HANDLERS
+from .routes import BESIDE, ROUTES
+
+PREFIX = "/api/v1"
+# A job's payload has a limit of its own; a body may carry many jobs.
+BODY_LIMIT = 8 << 20
+
+
+@get("/openapi.json", include_in_schema=False, **may("viewer", noun="openapi"))
+async def openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
+    """What there is, as OpenAPI 3.1."""
+    return request.app.openapi_schema.to_schema()
+
+
+def asgi(app: Mainspring, *, ways: Sequence[Way]) -> ASGIApp:
+    """The API of an app. `ways` say who asks: the first that can tell does."""
+    return Mounted(_litestar(app, tuple(ways)))
+
+
+def _litestar(app: Mainspring, ways: tuple[Way, ...]) -> Litestar:
+    async def spring() -> Mainspring:
+        return app
+
+    async def who(request: Request[Any, Any, Any]) -> Principal:
+        principal: Principal = request.scope["user"]
+        return principal
+
+    @asynccontextmanager
+    async def opened(_: Litestar) -> AsyncIterator[None]:
+        async with app:
+            yield
+
+    return Litestar(
+        [Router(PREFIX, route_handlers=ROUTES), *BESIDE],
+        dependencies={"spring": Provide(spring), "who": Provide(who)},
+        middleware=[DefineMiddleware(Door, ways=ways)],
+        guards=[guard],
+        exception_handlers=HANDLERS,
+        request_max_body_size=BODY_LIMIT,
+        openapi_config=_document(),
+        lifespan=[opened],
+        logging_config=None,
+        debug=False,
+    )
+
+
+def _document() -> OpenAPIConfig:
+    config = OpenAPIConfig(
+        title="Mainspring",
+        version=version("mainspring"),
+        description="Jobs, schedules, queues and workers.",
+        use_handler_docstrings=True,
+    )
+    # In place of pages for people, made by scripts from elsewhere: this is only put among the routes.
+    config.openapi_controller = openapi  # type: ignore[assignment]
+    return config
+
+
+class Mounted:
+    """An application that sees paths from its own root on, wherever another one has put it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        root: str = scope.get("root_path", "")
+        if root and scope["path"].startswith(root):
+            scope = {**scope, "path": scope["path"].removeprefix(root) or "/"}  # type: ignore[assignment]
+        if root:
+            scope["root_path"] = ""
+        await self._app(scope, receive, send)

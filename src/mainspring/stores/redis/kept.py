@@ -1,0 +1,122 @@
+"""Documents and entries of the audit trail as Redis keeps them, and what the memory store's verbs change of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+
+from ...clock import instant, micros
+from ...document import Document, Entry
+from ..memory.keeper import MemoryKeeper
+from .home import Home, Homes
+from .index import Arguments
+from .step import Field, commit
+
+T = TypeVar("T")
+Key = tuple[str, str]
+"""A document's kind and name."""
+
+_encode = msgspec.json.Encoder().encode
+document_of = msgspec.json.Decoder(Document).decode
+entry_of = msgspec.json.Decoder(Entry).decode
+
+
+class Kept(MemoryKeeper):
+    """What was read of it, as it was found: verbs are played on nothing else."""
+
+    def __init__(
+        self, base: str, documents: dict[Key, bytes | None], entries: dict[str, bytes | None], watched: bytes | None
+    ) -> None:
+        super().__init__()
+        self._base = base
+        self._old_documents = {key: None if text is None else document_of(text) for key, text in documents.items()}
+        self._old_entries = {id: None if text is None else entry_of(text) for id, text in entries.items()}
+        self._documents = {key: one for key, one in self._old_documents.items() if one is not None}
+        self._entries = {id: one for id, one in self._old_entries.items() if one is not None}
+        self._read = (documents, entries, watched)
+        self._watched = self._was_watched = instant_of(watched)
+
+    def _turn(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def changes(self) -> tuple[list[Field], list[Arguments]]:
+        """What has to be as it was read, and what is to be written: each of them for itself."""
+        (documents, entries, watched), base = self._read, self._base
+        expected, commands = list[Field](), list[Arguments]()
+        for key, old in self._old_documents.items():
+            if (new := self._documents.get(key)) != old:
+                expected.append((f"{base}:doc:{key[0]}", key[1], documents[key]))
+                commands += _of_document(base, key, new)
+        for id, was in self._old_entries.items():
+            if (now := self._entries.get(id)) != was:
+                expected.append((f"{base}:entry", id, entries[id]))
+                commands += _of_entry(base, id, now)
+        if self._watched is not None and self._watched != self._was_watched:
+            expected.append((f"{base}:meta", "watched", watched))
+            commands.append(("HSET", f"{base}:meta", "watched", micros(self._watched)))
+        return expected, commands
+
+
+def _of_document(base: str, key: Key, new: Document | None) -> Iterator[Arguments]:
+    """By name within its kind, and by when it expires."""
+    kind, name = key
+    if new is None:
+        yield "HDEL", f"{base}:doc:{kind}", name
+        yield "ZREM", f"{base}:docs:{kind}", name
+    else:
+        yield "HSET", f"{base}:doc:{kind}", name, _encode(new)
+        yield "ZADD", f"{base}:docs:{kind}", 0, name
+    if new is None or new.expires_at is None:
+        yield "ZREM", f"{base}:fading", f"{kind}\0{name}"
+    else:
+        yield "ZADD", f"{base}:fading", micros(new.expires_at), f"{kind}\0{name}"
+
+
+def _of_entry(base: str, id: str, new: Entry | None) -> Iterator[Arguments]:
+    """By id, and by when it was."""
+    if new is None:
+        yield "HDEL", f"{base}:entry", id
+        yield "ZREM", f"{base}:trail", id
+        yield "ZREM", f"{base}:audited", id
+    else:
+        yield "HSET", f"{base}:entry", id, _encode(new)
+        yield "ZADD", f"{base}:trail", 0, id
+        yield "ZADD", f"{base}:audited", micros(new.at), id
+
+
+def instant_of(text: bytes | None) -> datetime | None:
+    return None if text is None else instant(int(text))
+
+
+def watched(home: Home) -> Arguments:
+    """Asks until when somebody wants news."""
+    return "HGET", f"{home.base}:meta", "watched"
+
+
+async def play(
+    homes: Homes, verb: Callable[[Kept], Awaitable[T]], documents: Iterable[Key] = (), entries: Iterable[str] = ()
+) -> T:
+    """The verb's answer, once what it changed is written; it is played again if somebody else was quicker."""
+    keys, ids = sorted(set(documents)), sorted(set(entries))
+    while True:
+        kept = await _read(homes.first, keys, ids)
+        answer = await verb(kept)
+        expected, commands = kept.changes()
+        if not commands or await commit(homes, expected, commands):
+            return answer
+
+
+async def _read(home: Home, keys: list[Key], ids: list[str]) -> Kept:
+    kinds: dict[str, list[str]] = {}
+    for kind, name in keys:
+        kinds.setdefault(kind, []).append(name)
+    commands: list[Arguments] = [("HMGET", f"{home.base}:doc:{kind}", *names) for kind, names in kinds.items()]
+    if ids:
+        commands.append(("HMGET", f"{home.base}:entry", *ids))
+    until, *columns = await home.many([watched(home), *commands])
+    texts = iter([text for column in columns for text in column])
+    return Kept(home.base, {key: next(texts) for key in keys}, {id: next(texts) for id in ids}, until)

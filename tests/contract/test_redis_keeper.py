@@ -1,0 +1,204 @@
+"""What the Redis store keeps for the service: in pages, in steps, and through a loss."""
+
+from typing import Any, cast
+
+import pytest
+
+from books import audit
+from mainspring.document import NEWS_KEPT, Document, Entry, Trail
+from mainspring.ids import new_id
+from mainspring.store import Store
+from mainspring.stores import open_store
+from mainspring.stores.redis import keeper
+from mainspring.stores.redis.store import RedisStore
+from mainspring.testing.contract.build import NOW, Contract, beat, later
+from servers import Redis
+
+NAMES = ["", "\0", "a", "a\0", "aa", "z", "\x7f", "\x80", "é", "\uffff", "\U00010000", "🕰", "[", "(", "+", "-"]
+
+
+def a_document(name: str, **fields: Any) -> Document:
+    return Document(**{"kind": "key", "name": name, "text": "text", **fields})
+
+
+def an_entry(n: int, **fields: Any) -> Entry:
+    given = {"at": later(n), "who": "ada", "action": "jobs.cancel", "target": f"t{n}"}
+    return Entry(**{"id": new_id(later(n)), **given, **fields})
+
+
+class Served(Contract):
+    @pytest.fixture(autouse=True)
+    def _server(self, redis: Redis) -> None:
+        self.server, self.url = redis, redis.fresh()
+
+    def make_store(self) -> Store:
+        return open_store(self.url)
+
+
+class TestPages(Served):
+    @pytest.fixture(autouse=True, params=[1, 2, 3, 200])
+    def _steps(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(keeper, "STEP", request.param)
+
+    async def test_names_come_by_code_point_in_pages_of_any_size(self) -> None:
+        async with self.opened() as store:
+            await store.put_documents([a_document(name) for name in NAMES], now=NOW)
+            for size in (1, 3, 50):
+                seen, after = list[str](), cast("str | None", None)
+                while page := await store.documents("key", now=NOW, limit=size, after=after):
+                    seen += [one.name for one in page]
+                    after = seen[-1]
+                assert seen == sorted(NAMES)
+            for name in NAMES:
+                found = await store.documents("key", now=NOW, limit=99, after=name)
+                assert [one.name for one in found] == sorted(other for other in NAMES if other > name)
+                assert await store.documents("key", NAMES, now=NOW, limit=99, after=name) == found
+
+    async def test_what_has_expired_shortens_no_page(self) -> None:
+        async with self.opened() as store:
+            names = [f"{n:02}" for n in range(20)]
+            fields: list[dict[str, Any]] = [{"expires_at": later(1)} if n % 5 else {} for n in range(20)]
+            await store.put_documents([a_document(n, **more) for n, more in zip(names, fields, strict=True)], now=NOW)
+            for named in (None, names):
+                found = await store.documents("key", named, now=later(1), limit=3)
+                assert [one.name for one in found] == ["00", "05", "10"]
+
+    async def test_what_does_not_match_shortens_no_page(self) -> None:
+        async with self.opened() as store:
+            entries = [an_entry(n, who="bob" if n % 5 == 0 else "ada") for n in range(20)]
+            await store.record(entries)
+            found = await store.audit(Trail(who="bob"), limit=2)
+            assert [one.target for one in found] == ["t15", "t10"]
+            assert await store.audit(Trail(who="bob"), limit=9, before=found[-1].id) == [entries[5], entries[0]]
+
+    @pytest.mark.parametrize("few", [1, 2000])
+    async def test_a_span_of_time_is_read_the_newest_first_whether_it_is_long_or_not(
+        self, monkeypatch: pytest.MonkeyPatch, few: int
+    ) -> None:
+        monkeypatch.setattr(keeper, "FEW", few)
+        async with self.opened() as store:
+            ids = sorted(new_id(later(n)) for n in range(6))
+            # Whose clock is behind acts later than it says.
+            entries = [an_entry(n, id=ids[n], at=later(at)) for n, at in enumerate([0, 3, 1, 2, 5, 4])]
+            await store.record(entries)
+            found = await store.audit(Trail(since=later(1), until=later(5)), limit=2)
+            assert found == [entries[5], entries[3]]
+            rest = await store.audit(Trail(since=later(1), until=later(5)), limit=9, before=found[-1].id)
+            assert rest == [entries[2], entries[1]]
+
+
+class TestSteps(Served):
+    async def test_a_document_that_was_put_anew_meanwhile_is_not_tidied_away(self) -> None:
+        async with self.opened() as store, self.opened() as other:
+            await store.put_documents([a_document("a", expires_at=later(1))], now=NOW)
+            before_it_writes(store, lambda: other.put_documents([a_document("a", text="new")], now=later(2)))
+            assert await store.tidy(audited_since=NOW, now=later(2)) == 0
+            assert [one.text for one in await store.documents("key", now=later(2), limit=9)] == ["new"]
+            await audit(cast(RedisStore, store)._open())
+
+    async def test_a_document_that_somebody_else_was_quicker_with_is_put_by_nobody_else(self) -> None:
+        async with self.opened() as store, self.opened() as other:
+            before_it_writes(store, lambda: other.put_documents([a_document("a", text="first")], now=NOW))
+            mine = [a_document("a", text="mine"), a_document("b")]
+            assert await store.put_documents(mine, now=NOW) == [False, True]
+            assert [one.text for one in await store.documents("key", now=NOW, limit=9)] == ["first", "text"]
+
+    async def test_an_outcome_that_somebody_else_was_quicker_with_stays(self) -> None:
+        async with self.opened() as store, self.opened() as other:
+            await store.record([entry := an_entry(1)])
+            before_it_writes(store, lambda: other.record([an_entry(1, id=entry.id, outcome="first")]))
+            await store.record([an_entry(1, id=entry.id, outcome="mine")])
+            assert [one.outcome for one in await store.audit(Trail(), limit=9)] == ["first"]
+
+    async def test_who_wants_news_for_longer_is_not_cut_short(self) -> None:
+        async with self.opened() as store, self.opened() as other:
+            before_it_writes(store, lambda: other.watch(until=later(20), now=NOW))
+            await store.watch(until=later(10), now=NOW)
+            assert await store.watched() == later(20)
+
+    async def test_many_are_tidied_in_steps_and_some_left_for_another_time(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(keeper, "TIDIED", 3)
+        monkeypatch.setattr(keeper, "TIMES", 2)
+        async with self.opened() as store:
+            await store.record([an_entry(n) for n in range(10)])
+            await store.put_documents([a_document(str(n), expires_at=later(n)) for n in range(10)], now=NOW)
+            went = [await store.tidy(audited_since=later(8), now=later(7)) for _ in range(3)]
+            assert went == [12, 4, 0]
+            assert [one.name for one in await store.documents("key", now=NOW, limit=99)] == ["8", "9"]
+            assert [one.target for one in await store.audit(Trail(), limit=99)] == ["t9", "t8"]
+            await audit(cast(RedisStore, store)._open())
+
+
+def before_it_writes(store: Store, deed: Any) -> None:
+    """Does it once, when the store has read all that it wants and is about to write."""
+    home = cast(RedisStore, store)._open().first
+    script, deeds = home.script, [deed]
+
+    async def later(name: str, words: Any) -> Any:
+        if name == "commit" and deeds:
+            await deeds.pop()()
+        return await script(name, words)
+
+    home.script = later  # type: ignore[method-assign]
+
+
+class TestNews(Served):
+    async def test_more_news_than_are_kept_may_be_told_at_once(self) -> None:
+        async with self.opened() as store:
+            await store.publish([str(n) for n in range(1, NEWS_KEPT + 2502)], now=NOW)
+            feed = await store.news(after=0, limit=1)
+            assert (feed.first, feed.last) == (2502, NEWS_KEPT + 2501)
+            assert [(one.n, one.text) for one in feed.news] == [(2502, "2502")]
+            await audit(cast(RedisStore, store)._open())
+
+    @pytest.mark.parametrize("after", [3, 4, 2**53, 10**30])
+    async def test_beyond_the_newest_there_is_nothing(self, after: int) -> None:
+        async with self.opened() as store:
+            await store.publish(["a", "b", "c"], now=NOW)
+            feed = await store.news(after=after, limit=10)
+            assert (feed.news, feed.first, feed.last) == ([], 1, 3)
+            assert (await store.news(after=0, limit=0)).news == []
+
+    async def test_a_beat_hears_who_watches_on_a_way_that_it_goes_anyway(self) -> None:
+        async with self.opened() as store:
+            home, ways = cast(RedisStore, store)._open().first, list[list[Any]]()
+            many = home.many
+
+            async def noted(commands: Any) -> Any:
+                ways.append([key for _, key, *_ in commands])
+                return await many(commands)
+
+            home.many = noted  # type: ignore[method-assign]
+            await store.watch(until=later(20), now=NOW)
+            ways.clear()
+            assert (await beat(store)).watched_until == later(20)
+            (way,) = [keys for keys in ways if "{fresh}:worker" in keys]
+            assert "{fresh}:meta" in way
+
+
+class TestLoss(Served):
+    @pytest.mark.parametrize("how", ["anew", "older"])
+    async def test_after_a_loss_every_reader_sees_that_it_has_missed_some(self, how: str) -> None:
+        store = self.make_store()
+        await store.open()
+        await beat(store)
+        await store.publish([str(n) for n in range(50)], now=NOW)
+        seen = (await store.news(after=0, limit=99)).last
+        if how == "anew":
+            self.server.fresh()
+        else:
+            self.server.run("HINCRBY", "{fresh}:meta", "turns", -1)
+            self.server.run("HINCRBY", "{fresh}:meta", "told", -30)
+            self.server.run("LTRIM", "{fresh}:news", 0, 19)
+        await store.publish([f"{n} that nobody will read" for n in range(60)], now=NOW)
+        assert (await store.news(after=0, limit=1)).last > seen
+        await beat(store)
+        await store.publish(["new"], now=NOW)
+        feed = await store.news(after=seen, limit=9)
+        assert feed.first > seen + 1
+        assert [one.text for one in feed.news] == ["new"]
+        await store.publish(["next"], now=NOW)
+        assert [one.n for one in (await store.news(after=seen, limit=9)).news] == [feed.last, feed.last + 1]
+        await store.close()
