@@ -43,7 +43,7 @@ LAYERS: list[set[str]] = [
     {"distribution", "key", "events", "stats", "store", "middleware", "handle", "wire", "interrupts"},
     {"insistence", "notice", "patience", "spread"},
     {"diagnosis", "journal", "leader", "prune", "task", "stores", "process", "quota", "news"},
-    {"herald", "processes", "spec"},
+    {"herald", "processes", "spec", "webhook"},
     {"scheduler"},
     {"control", "courier", "deadletter", "runner", "child"},
     {"slots", "completion"},
