@@ -7,6 +7,8 @@ from .context import Context
 from .deadletter import DeadLetter
 from .document import Entry, Trail
 from .errors import (
+    ApiKeyExists,
+    ApiKeyNotFound,
     BadInput,
     BadPayload,
     BadSetting,
@@ -52,6 +54,8 @@ from .why import Reason
 from .worker import Worker
 
 __all__ = [
+    "ApiKeyExists",
+    "ApiKeyNotFound",
     "Archived",
     "Backoff",
     "BadInput",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,16 +15,6 @@ from ..signals import on_stop
 
 # How many connections may wait to be taken.
 BACKLOG = 1024
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def listen(host: str, port: int) -> socket.socket:

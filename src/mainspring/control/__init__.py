@@ -1,14 +1,15 @@
-"""app.jobs, app.schedules, app.dead, app.queues, app.executions, app.workers, app.audit: seeing and steering."""
+"""app.jobs, app.schedules, app.dead, app.queues, app.executions, app.workers, app.keys, app.audit: seeing, steering."""
 
 from .audit import Audit
 from .dead import Dead
 from .executions import Executions
 from .jobs import PAGE, Jobs, Page
+from .keys import Keys
 from .queues import Queues
 from .schedules import Backfill, Schedules, ScheduleStats
 from .workers import Workers
 
 __all__ = [
-    "PAGE", "Audit", "Backfill", "Dead", "Executions", "Jobs", "Page", "Queues", "ScheduleStats", "Schedules",
+    "PAGE", "Audit", "Backfill", "Dead", "Executions", "Jobs", "Keys", "Page", "Queues", "ScheduleStats", "Schedules",
     "Workers",
 ]  # fmt: skip
