@@ -188,6 +188,10 @@ class Mainspring:
         self._root = wrap(self._root)
 
     @property
+    def is_open(self) -> bool:
+        return bool(self._handles)
+
+    @property
     def sync(self) -> Any:
         """The same names for code that does not await: app.sync.jobs.get(id)."""
         return Sync(self)

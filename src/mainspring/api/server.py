@@ -49,8 +49,8 @@ class Server:
 
     def __init__(self, app: ASGIApp, *, grace: float, ready: Callable[[], object] = lambda: None) -> None:
         config = uvicorn.Config(
-            app, lifespan="on", log_config=None, access_log=False, server_header=False, proxy_headers=False,
-            ws="none", timeout_graceful_shutdown=max(1, round(grace)),
+            app, lifespan="on", log_config=None, log_level="warning", access_log=False, server_header=False,
+            proxy_headers=False, ws="none", timeout_graceful_shutdown=max(1, round(grace)),
         )  # fmt: skip
         self._server = _Uvicorn(config)
         self._server.ready = ready
