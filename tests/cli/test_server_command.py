@@ -37,7 +37,7 @@ def begin(line: socket.socket, key: dict[str, str], body: bytes) -> None:
 def refuses(at: httpx.URL) -> bool:
     try:
         socket.create_connection((at.host, at.port), timeout=5).close()
-    except ConnectionRefusedError:
+    except ConnectionError:
         return True
     return False
 
