@@ -309,6 +309,7 @@ PUBLIC = [
     "UnknownTask",
     "Window",
     "Worker",
+    "WorkerNotFound",
     "at",
     "cron",
     "every",

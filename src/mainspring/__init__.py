@@ -30,6 +30,7 @@ from .errors import (
     StoreError,
     StoreUnavailable,
     UnknownTask,
+    WorkerNotFound,
 )
 from .handle import Handle
 from .health import Health
@@ -110,6 +111,7 @@ __all__ = [
     "UnknownTask",
     "Window",
     "Worker",
+    "WorkerNotFound",
     "at",
     "cron",
     "every",
