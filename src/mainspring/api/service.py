@@ -14,7 +14,9 @@ from litestar.openapi.config import OpenAPIConfig
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from ..app import Mainspring
+from .body import Strict
 from .door import Door, Principal, Way, guard, may
+from .parameters import known_only
 from .problem import HANDLERS
 from .routes import BESIDE, ROUTES
 
@@ -48,11 +50,12 @@ def _litestar(app: Mainspring, ways: tuple[Way, ...]) -> Litestar:
             yield
 
     return Litestar(
-        [Router(PREFIX, route_handlers=ROUTES), *BESIDE],
+        [Router(PREFIX, route_handlers=ROUTES, before_request=known_only), *BESIDE],
         dependencies={"spring": Provide(spring), "who": Provide(who)},
         middleware=[DefineMiddleware(Door, ways=ways)],
         guards=[guard],
         exception_handlers=HANDLERS,
+        request_class=Strict,
         request_max_body_size=BODY_LIMIT,
         openapi_config=_document(),
         lifespan=[opened],
