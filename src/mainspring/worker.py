@@ -22,6 +22,7 @@ from .config import Settings
 from .courier import Courier
 from .errors import BadInput, MainspringError
 from .events import Bus, JobLost, JobsExpired, JobStarted, SlotLeaked, WorkerStarted, WorkerStopped, WorkerStopping
+from .herald import Herald
 from .insistence import Insistence
 from .job import Beat, Job, Orders, State, WorkerInfo
 from .limits import Limits, given
@@ -62,6 +63,7 @@ class Worker:
         mourned: Callable[[Job, Outcome], Outcome] = lambda job, outcome: outcome,
         scheduler: Scheduler,
         pruner: Pruner | None = None,
+        herald: Herald,
     ) -> None:
         """`tasks` and `queues` (a mapping) say how many of each may run at once here; None: no limit.
 
@@ -76,10 +78,11 @@ class Worker:
         self._bus = bus
         self._mourned = mourned
         self._pruner = pruner
+        self._herald = herald
         self._scheduler = scheduler
         self._slots = Slots(runner, settings.concurrency, clock, self._on_end, self._on_leak)
         self._appetite = Appetite(clock, self._slots, self._free)
-        self._courier = Courier(runner.desk, clock)
+        self._courier = Courier(runner.desk, clock, bus)
         self._settlement = Settlement(clock, bus, self._courier, self._appetite.freed)
         self._completion = Completion(runner, self._courier, clock, lambda: self._store)
         runner.desk.transaction = self._completion.transaction
@@ -197,6 +200,7 @@ class Worker:
                 await self._work()
         finally:
             self._bus.emit(WorkerStopped(at=self._clock.now(), worker=self.id))
+            await self._herald.flush()
 
     @asynccontextmanager
     async def _alive(self) -> AsyncIterator[None]:
@@ -311,6 +315,7 @@ class Worker:
             self._silent = False
             self._appetite.ring()
         self._slots.hear(beat, sent)
+        self._herald.heed(beat.watched_until)
         if beat.orders != self._orders:
             self._obey(beat.orders)
         known = self._settlement.keys() | {run.key for run in self._slots}

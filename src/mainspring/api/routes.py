@@ -13,9 +13,11 @@ from . import (
     executions,
     job_actions,
     jobs,
+    keys,
     queues,
     scheduler,
     schedules,
+    session,
     stats,
     tasks,
     workers,
@@ -23,8 +25,20 @@ from . import (
 
 # Under /api/v1.
 ROUTES: list[HTTPRouteHandler] = [
-    *bulk.ROUTES, *dead.ROUTES, *enqueue.ROUTES, *executions.ROUTES, *job_actions.ROUTES, *jobs.ROUTES, *queues.ROUTES,
-    *scheduler.ROUTES, *schedules.ROUTES, *stats.ROUTES, *tasks.ROUTES, *workers.ROUTES,
-]  # fmt: skip
+    *bulk.ROUTES,
+    *dead.ROUTES,
+    *enqueue.ROUTES,
+    *executions.ROUTES,
+    *job_actions.ROUTES,
+    *jobs.ROUTES,
+    *keys.ROUTES,
+    *queues.ROUTES,
+    *scheduler.ROUTES,
+    *schedules.ROUTES,
+    *session.ROUTES,
+    *stats.ROUTES,
+    *tasks.ROUTES,
+    *workers.ROUTES,
+]
 # At the root.
 BESIDE: list[Any] = []
