@@ -313,6 +313,7 @@ PUBLIC = [
     "UnknownTask",
     "Window",
     "Worker",
+    "WorkerNotFound",
     "at",
     "cron",
     "every",

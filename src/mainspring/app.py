@@ -42,7 +42,7 @@ from .store import Store
 from .stores import open_store
 from .sync import Sync
 from .tally import SECONDS, begin
-from .task import Executor, Options, Span, Task, check_name, checked, exclusive, new_job, travelling
+from .task import Executor, JobOptions, Options, Span, Task, check_name, checked, exclusive, new_job, travelling
 from .trigger import Trigger, cron, every
 from .worker import Worker
 
@@ -429,15 +429,22 @@ class Mainspring:
 
     async def enqueue(self, task: str, /, **arguments: Any) -> Handle[Any]:
         """A job by its task's name, for a process that does not have the task's code."""
+        (handle,) = await self.hand_over([self.job(task, arguments)])
+        return handle
+
+    def job(self, task: str, arguments: Mapping[str, Any], **options: Unpack[JobOptions]) -> NewJob:
+        """A call as data, by the task's name, for enqueue_many. An app without any tasks cannot check the arguments."""
         known = self.tasks.get(task)
         if known is not None:
-            return await known.enqueue(**arguments)
+            made: NewJob = (known.using(**options) if options else known).job(**arguments)
+            return made
         if self.tasks:
             raise UnknownTask(f"no task {task!r} is registered in this app; {hint(task, self.tasks)}")
         payload = encode_call(check_name(task, "task name"), arguments, self.settings.payload_limit)
-        job = new_job(task, payload, Options(), Options(), self.clock.now(), lambda: arguments)
-        (handle,) = await self.hand_over([job])
-        return handle
+        given = checked(options, f"task {task!r}")
+        travelling(given, task)
+        asked = exclusive(Options(**given), task)
+        return new_job(task, payload, asked, asked, self.clock.now(), lambda: arguments)
 
     async def enqueue_many(self, jobs: Iterable[NewJob], *, within: Any = None) -> list[Handle[Any]]:
         """All of them or none, in one round trip: enqueue_many(send.job(to) for to in people)."""
