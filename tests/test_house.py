@@ -32,8 +32,9 @@ def tree_of(path: Path) -> ast.Module:
 
 # Each may import from those before it, and from its own package. A new module needs its place here.
 LAYERS: list[set[str]] = [
-    {"acting", "errors", "clock", "document", "hint", "ids", "failpoint", "mask", "program", "signals"},
-    {"credential", "retry", "threads", "trigger", "wear", "systemd", "lifeline", "vigil"},
+    {"acting", "errors", "bucket", "clock", "document", "hint", "ids", "failpoint", "mask", "program", "signals"},
+    {"credential", "measure", "retry", "threads", "trigger", "wear", "systemd", "vigil"},
+    {"lifeline"},
     {"job", "config", "finding", "reloader", "schema", "supervisor"},
     {"codec"},
     {"context", "outcome", "sync", "retention", "schedule", "why"},
@@ -42,7 +43,7 @@ LAYERS: list[set[str]] = [
     {"distribution", "key", "events", "stats", "store", "middleware", "handle", "wire", "interrupts"},
     {"insistence", "notice", "patience", "spread"},
     {"diagnosis", "journal", "leader", "prune", "task", "stores", "process", "quota", "news"},
-    {"herald", "processes", "spec"},
+    {"herald", "processes", "spec", "webhook"},
     {"scheduler"},
     {"control", "courier", "deadletter", "runner", "child"},
     {"slots", "completion"},
@@ -52,6 +53,7 @@ LAYERS: list[set[str]] = [
     {"health"},
     {"app"},
     {"__init__"},
+    {"metrics"},
     {"api"},
     {"cli", "testing"},
     {"demo"},

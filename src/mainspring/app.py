@@ -181,6 +181,12 @@ class Mainspring:
         self.herald.stir()
         return store
 
+    def through(self, wrap: Callable[[Store], Store]) -> None:
+        """Has every call of the store go through what `wrap` makes of it; before the app is opened."""
+        if self._handles:
+            raise BadInput("this app is open: what wraps its store has to come before")
+        self._root = wrap(self._root)
+
     @property
     def sync(self) -> Any:
         """The same names for code that does not await: app.sync.jobs.get(id)."""
