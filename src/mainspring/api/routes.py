@@ -6,9 +6,9 @@ from typing import Any
 
 from litestar.handlers import HTTPRouteHandler
 
-from . import queues, scheduler, schedules
+from . import events, queues, scheduler, schedules
 
 # Under /api/v1.
-ROUTES: list[HTTPRouteHandler] = [*queues.ROUTES, *scheduler.ROUTES, *schedules.ROUTES]
+ROUTES: list[HTTPRouteHandler] = [*events.ROUTES, *queues.ROUTES, *scheduler.ROUTES, *schedules.ROUTES]
 # At the root.
 BESIDE: list[Any] = []
