@@ -50,16 +50,18 @@ class Reader:
         self.after = after
         """The number up to which it has read."""
         self.alarm = Alarm(clock)
+        self._clock = clock
         self._stand = stand
         self._patient = patient
         self._there = False
 
     async def read(self, timeout: float | None) -> list[Item]:
         """Some news, in order; none if none came for so many seconds, or if the stand has closed."""
-        items = await self._read()
-        if not items and self._stand.open:
-            await self.alarm.wait(timeout)
-            items = await self._read()
+        end = math.inf if timeout is None else self._clock.monotonic() + timeout
+        while not (items := await self._read()) and self._stand.open:
+            if (left := end - self._clock.monotonic()) <= 0:
+                break
+            await self.alarm.wait(None if timeout is None else left)
         if items:
             self.after = items[-1].n
         return items
