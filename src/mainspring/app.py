@@ -16,7 +16,7 @@ from .clock import EPOCH, Clock, StoreClock, SystemClock
 from .codec import encode_call, is_async
 from .config import Fire, load, span
 from .context import Context
-from .control import Dead, Executions, Jobs, Queues, Schedules, Workers
+from .control import Dead, Executions, Jobs, Keys, Queues, Schedules, Workers
 from .control.ground import Ground
 from .deadletter import DeadLetter, check_handler, mourned
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
@@ -49,6 +49,8 @@ from .trigger import Trigger, cron, every
 from .worker import Worker
 
 if TYPE_CHECKING:
+    from litestar.types import ASGIApp
+
     from .testing.harness import Harness, Mode
 
 P = ParamSpec("P")
@@ -142,6 +144,7 @@ class Mainspring:
         self.jobs = Jobs(ground)
         self.dead = Dead(ground, self.jobs)
         self.executions = Executions(ground)
+        self.keys = Keys(ground)
         self.queues = Queues(ground)
         self.workers = Workers(ground)
         self.schedules = Schedules(ground, self._scheduler, self._handle)
@@ -179,6 +182,12 @@ class Mainspring:
             self._handles[loop] = store
         self.herald.stir()
         return store
+
+    def through(self, wrap: Callable[[Store], Store]) -> None:
+        """Has every call of the store go through what `wrap` makes of it; before the app is opened."""
+        if self._handles:
+            raise BadInput("this app is open: what wraps its store has to come before")
+        self._root = wrap(self._root)
 
     @property
     def sync(self) -> Any:
@@ -549,6 +558,15 @@ class Mainspring:
         from .testing.harness import Harness
 
         return Harness(self, mode, raises=raises)
+
+    def asgi(self, *, auth: bool = True) -> ASGIApp:
+        """The REST API as an ASGI application, to serve alone or to mount under any prefix of another.
+
+        Without `auth` everybody is an admin, and only this machine is served.
+        """
+        from .api.service import asgi
+
+        return asgi(self, auth=auth)
 
     # insight
 

@@ -6,9 +6,16 @@ from typing import Any
 
 from litestar.handlers import HTTPRouteHandler
 
-from . import events, queues, scheduler, schedules
+from . import events, keys, queues, scheduler, schedules, session
 
 # Under /api/v1.
-ROUTES: list[HTTPRouteHandler] = [*events.ROUTES, *queues.ROUTES, *scheduler.ROUTES, *schedules.ROUTES]
+ROUTES: list[HTTPRouteHandler] = [
+    *events.ROUTES,
+    *keys.ROUTES,
+    *queues.ROUTES,
+    *scheduler.ROUTES,
+    *schedules.ROUTES,
+    *session.ROUTES,
+]
 # At the root.
 BESIDE: list[Any] = []

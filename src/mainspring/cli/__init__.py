@@ -24,6 +24,7 @@ COMMANDS = {
     "enqueue": "Store a job for TASK and print its id.",
     "import": "Take over what another scheduler has been told.",
     "jobs": "See and steer jobs.",
+    "keys": "Make, see and revoke API keys.",
     "migrate": "Step the store's schema up or down.",
     "prune": "Remove finished jobs that retention does not keep.",
     "queues": "See, pause and resume queues.",
