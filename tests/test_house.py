@@ -32,8 +32,8 @@ def tree_of(path: Path) -> ast.Module:
 
 # Each may import from those before it, and from its own package. A new module needs its place here.
 LAYERS: list[set[str]] = [
-    {"acting", "errors", "bucket", "clock", "document", "hint", "ids", "failpoint", "mask", "program", "signals"},
-    {"credential", "measure", "retry", "threads", "trigger", "wear", "systemd", "vigil"},
+    {"errors", "bucket", "clock", "document", "hint", "ids", "failpoint", "mask", "program", "signals"},
+    {"acting", "credential", "measure", "retry", "threads", "trigger", "wear", "systemd", "vigil"},
     {"lifeline"},
     {"job", "config", "finding", "reloader", "schema", "supervisor"},
     {"codec"},
@@ -265,6 +265,7 @@ PUBLIC = [
     "Context",
     "DeadLetter",
     "Discard",
+    "Entry",
     "Execution",
     "Failure",
     "Filter",
@@ -309,11 +310,13 @@ PUBLIC = [
     "SystemClock",
     "Task",
     "Tick",
+    "Trail",
     "Trigger",
     "UnknownTask",
     "Window",
     "Worker",
     "WorkerNotFound",
+    "acting",
     "at",
     "cron",
     "every",

@@ -16,7 +16,7 @@ from .clock import EPOCH, Clock, StoreClock, SystemClock
 from .codec import encode_call, is_async
 from .config import Fire, load, span
 from .context import Context
-from .control import Dead, Executions, Jobs, Keys, Queues, Schedules, Workers
+from .control import Audit, Dead, Executions, Jobs, Keys, Queues, Schedules, Workers
 from .control.ground import Ground
 from .deadletter import DeadLetter, check_handler, mourned
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
@@ -148,6 +148,7 @@ class Mainspring:
         self.queues = Queues(ground)
         self.workers = Workers(ground)
         self.schedules = Schedules(ground, self._scheduler, self._handle)
+        self.audit = Audit(ground)
 
     # life
 

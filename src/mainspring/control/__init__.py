@@ -1,5 +1,6 @@
-"""app.jobs, app.schedules, app.dead, app.queues, app.executions, app.workers, app.keys: seeing and steering."""
+"""app.jobs, app.schedules, app.queues, app.workers and the like: seeing and steering."""
 
+from .audit import Audit
 from .dead import Dead
 from .executions import Executions
 from .jobs import PAGE, Jobs, Page
@@ -9,6 +10,6 @@ from .schedules import Backfill, Schedules, ScheduleStats
 from .workers import Workers
 
 __all__ = [
-    "PAGE", "Backfill", "Dead", "Executions", "Jobs", "Keys", "Page", "Queues", "ScheduleStats", "Schedules",
+    "PAGE", "Audit", "Backfill", "Dead", "Executions", "Jobs", "Keys", "Page", "Queues", "ScheduleStats", "Schedules",
     "Workers",
 ]  # fmt: skip
