@@ -63,6 +63,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     dead_retention: float = 168 * 3600.0
     history_keep: int = 100
     history_days: float = 30.0
+    webhook_allow: tuple[str, ...] = ()
 
     @property
     def backoff(self) -> Backoff:
@@ -108,6 +109,8 @@ def _read(name: str, value: Any, source: str) -> Any:
     if name == "recycle_memory":
         return size(value, source)
     default = _DEFAULTS[name]
+    if isinstance(default, tuple):
+        return _list(value, source)
     if isinstance(default, int):
         return _integer(name, value, source)
     if isinstance(default, float):
@@ -119,6 +122,14 @@ def _read(name: str, value: Any, source: str) -> Any:
         known = " or ".join(map(repr, choices)) if len(choices) == 2 else f"one of {', '.join(choices)}"
         raise BadSetting(f"{source} must be {known}, got {value!r}")
     return value.lower() if choices else value
+
+
+def _list(value: Any, source: str) -> tuple[str, ...]:
+    """Texts, or one with commas between them."""
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
+        raise BadSetting(f"{source} must be a list of texts, or one with commas between them; got {value!r}")
+    return tuple(item.strip() for item in items if item.strip())
 
 
 def _integer(name: str, value: Any, source: str) -> int:

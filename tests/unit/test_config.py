@@ -43,6 +43,7 @@ GIVEN: dict[str, tuple[str, Any, Any]] = {
     "dead_retention": ("72h", 259200.0, 60.0),
     "history_keep": ("0", 0, 5),
     "history_days": ("1.5", 1.5, 7.0),
+    "webhook_allow": ("10.0.0.0/8, hooks.lan", ("10.0.0.0/8", "hooks.lan"), ("localhost",)),
 }
 
 
@@ -222,6 +223,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"history_days": -1}, "history_days must be from 0 to 36500, got -1"),
     ({"history_days": 1e9}, "history_days must be from 0 to 36500, got 1e+09"),
     ({"history_days": "long"}, "history_days must be a number, got 'long'"),
+    ({"webhook_allow": 7}, "webhook_allow must be a list of texts, or one with commas between them; got 7"),
+    ({"webhook_allow": [7]}, "webhook_allow must be a list of texts, or one with commas between them; got [7]"),
 ]
 
 

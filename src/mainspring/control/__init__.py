@@ -1,12 +1,14 @@
-"""app.jobs, app.schedules, app.dead, app.queues, app.executions, app.workers: seeing and steering the store."""
+"""The parts of an app that see and steer the store: app.jobs, app.schedules, app.queues, app.webhooks and so on."""
 
 from .dead import Dead
 from .executions import Executions
 from .jobs import PAGE, Jobs, Page
 from .queues import Queues
 from .schedules import Backfill, Schedules, ScheduleStats
+from .webhooks import Webhooks
 from .workers import Workers
 
 __all__ = [
-    "PAGE", "Backfill", "Dead", "Executions", "Jobs", "Page", "Queues", "ScheduleStats", "Schedules", "Workers",
+    "PAGE", "Backfill", "Dead", "Executions", "Jobs", "Page", "Queues", "ScheduleStats", "Schedules", "Webhooks",
+    "Workers",
 ]  # fmt: skip

@@ -225,7 +225,7 @@ class Jobs:
             for job in page:
                 _add(changed, await self._edit(action, job, update, arguments))
             _add(total, changed)
-            self._tell(action, changed)
+            await self._tell(action, changed)
         return total
 
     async def _edit(self, action: Action, job: Job, update: Update, arguments: Mapping[str, Any]) -> Changed:
@@ -261,7 +261,7 @@ class Jobs:
             raise InvalidTransition(which, refusal.state, action, allowed)
         if not changed.done:
             raise missing(which)
-        self._tell(action, changed)
+        await self._tell(action, changed)
         return changed
 
     async def _change_all(self, action: Action, which: Filter, reason: str, update: Update | None) -> Changed:
@@ -270,7 +270,7 @@ class Jobs:
         while True:
             changed = await self._step(action, which, after, reason, update)
             _add(total, changed)
-            self._tell(action, changed)
+            await self._tell(action, changed)
             after = changed.next
             if after is None:
                 return total
@@ -289,9 +289,10 @@ class Jobs:
         store, now = await self._ground.opened(), self._ground.clock.now()
         return await store.change(action, which, now=now, limit=PAGE, reason=reason, update=update, after=after)
 
-    def _tell(self, action: Action, changed: Changed) -> None:
+    async def _tell(self, action: Action, changed: Changed) -> None:
         if changed.done:
             self._ground.events.emit(JobsChanged(at=self._ground.clock.now(), action=action, ids=tuple(changed.done)))
+            await self._ground.herald.flush()
 
 
 def _add(total: Changed, more: Changed) -> None:

@@ -328,6 +328,7 @@ class Schedules:
             (fired,) = await store.fire([firing], now=now)
             if fired.stands:
                 self._scheduler().tell(firing)
+                await self._ground.herald.flush()
                 return firing.schedule
             held(fired.held)
         raise StoreUnavailable(f"schedule {name!r} was changed by others {TRIES} times in a row; try again")
