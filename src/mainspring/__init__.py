@@ -5,6 +5,8 @@ from .clock import Clock, SystemClock
 from .context import Context
 from .deadletter import DeadLetter
 from .errors import (
+    ApiKeyExists,
+    ApiKeyNotFound,
     BadInput,
     BadPayload,
     BadSetting,
@@ -55,6 +57,8 @@ from .why import Reason
 from .worker import Worker
 
 __all__ = [
+    "ApiKeyExists",
+    "ApiKeyNotFound",
     "Archived",
     "Backoff",
     "BadInput",

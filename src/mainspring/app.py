@@ -16,13 +16,14 @@ from .clock import EPOCH, Clock, StoreClock, SystemClock
 from .codec import encode_call, is_async
 from .config import Fire, load, span
 from .context import Context
-from .control import Dead, Executions, Jobs, Queues, Schedules, Webhooks, Workers
+from .control import Dead, Executions, Jobs, Keys, Queues, Schedules, Webhooks, Workers
 from .control.ground import Ground
 from .deadletter import DeadLetter, check_handler, mourned
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
-from .events import Bus, E, JobEnqueued
+from .events import Bus, E, JobEnqueued, enqueued
 from .handle import Handle
 from .health import Health, check
+from .herald import Herald
 from .hint import hint
 from .job import Breaker, Enqueued, Job, NewJob, OnConflict
 from .journal import keep_journal
@@ -43,14 +44,16 @@ from .sync import Sync
 from .tally import SECONDS, begin
 from .task import Executor, Options, Span, Task, check_name, checked, exclusive, new_job, travelling
 from .trigger import Trigger, cron, every
+from .webhook.crier import HEARD, Crier
 from .webhook.delivery import OPTIONS as DELIVERY
 from .webhook.delivery import Delivery
-from .webhook.herald import HEARD, Herald
 from .webhook.record import QUEUE as WEBHOOKS
 from .webhook.record import TASK as WEBHOOK
 from .worker import Worker
 
 if TYPE_CHECKING:
+    from litestar.types import ASGIApp
+
     from .testing.harness import Harness, Mode
 
 P = ParamSpec("P")
@@ -133,7 +136,7 @@ class Mainspring:
             corrected,
         )
         for kind in HEARD:
-            self.events.subscribe(kind, lambda event: self._herald.hear(event))
+            self.events.subscribe(kind, lambda event: self._crier.hear(event))
         keep_journal(self.events, debug=self.settings.log_level.lower() == "debug")
 
     def _use(self, store: Store, clock: StoreClock) -> None:
@@ -142,11 +145,13 @@ class Mainspring:
         self.clock = clock
         self._handles: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
         self._closed = False
-        self._herald = Herald(clock, self.events, self.opened)
-        ground = Ground(self.opened, clock, self.events, self.tasks, self.settings, self._herald)
+        self._crier = Crier(clock, self.events, self.opened)
+        self.herald = Herald(self.events, clock, self.opened)
+        ground = Ground(self.opened, clock, self.events, self.tasks, self.settings, self._crier)
         self.jobs = Jobs(ground)
         self.dead = Dead(ground, self.jobs)
         self.executions = Executions(ground)
+        self.keys = Keys(ground)
         self.queues = Queues(ground)
         self.workers = Workers(ground)
         self.schedules = Schedules(ground, self._scheduler, self._handle)
@@ -165,6 +170,7 @@ class Mainspring:
     async def close(self) -> None:
         """Later calls raise ShuttingDown, until `async with app:` opens it again."""
         self._closed = True
+        await self.herald.close()
         for store in {id(store): store for store in self._handles.values()}.values():
             await store.close()
         self._handles.clear()
@@ -182,7 +188,14 @@ class Mainspring:
             await store.open()
             await self.clock.learn(store.time)
             self._handles[loop] = store
+        self.herald.stir()
         return store
+
+    def through(self, wrap: Callable[[Store], Store]) -> None:
+        """Has every call of the store go through what `wrap` makes of it; before the app is opened."""
+        if self._handles:
+            raise BadInput("this app is open: what wraps its store has to come before")
+        self._root = wrap(self._root)
 
     @property
     def sync(self) -> Any:
@@ -455,9 +468,7 @@ class Mainspring:
         if within is None and self.events.wants(JobEnqueued):
             for job, answer in zip(jobs, answers, strict=True):
                 if answer.status != "refused":
-                    self.events.emit(
-                        JobEnqueued(at=now, id=answer.id, task=job.task, queue=job.queue, status=answer.status)
-                    )
+                    self.events.emit(enqueued(now, job, answer))
         return [self._handle(answer, job.task) for job, answer in zip(jobs, answers, strict=True)]
 
     # run
@@ -497,7 +508,7 @@ class Mainspring:
         worker = Worker(
             opened=self.opened, runner=runner, tasks={name: task.options.concurrency for name, task in real.items()},
             queues=queues, settings=settings, clock=self.clock, bus=self.events, recycle=recycle, mourned=self._mourned,
-            scheduler=self._scheduler(settings.fire), pruner=self._pruner(), herald=self._herald,
+            scheduler=self._scheduler(settings.fire), pruner=self._pruner(), herald=self.herald, crier=self._crier,
         )  # fmt: skip
         self._workers.add(worker)
         return worker
@@ -537,6 +548,15 @@ class Mainspring:
         from .testing.harness import Harness
 
         return Harness(self, mode, raises=raises)
+
+    def asgi(self, *, auth: bool = True) -> ASGIApp:
+        """The REST API as an ASGI application, to serve alone or to mount under any prefix of another.
+
+        Without `auth` everybody is an admin, and only this machine is served.
+        """
+        from .api.service import asgi
+
+        return asgi(self, auth=auth)
 
     # insight
 

@@ -82,6 +82,7 @@ class Completion:
         finally:
             commitment.under_way = False
         failpoint("transaction.after_commit")
+        self._courier.tell([(ctx.job, report)])
 
     def _outcome(self, ctx: Context, commitment: Commitment) -> Outcome:
         """As if the task had returned now; too many failed items, or a Snooze given as the result, end the block."""

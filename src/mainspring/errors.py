@@ -15,6 +15,8 @@ MainspringError
 ├── HookChanged                 others have changed it since it was read
 ├── NotSigned                   a call is not by whom it should be
 ├── Stale                       a call is well signed, and too long ago
+├── ApiKeyNotFound (LookupError)  the store has no API key of that name or id
+├── ApiKeyExists                an API key of that name is there already
 ├── NotLeader                   what only the leader may do was asked of another
 ├── JobExists                   on_conflict="raise" met a job that holds the key
 ├── InvalidTransition           the job's state does not allow the action
@@ -69,6 +71,14 @@ class ScheduleNotFound(MainspringError, LookupError):
 
 class ScheduleExists(MainspringError):
     """A schedule of that name is there already."""
+
+
+class ApiKeyNotFound(MainspringError, LookupError):
+    """The store has no API key of that name or id."""
+
+
+class ApiKeyExists(MainspringError):
+    """An API key of that name is there already."""
 
 
 class ScheduleChanged(MainspringError):

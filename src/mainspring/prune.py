@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from .clock import EPOCH, Clock
 from .config import Settings
-from .events import Bus, JobsPruned
+from .events import Bus, JobsPruned, Pruned
 from .insistence import Insistence
 from .job import FINAL, Action, Execution, Filter, Job, LogLine, State
 from .retention import Retention, Rules, kept
@@ -71,6 +71,8 @@ class Pruner:
         gone = await store.forget(rules if self._unwatched() else {}, now=self._clock.now())
         for (state, task), (keep, before) in rules.items():
             gone += await self._group(store, state, task, keep, before)
+        if gone:
+            self._bus.emit(Pruned(at=self._clock.now(), count=gone))
         return gone
 
     async def _rules(self, store: Store) -> Rules:

@@ -22,6 +22,7 @@ from .config import Settings
 from .courier import Courier
 from .errors import BadInput, MainspringError
 from .events import Bus, JobLost, JobsExpired, JobStarted, SlotLeaked, WorkerStarted, WorkerStopped, WorkerStopping
+from .herald import Herald
 from .insistence import Insistence
 from .job import Beat, Job, Orders, State, WorkerInfo
 from .limits import Limits, given
@@ -38,7 +39,7 @@ from .store import Store
 from .sweep import Sweeper
 from .vigil import Vigil
 from .wear import Wear, resident
-from .webhook.herald import Herald
+from .webhook.crier import Crier
 
 _logger = logging.getLogger("mainspring")
 # Outcomes not yet stored, as a multiple of the slots, before the worker stops claiming.
@@ -62,8 +63,9 @@ class Worker:
         recycle: bool = False,
         mourned: Callable[[Job, Outcome], Outcome] = lambda job, outcome: outcome,
         scheduler: Scheduler,
-        herald: Herald,
         pruner: Pruner | None = None,
+        herald: Herald,
+        crier: Crier,
     ) -> None:
         """`tasks` and `queues` (a mapping) say how many of each may run at once here; None: no limit.
 
@@ -78,11 +80,12 @@ class Worker:
         self._bus = bus
         self._mourned = mourned
         self._pruner = pruner
-        self._scheduler = scheduler
         self._herald = herald
+        self._scheduler = scheduler
+        self._crier = crier
         self._slots = Slots(runner, settings.concurrency, clock, self._on_end, self._on_leak)
         self._appetite = Appetite(clock, self._slots, self._free)
-        self._courier = Courier(runner.desk, clock)
+        self._courier = Courier(runner.desk, clock, bus)
         self._settlement = Settlement(clock, bus, self._courier, self._appetite.freed)
         self._completion = Completion(runner, self._courier, clock, lambda: self._store, self._told)
         runner.desk.transaction = self._completion.transaction
@@ -200,6 +203,7 @@ class Worker:
                 await self._work()
         finally:
             self._bus.emit(WorkerStopped(at=self._clock.now(), worker=self.id))
+            await self._crier.flush()
             await self._herald.flush()
 
     @asynccontextmanager
@@ -208,7 +212,7 @@ class Worker:
         try:
             self._info = replace(self._info, schema=self._store.newest_schema)
             await self._pulse.start(self._store)
-            with self._herald.at_work():
+            with self._crier.at_work():
                 yield
         finally:
             self._slots.lose()
@@ -225,7 +229,7 @@ class Worker:
                 begin(self._courier.run(store, insist)),  # log lines, progress -> store.report
                 begin(self._sweep_loop()),  # expired -> store.finish
                 begin(self._scheduler.run(store, insist, poll, self._vigil)),  # schedules due -> store.fire
-                begin(self._herald.run(store, insist, self._settings.beat)),  # what happened -> jobs of webhooks
+                begin(self._crier.run(store, insist, self._settings.beat)),  # what happened -> jobs of webhooks
                 begin(self._appetite.listen(store, insist, self._info.queues, poll, self._scheduler.heard)),
             ]
             if self._pruner is not None:
@@ -239,7 +243,7 @@ class Worker:
     # claim: slots -> store.claim -> runner.run
 
     async def _claim_loop(self) -> None:
-        await self._insist("reading webhooks", lambda: self._herald.refresh(self._store))
+        await self._insist("reading webhooks", lambda: self._crier.refresh(self._store))
         while not self._stopping:
             if reason := self._wear.reason():
                 self.recycle(reason)
@@ -299,7 +303,7 @@ class Worker:
         self._appetite.freed()
 
     def _told(self, job: Job, outcome: Outcome) -> Outcome:
-        return self._herald.told(job, outcome) if self._herald.listens else outcome
+        return self._crier.told(job, outcome) if self._crier.listens else outcome
 
     def _on_leak(self, job: Job, stack: str) -> None:
         self._bus.emit(SlotLeaked(at=self._clock.now(), job=job, stack=stack))
@@ -321,6 +325,7 @@ class Worker:
             self._silent = False
             self._appetite.ring()
         self._slots.hear(beat, sent)
+        self._herald.heed(beat.watched_until)
         if beat.orders != self._orders:
             self._obey(beat.orders)
         known = self._settlement.keys() | {run.key for run in self._slots}
@@ -386,13 +391,13 @@ class Worker:
         runs = 0
         async with self._alive(), self._scheduler.at_hand():
             await self._scheduler.declare(self._store)
-            await self._herald.refresh(self._store)
+            await self._crier.refresh(self._store)
             while runs < limit:
                 while await self._scheduler.turn(self._store) == 0.0:
                     pass
                 await self._sweeper.sweep(self._store)
                 await self._claim()
-                if not await self._herald.flush() and not len(self._slots):
+                if not await self._crier.flush() and not len(self._slots):
                     break
                 runs += len(self._slots)
                 await self._slots.idle()

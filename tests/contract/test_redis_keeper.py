@@ -199,6 +199,6 @@ class TestLoss(Served):
         feed = await store.news(after=seen, limit=9)
         assert feed.first > seen + 1
         assert [one.text for one in feed.news] == ["new"]
-        await store.publish(["next"], now=NOW)
+        await store.publish(["next"], now=later(1))
         assert [one.n for one in (await store.news(after=seen, limit=9)).news] == [feed.last, feed.last + 1]
         await store.close()

@@ -53,7 +53,7 @@ async def test_a_name_is_given_once(app: Mainspring) -> None:
 @pytest.mark.parametrize("act", ["get", "delete", "rotate", "test", "standing", "deliveries"])
 async def test_a_name_that_is_not_there_is_said_with_one_that_is(app: Mainspring, act: str) -> None:
     await app.webhooks.create("ops", URL, ["job.dead"])
-    with pytest.raises(HookNotFound, match="there is no webhook 'opps'.*ops"):
+    with pytest.raises(HookNotFound, match=r"there is no webhook .opps..*ops"):
         await getattr(app.webhooks, act)("opps")
 
 

@@ -167,7 +167,7 @@ async def test_two_processes_that_see_the_same_tell_it_once(app: Mainspring, url
         handle = await app.tasks["work"].using(delay=60).enqueue()
         await app.jobs.cancel(handle.id)
         other.events.emit(JobsChanged(at=clock.now(), action=Action.CANCEL, ids=(handle.id,)))
-        await other._herald.flush()
+        await other._crier.flush()
         await app.drain()
     assert kinds(receiver) == ["job.cancelled"]
 
@@ -535,6 +535,6 @@ async def test_a_worker_of_other_queues_leaves_deliveries_alone(app: Mainspring)
 async def test_without_webhooks_nothing_listens(app: Mainspring) -> None:
     async with app:
         async with app.worker():
-            assert not app._herald.listens
+            assert not app._crier.listens
         await run(app)
         assert [job.task for job in await app.jobs.list()] == ["work"]

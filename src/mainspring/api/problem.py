@@ -30,6 +30,8 @@ _STATUS: Mapping[type[Exception], tuple[int, str]] = {
     errors.ScheduleExists: (409, "schedule_exists"),
     errors.ScheduleChanged: (412, "changed"),
     errors.JobExists: (409, "job_exists"),
+    errors.ApiKeyNotFound: (404, "key_not_found"),
+    errors.ApiKeyExists: (409, "key_exists"),
     errors.InvalidTransition: (409, "invalid_transition"),
     errors.ShuttingDown: (503, "shutting_down"),
     errors.StoreUnavailable: (503, "store_unavailable"),
@@ -52,9 +54,8 @@ class Problem(Exception):
 
 def _answer(request: Request[Any, Any, Any], problem: Problem) -> Response[Any]:
     body = {"type": "about:blank", "status": problem.status, "code": problem.code, "detail": problem.detail}
-    headers = {"Cache-Control": "no-store", **problem.headers}
     content = body | {"instance": request.scope["path"]} | problem.extra
-    return Response(content, status_code=problem.status, headers=headers, media_type=MEDIA_TYPE)
+    return Response(content, status_code=problem.status, headers=problem.headers, media_type=MEDIA_TYPE)
 
 
 def _problem(request: Request[Any, Any, Any], error: Problem) -> Response[Any]:

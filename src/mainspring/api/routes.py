@@ -6,9 +6,15 @@ from typing import Any
 
 from litestar.handlers import HTTPRouteHandler
 
-from . import queues, scheduler, schedules
+from . import keys, queues, scheduler, schedules, session
 
 # Under /api/v1.
-ROUTES: list[HTTPRouteHandler] = [*queues.ROUTES, *scheduler.ROUTES, *schedules.ROUTES]
+ROUTES: list[HTTPRouteHandler] = [
+    *keys.ROUTES,
+    *queues.ROUTES,
+    *scheduler.ROUTES,
+    *schedules.ROUTES,
+    *session.ROUTES,
+]
 # At the root.
 BESIDE: list[Any] = []

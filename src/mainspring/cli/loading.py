@@ -85,6 +85,17 @@ def find(named: str | None, store: str | None) -> Mainspring:
     raise click.UsageError(NOTHING)
 
 
+def named_app(argument: str | None, option: str | None) -> tuple[str, str]:
+    """Which app a command that needs one is for, and where that was said if not on the command line."""
+    if argument and option and argument != option:
+        raise click.UsageError(f"two apps are named, {argument} and {option}: give one")
+    if given := argument or option:
+        return given, ""
+    if variable := os.environ.get("MAINSPRING_APP", "").strip():
+        return variable, " (from $MAINSPRING_APP)"
+    raise click.UsageError("which app? Give module:attribute, e.g. shop:app, or set $MAINSPRING_APP")
+
+
 def place(app: Mainspring) -> str:
     """The store, as it may be shown."""
     return redacted(app.settings.store)

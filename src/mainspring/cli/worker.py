@@ -23,17 +23,11 @@ from ..supervisor import Supervisor
 from ..systemd import notify, watchdog
 from ..worker import Worker
 from .failure import note
-from .loading import load, place
+from .loading import load, named_app, place
 from .loop import run
-from .text import safe
+from .stderr import log_option, log_to_stderr
 
-LEVELS = ("debug", "info", "warning", "error")
 _logger = logging.getLogger("mainspring")
-
-
-class Safe(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return safe(super().format(record))
 
 
 def _processes(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -49,7 +43,7 @@ def _processes(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.option("--queues", metavar="LIST", help="Only these: mail,low. With slots for each: mail=5,low.")
 @click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Slots: how many jobs run at once.")
 @click.option("--workers", metavar="N", callback=_processes, help="Processes with so many slots each; or auto.")
-@click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), help="Default: the app's.")
+@log_option
 def worker(
     app: str | None,
     named: str | None,
@@ -63,18 +57,13 @@ def worker(
     APP is module:attribute, e.g. shop:app; without it $MAINSPRING_APP counts. A second signal does not
     wait for running jobs: they are released, and run again elsewhere.
     """
-    if app and named and app != named:
-        raise click.UsageError(f"two apps are named, {app} and {named}: give one")
-    chosen = app or named
-    variable = os.environ.get("MAINSPRING_APP", "").strip()
-    if not chosen and not variable:
-        raise click.UsageError("which app? Give module:attribute, e.g. shop:app, or set $MAINSPRING_APP")
+    name, source = named_app(app, named)
     wanted = _queues(queues)
     program, line = Program.this(), Lifeline.grasp()
     # The app looks at this level while it is built: too late to set it afterwards.
     logging.getLogger("mainspring").setLevel((log_level or "info").upper())
-    found = load(chosen) if chosen else load(variable, " (from $MAINSPRING_APP)")
-    _log_to_stderr((log_level or found.settings.log_level).upper(), line)
+    found = load(name, source)
+    log_to_stderr(log_level or found.settings.log_level, "" if line is None else f" [{line.number}]")
     if line is not None:
         name = f"{found.settings.instance_id or socket.gethostname()}-{line.number}"
         found.settings = replace(found.settings, instance_id=name)
@@ -169,12 +158,3 @@ def _queues(text: str | None) -> dict[str, int | None] | None:
             raise click.UsageError(f"--queues takes mail,low or mail=5,low; cannot read {part!r} in {text!r}")
         wanted[name] = int(slots) if equals else None
     return wanted
-
-
-def _log_to_stderr(level: str, line: Lifeline | None) -> None:
-    """Logs go where the app's module has sent them, or else to stderr; there a supervised process gives its number."""
-    logging.getLogger("mainspring").setLevel(level)
-    handler = logging.StreamHandler()
-    mark = "" if line is None else f" [{line.number}]"
-    handler.setFormatter(Safe(f"%(asctime)s %(levelname)-7s{mark} %(name)s: %(message)s"))
-    logging.basicConfig(level=level, handlers=[handler])

@@ -3,12 +3,13 @@
 from .dead import Dead
 from .executions import Executions
 from .jobs import PAGE, Jobs, Page
+from .keys import Keys
 from .queues import Queues
 from .schedules import Backfill, Schedules, ScheduleStats
 from .webhooks import Webhooks
 from .workers import Workers
 
 __all__ = [
-    "PAGE", "Backfill", "Dead", "Executions", "Jobs", "Page", "Queues", "ScheduleStats", "Schedules", "Webhooks",
-    "Workers",
+    "PAGE", "Backfill", "Dead", "Executions", "Jobs", "Keys", "Page", "Queues", "ScheduleStats", "Schedules",
+    "Webhooks", "Workers",
 ]  # fmt: skip

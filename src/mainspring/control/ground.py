@@ -12,7 +12,7 @@ from ..config import Settings
 from ..events import Bus
 from ..store import Store
 from ..task import Task
-from ..webhook.herald import Herald
+from ..webhook.crier import Crier
 
 Opened = Callable[[], Awaitable[Store]]
 
@@ -23,4 +23,4 @@ class Ground(Struct, frozen=True):
     events: Bus
     tasks: Mapping[str, Task[Any, Any]]
     settings: Settings
-    herald: Herald
+    crier: Crier

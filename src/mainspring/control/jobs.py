@@ -292,7 +292,7 @@ class Jobs:
     async def _tell(self, action: Action, changed: Changed) -> None:
         if changed.done:
             self._ground.events.emit(JobsChanged(at=self._ground.clock.now(), action=action, ids=tuple(changed.done)))
-            await self._ground.herald.flush()
+            await self._ground.crier.flush()
 
 
 def _add(total: Changed, more: Changed) -> None:

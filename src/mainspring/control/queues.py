@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..events import QueuePaused, QueueResumed
 from ..job import Queue
 from ..task import check_name
 from .ground import Ground
@@ -19,6 +20,8 @@ class Queues:
     async def pause(self, name: str) -> None:
         """Nothing new is claimed from it; running jobs go on, enqueueing goes on."""
         await (await self._ground.opened()).pause_queue(check_name(name, "queue name"), True)
+        self._ground.events.emit(QueuePaused(at=self._ground.clock.now(), queue=name))
 
     async def resume(self, name: str) -> None:
         await (await self._ground.opened()).pause_queue(check_name(name, "queue name"), False)
+        self._ground.events.emit(QueueResumed(at=self._ground.clock.now(), queue=name))

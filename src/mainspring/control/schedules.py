@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any, TypeVar, Unpack
+from typing import Any, Literal, TypeVar, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ..amendment import born, fingerprint, paused, redefined, rescheduled, resumed, triggered
 from ..distribution import Distribution, distribution
 from ..errors import BadInput, ScheduleChanged, ScheduleExists, ScheduleNotFound, StoreUnavailable
+from ..events import SchedulesChanged
 from ..handle import Handle
 from ..hint import hint
 from ..ids import new_id
@@ -33,6 +34,7 @@ from .ground import Ground
 from .jobs import PAGE, checked_limit
 
 T = TypeVar("T")
+_Deed = Literal["create", "update", "pause", "resume", "reschedule", "rebalance", "delete"]
 # How often a change is tried again when others change the same schedule meanwhile.
 TRIES = 50
 MOST_TICKS = 10_000
@@ -154,6 +156,7 @@ class Schedules:
             fired = await store.fire([Firing(schedule=row) for row in some], now=now)
             changed += [row.name for row, done in zip(some, fired, strict=True) if not done.stands]
         moves = [move for move in planned.moves if move.name not in set(changed)]
+        self._tell("rebalance", *(move.name for move in moves))
         return replace(planned, dry_run=False, moves=moves, changed=changed)
 
     async def _anchor(self, name: str, spec: Spec, row: Schedule | None, now: datetime) -> datetime | None:
@@ -183,6 +186,7 @@ class Schedules:
         (fired,) = await store.fire([Firing(schedule=new)], now=now)
         if not fired.stands:
             raise ScheduleExists(f"a schedule named {name!r} is there already; change it with update()")
+        self._tell("create", name)
         return new
 
     async def update(
@@ -204,13 +208,13 @@ class Schedules:
             spec = amended(name, row.spec, given, self._ground.tasks.get(row.spec.task), limit)
             return redefined(row, spec, now=now, anchor_at=await self._anchor(name, spec, row, now))
 
-        return await self._change(name, change)
+        return await self._change(name, change, deed="update")
 
     async def pause(self, name: str, note: str = "") -> Schedule:
         """It makes no jobs until it is resumed; its running jobs go on."""
         if not isinstance(note, str) or len(note) > 1000:
             raise BadInput("a note is text of at most 1,000 characters")
-        return await self._change(name, lambda row, now: Firing(schedule=paused(row, note, now=now)))
+        return await self._change(name, lambda row, now: Firing(schedule=paused(row, note, now=now)), deed="pause")
 
     async def resume(self, name: str, *, catch_up: bool = False) -> Schedule:
         """From now on; or, with `catch_up`, from where it left: ticks it has missed are met by its catch-up rule."""
@@ -218,7 +222,7 @@ class Schedules:
         def change(row: Schedule, now: datetime) -> Firing | None:
             return None if row.paused_at is None else resumed(row, from_now=not catch_up, now=now)
 
-        return await self._change(name, change)
+        return await self._change(name, change, deed="resume")
 
     async def reschedule(self, name: str, at: datetime) -> Schedule:
         """Its next tick is at this instant; those after it follow its trigger."""
@@ -234,13 +238,14 @@ class Schedules:
                 raise BadInput(f"schedule {name!r} has had all its {row.spec.max_runs} runs; raise max_runs first")
             return rescheduled(row, at, now=now)
 
-        return await self._change(name, change)
+        return await self._change(name, change, deed="reschedule")
 
     async def delete(self, name: str) -> None:
         """Jobs already made are left alone. One that code declares comes back with the next worker that starts."""
         store = await self._store()
         if not await store.drop_schedules([check_name(name, "schedule name")]):
             raise await _missing(store, name)
+        self._tell("delete", name)
 
     # running
 
@@ -316,6 +321,7 @@ class Schedules:
         name: str,
         change: Callable[[Schedule, datetime], Firing | Awaitable[Firing | None] | None],
         held: Callable[[Collection[str]], None] = lambda keys: None,
+        deed: _Deed | None = None,
     ) -> Schedule:
         """Until the change stands on the newest revision; `held` hears of keys that are in its way."""
         store = await self._store()
@@ -328,10 +334,16 @@ class Schedules:
             (fired,) = await store.fire([firing], now=now)
             if fired.stands:
                 self._scheduler().tell(firing)
-                await self._ground.herald.flush()
+                if deed is not None:
+                    self._tell(deed, name)
+                await self._ground.crier.flush()
                 return firing.schedule
             held(fired.held)
         raise StoreUnavailable(f"schedule {name!r} was changed by others {TRIES} times in a row; try again")
+
+    def _tell(self, deed: _Deed, *names: str) -> None:
+        if names:
+            self._ground.events.emit(SchedulesChanged(at=self._ground.clock.now(), action=deed, names=names))
 
 
 async def _missing(store: Store, name: str) -> ScheduleNotFound:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
 from ..errors import BadInput
+from ..events import WorkersOrdered
 from ..job import Filter, Job, LiveWorker, WorkerId
 from .ground import Ground
 from .jobs import PAGE, checked_limit
@@ -51,20 +52,24 @@ class Workers:
         given = concurrency
         if given is not None and (isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MOST):
             raise BadInput(f"concurrency is a whole number from 1 to {MOST:,}, or None for what it was; got {given!r}")
-        return await self._order(id, concurrency=given)
+        return await self._order("resize", id, concurrency=given)
 
     async def drain(self, id: WorkerId | None) -> Sequence[WorkerId]:
         """It takes no more jobs; what runs goes on, and it stays alive until it is resumed or stopped."""
-        return await self._order(id, drained=True)
+        return await self._order("drain", id, drained=True)
 
     async def resume(self, id: WorkerId | None) -> Sequence[WorkerId]:
-        return await self._order(id, drained=False)
+        return await self._order("resume", id, drained=False)
 
-    async def _order(self, id: WorkerId | None, **orders: Any) -> Sequence[WorkerId]:
+    async def _order(
+        self, action: Literal["resize", "drain", "resume"], id: WorkerId | None, **orders: Any
+    ) -> Sequence[WorkerId]:
         store, now = await self._ground.opened(), self._ground.clock.now()
         ordered = []
         for worker in await self.list() if id is None else [await self.get(id)]:
             ordered += await store.order([worker.info.id], replace(worker.orders, **orders), now=now)
+        if ordered:
+            self._ground.events.emit(WorkersOrdered(at=now, action=action, workers=tuple(ordered)))
         return ordered
 
 

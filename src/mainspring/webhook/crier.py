@@ -1,4 +1,4 @@
-"""Herald: knows who wants to be told of what, and has it told."""
+"""Crier: knows who wants to be told of what, and has it told."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HEARD: tuple[type[events.Event], ...] = (
 )  # fmt: skip
 
 
-class Herald:
+class Crier:
     """One for each app. A run's end is told with its outcome, in one step; everything else right after it."""
 
     def __init__(self, clock: Clock, bus: events.Bus, opened: Callable[[], Awaitable[Store]]) -> None:
