@@ -70,7 +70,7 @@ def litestar(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None =
     return Litestar(
         [Router(PREFIX, route_handlers=ROUTES), *BESIDE],
         dependencies={"spring": Provide(spring), "who": Provide(who), "sessions": Provide(sessions)},
-        middleware=[DefineMiddleware(Door, ways=tuple(ways))],
+        middleware=[DefineMiddleware(Door, ways=tuple(ways), settings=app.settings)],
         guards=[guard],
         exception_handlers=HANDLERS,
         request_max_body_size=BODY_LIMIT,
