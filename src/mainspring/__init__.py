@@ -32,6 +32,7 @@ from .errors import (
     StoreError,
     StoreUnavailable,
     UnknownTask,
+    WorkerNotFound,
 )
 from .handle import Handle
 from .health import Health
@@ -114,6 +115,7 @@ __all__ = [
     "UnknownTask",
     "Window",
     "Worker",
+    "WorkerNotFound",
     "at",
     "cron",
     "every",

@@ -88,7 +88,7 @@ class Door:
         return None
 
 
-def guard(connection: Connection, handler: BaseRouteHandler) -> None:
+async def guard(connection: Connection, handler: BaseRouteHandler) -> None:
     """Deny by default: a route that does not say who may call it is for nobody."""
     role = handler.opt.get("role")
     if role == ANYONE:
