@@ -76,7 +76,7 @@ def litestar(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None =
     return Litestar(
         [Router(PREFIX, route_handlers=ROUTES, before_request=known_only), *BESIDE],
         dependencies={"spring": Provide(spring), "who": Provide(who), "sessions": Provide(sessions)},
-        middleware=[DefineMiddleware(Door, ways=tuple(ways))],
+        middleware=[DefineMiddleware(Door, ways=tuple(ways), settings=app.settings)],
         guards=[guard],
         exception_handlers=HANDLERS,
         request_class=Strict,
