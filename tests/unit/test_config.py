@@ -43,7 +43,6 @@ GIVEN: dict[str, tuple[str, Any, Any]] = {
     "dead_retention": ("72h", 259200.0, 60.0),
     "history_keep": ("0", 0, 5),
     "history_days": ("1.5", 1.5, 7.0),
-    "audit_days": ("90", 90.0, 7.0),
     "jwt_algorithm": ("rs256", "RS256", "HS256"),
     "jwt_secret": ("s" * 32, "s" * 32, "t" * 32),
     "jwt_jwks": ("https://id.example/keys", "https://id.example/keys", "keys.json"),
@@ -53,8 +52,10 @@ GIVEN: dict[str, tuple[str, Any, Any]] = {
     "jwt_subject_claim": ("email", "email", "sub"),
     "session_hours": ("1.5", 1.5, 24.0),
     "hide_payloads": ("On", True, False),
+    "audit_days": ("90", 90.0, 7.0),
     "host": ("0.0.0.0", "0.0.0.0", "127.0.0.2"),
     "port": ("80", 80, 0),
+    "webhook_allow": ("10.0.0.0/8, hooks.lan", ("10.0.0.0/8", "hooks.lan"), ("localhost",)),
 }
 
 
@@ -241,6 +242,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"session_hours": 1e9}, "session_hours must be more than 0 and at most 8760, got 1e+09"),
     ({"hide_payloads": "maybe"}, f"hide_payloads {NO_SWITCH} 'maybe'"),
     ({"hide_payloads": 1}, f"hide_payloads {NO_SWITCH} 1"),
+    ({"webhook_allow": 7}, "webhook_allow must be a list of texts, or one with commas between them; got 7"),
+    ({"webhook_allow": [7]}, "webhook_allow must be a list of texts, or one with commas between them; got [7]"),
 ]
 
 

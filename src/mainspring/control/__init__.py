@@ -1,4 +1,4 @@
-"""app.jobs, app.schedules, app.dead, app.queues, app.executions, app.workers, app.keys, app.audit: seeing, steering."""
+"""The parts of an app that see and steer the store: app.jobs, app.schedules, app.queues, app.webhooks and so on."""
 
 from .audit import Audit
 from .dead import Dead
@@ -7,9 +7,10 @@ from .jobs import PAGE, Jobs, Page
 from .keys import Keys
 from .queues import Queues
 from .schedules import Backfill, Schedules, ScheduleStats
+from .webhooks import Webhooks
 from .workers import Workers
 
 __all__ = [
     "PAGE", "Audit", "Backfill", "Dead", "Executions", "Jobs", "Keys", "Page", "Queues", "ScheduleStats", "Schedules",
-    "Workers",
+    "Webhooks", "Workers",
 ]  # fmt: skip

@@ -350,6 +350,7 @@ class Schedules:
                 note(before=row, after=firing.schedule)
                 if deed is not None:
                     self._tell(deed, name)
+                await self._ground.crier.flush()
                 return firing.schedule
             held(fired.held)
         raise StoreUnavailable(f"schedule {name!r} was changed by others {TRIES} times in a row; try again")

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from ..errors import BadInput
+from ..errors import BadInput, WorkerNotFound
 from ..events import WorkersOrdered
 from ..job import Filter, Job, LiveWorker, Orders, WorkerId
 from .deed import audited, note
@@ -38,7 +38,7 @@ class Workers:
         if len(found) > 1:
             raise BadInput(f"the ids of {len(found)} live workers begin with {id!r}: {_names(found)}")
         if not found:
-            raise BadInput(f"no live worker is called {id!r} (alive: {_names(live)})")
+            raise WorkerNotFound(f"no live worker is called {id!r} (alive: {_names(live)})")
         return found[0]
 
     async def running(self, id: WorkerId, *, limit: int = PAGE) -> Sequence[Job]:
