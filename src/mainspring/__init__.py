@@ -1,10 +1,14 @@
 """Durable background jobs and schedules: one library, one command, the same behaviour on every store."""
 
+from .acting import acting
 from .app import Mainspring
 from .clock import Clock, SystemClock
 from .context import Context
 from .deadletter import DeadLetter
+from .document import Entry, Trail
 from .errors import (
+    ApiKeyExists,
+    ApiKeyNotFound,
     BadInput,
     BadPayload,
     BadSetting,
@@ -30,6 +34,7 @@ from .errors import (
     StoreError,
     StoreUnavailable,
     UnknownTask,
+    WorkerNotFound,
 )
 from .handle import Handle
 from .health import Health
@@ -50,6 +55,8 @@ from .why import Reason
 from .worker import Worker
 
 __all__ = [
+    "ApiKeyExists",
+    "ApiKeyNotFound",
     "Archived",
     "Backoff",
     "BadInput",
@@ -62,6 +69,7 @@ __all__ = [
     "Context",
     "DeadLetter",
     "Discard",
+    "Entry",
     "Execution",
     "Failure",
     "Filter",
@@ -106,10 +114,13 @@ __all__ = [
     "SystemClock",
     "Task",
     "Tick",
+    "Trail",
     "Trigger",
     "UnknownTask",
     "Window",
     "Worker",
+    "WorkerNotFound",
+    "acting",
     "at",
     "cron",
     "every",

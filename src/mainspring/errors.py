@@ -4,12 +4,15 @@ MainspringError
 ├── BadInput (ValueError)       refused before anything was written
 │   ├── BadSetting              a setting, an option or a store URL
 │   ├── BadTask                 a function that cannot be a task
-│   └── BadPayload              arguments that cannot be sent or read
+│   ├── BadPayload              arguments that cannot be sent or read
+│   └── WorkerNotFound          no live worker is called so
 ├── UnknownTask (LookupError)   no task of that name is registered here
 ├── JobNotFound (LookupError)   the store has no job of that id
 ├── ScheduleNotFound (LookupError)  the store has no schedule of that name
 ├── ScheduleExists              a schedule of that name is there already
 ├── ScheduleChanged             others have changed it since it was read
+├── ApiKeyNotFound (LookupError)  the store has no API key of that name or id
+├── ApiKeyExists                an API key of that name is there already
 ├── NotLeader                   what only the leader may do was asked of another
 ├── JobExists                   on_conflict="raise" met a job that holds the key
 ├── InvalidTransition           the job's state does not allow the action
@@ -50,6 +53,10 @@ class BadPayload(BadInput):
     """Arguments that cannot be sent, or a stored payload that cannot be read."""
 
 
+class WorkerNotFound(BadInput):
+    """No live worker is called so."""
+
+
 class UnknownTask(MainspringError, LookupError):
     """No task of that name is registered here."""
 
@@ -64,6 +71,14 @@ class ScheduleNotFound(MainspringError, LookupError):
 
 class ScheduleExists(MainspringError):
     """A schedule of that name is there already."""
+
+
+class ApiKeyNotFound(MainspringError, LookupError):
+    """The store has no API key of that name or id."""
+
+
+class ApiKeyExists(MainspringError):
+    """An API key of that name is there already."""
 
 
 class ScheduleChanged(MainspringError):

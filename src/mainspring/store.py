@@ -110,7 +110,10 @@ class Keeper(Protocol):
         ...
 
     async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
-        """Deletes expired documents and entries of before; returns how many went. Some may be left for another time."""
+        """Deletes expired documents and entries of before; returns how many went.
+
+        Some may be left for another time, if document.TIDIED or more went.
+        """
         ...
 
 

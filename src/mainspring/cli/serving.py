@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from ..app import Mainspring
-from ..errors import BadSetting
 from .failure import Failed, hint
 from .filters import options
 
@@ -26,13 +25,11 @@ class Service:
     def __init__(self, app: Mainspring, host: str | None, port: int | None, no_auth: bool) -> None:
         try:
             from ..api import server
+            from ..api.loopback import check_bind
         except ImportError as missing:
             raise Failed(f"this needs the server's parts: pip install 'mainspring[server]' ({missing})") from None
         host = host or app.settings.host
-        if no_auth and not server.is_loopback(host):
-            raise BadSetting(
-                f"--no-auth would let anybody who reaches {host} in as an admin: leave it out, or listen on 127.0.0.1"
-            )
+        check_bind(host, not no_auth)
         self._app, self._auth = app, not no_auth
         self._server = server
         self.listener: socket.socket = server.listen(host, app.settings.port if port is None else port)
@@ -47,11 +44,9 @@ class Service:
         """How to get in."""
         if not self._auth:
             hint("anybody on this machine is let in, as an admin (--no-auth)")
-        elif token := await self._welcome():
-            click.echo(f"first start: sign in once, within an hour, at {self.address}/#token={token}")
+            return
+        from ..api.welcome import address, welcome
+
+        if token := await welcome(self._app):
+            click.echo(f"first start: sign in once, within an hour, at {address(self.address, token)}")
             hint("then make keys: mainspring keys create NAME --role operator")
-
-    async def _welcome(self) -> str | None:
-        from ..api.welcome import welcome
-
-        return await welcome(self._app)

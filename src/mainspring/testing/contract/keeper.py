@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...document import NEWS_KEPT, Document, Entry, Trail
+from ...document import NEWS_KEPT, TIDIED, Document, Entry, Trail
 from ...ids import new_id
 from ...store import Store
 from .build import NOW, Contract, beat, later
@@ -131,7 +131,7 @@ class AuditContract(Contract):
             await store.record([entry])
             told = an_entry(1, id=entry.id, who="mallory", at=later(9), outcome='{"done":1}')
             await store.record([told])
-            await store.record([an_entry(1, id=entry.id, outcome='{"done":2}')])
+            await store.record([an_entry(1, id=entry.id, who="eve", outcome='{"done":2}')])
             (found,) = await store.audit(Trail(), limit=100)
             assert (found.who, found.at, found.outcome) == ("ada", later(1), '{"done":1}')
 
@@ -145,6 +145,17 @@ class AuditContract(Contract):
             assert [entry.at for entry in await store.audit(Trail(), limit=100)] == [later(3), later(2)]
             assert list(await texts(store, now=later(1))) == ["b", "c"]
             assert await store.tidy(audited_since=later(2), now=later(1)) == 0
+
+    async def test_a_tidying_that_takes_few_has_left_nothing(self) -> None:
+        async with self.opened() as store:
+            old = [a_document(f"{n}", expires_at=NOW) for n in range(3 * TIDIED)]
+            await put(store, *old, now=later(-1))
+            await store.record([an_entry(n) for n in range(2 * TIDIED)])
+            gone = [TIDIED]
+            while gone[-1] >= TIDIED:
+                gone.append(await store.tidy(audited_since=later(9999), now=NOW))
+            assert sum(gone[1:]) == 5 * TIDIED
+            assert await store.tidy(audited_since=later(9999), now=NOW) == 0
 
 
 class NewsContract(Contract):

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ...clock import EPOCH, micros
 from ...job import Account, Action, Ending, Failure, Items, Job, State
-from ...outcome import Crashed, Discard, Done, Ended, Outcome, Released, Retry, Snooze, decide
+from ...outcome import Crashed, Discard, Done, Ended, Ended, Outcome, Released, Retry, Snooze, decide
 from ...store import Store
 from ...tally import KEPT, NOT_COUNTED, SECONDS, Span, Sums, Tally, bucket
 from .build import NOW, Contract, act, beat, later, run_again, settle, start
@@ -90,9 +90,10 @@ class TallyContract(Contract):
 
     async def test_items_are_counted_however_the_run_ended(self) -> None:
         async with self.opened() as store:
+            jobs = [await start(store) for _ in range(3)]
             endings: tuple[Ended, ...] = (Done(), Retry(60), Snooze(60))
-            for how, items in zip(endings, (Items(5, 1, 0), Items(2, 0, 3), Items(10)), strict=True):
-                await store.finish([decide(await start(store), how, now=NOW, account=Account(items=items))])
+            for job, how, items in zip(jobs, endings, (Items(5, 1, 0), Items(2, 0, 3), Items(10)), strict=True):
+                await store.finish([decide(job, how, now=NOW, account=Account(items=items))])
             for span in SPANS:
                 (tally,) = await store.tallies(span, since=EPOCH)
                 assert tally.sums.items == {"success": 17, "failed": 1, "skipped": 3}
