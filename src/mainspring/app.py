@@ -16,7 +16,7 @@ from .clock import EPOCH, Clock, StoreClock, SystemClock
 from .codec import encode_call, is_async
 from .config import Fire, load, span
 from .context import Context
-from .control import Dead, Executions, Jobs, Keys, Queues, Schedules, Webhooks, Workers
+from .control import Dead, Executions, Jobs, Keys, Queues, Schedules, Triggers, Webhooks, Workers
 from .control.ground import Ground
 from .deadletter import DeadLetter, check_handler, mourned
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
@@ -156,6 +156,7 @@ class Mainspring:
         self.workers = Workers(ground)
         self.schedules = Schedules(ground, self._scheduler, self._handle)
         self.webhooks = Webhooks(ground, self.jobs, lambda jobs: self.hand_over(jobs))
+        self.triggers = Triggers(ground, self.schedules, lambda jobs: self.hand_over(jobs), self._handle)
 
     # life
 
