@@ -16,7 +16,7 @@ from .clock import EPOCH, Clock, StoreClock, SystemClock
 from .codec import encode_call, is_async
 from .config import Fire, load, span
 from .context import Context
-from .control import Audit, Dead, Executions, Jobs, Keys, Queues, Schedules, Webhooks, Workers
+from .control import Audit, Dead, Executions, Jobs, Keys, Queues, Schedules, Triggers, Webhooks, Workers
 from .control.ground import Ground
 from .deadletter import DeadLetter, check_handler, mourned
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
@@ -159,6 +159,7 @@ class Mainspring:
         self.schedules = Schedules(ground, self._scheduler, self._handle)
         self.audit = Audit(ground)
         self.webhooks = Webhooks(ground, self.jobs, lambda jobs: self.hand_over(jobs))
+        self.triggers = Triggers(ground, self.schedules, lambda jobs: self.hand_over(jobs), self._handle)
 
     # life
 
