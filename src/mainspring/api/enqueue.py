@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from litestar import Response, post
 from litestar.params import JSONBody
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from ..app import Mainspring
 from ..errors import BadInput, UnknownTask
@@ -17,6 +18,7 @@ from ..handle import Handle
 from ..job import NewJob, OnConflict
 from ..retry import Backoff
 from .door import Spring, may
+from .idempotency import minted
 from .intake import intake
 from .problem import Problem, code_of
 
@@ -90,7 +92,7 @@ async def _many(spring: Mainspring, asked: Sequence[JobRequest]) -> Response[Acc
     jobs = []
     for n, one in enumerate(asked):
         try:
-            jobs.append(new_job(spring, one))
+            jobs.append(new_job(spring, one, n))
         except (BadInput, UnknownTask) as bad:
             raise Problem(422, code_of(bad)[1], f"jobs[{n}]: {bad}", index=n) from None
         await asyncio.sleep(0)
@@ -102,11 +104,13 @@ def _accepted(handle: Handle[Any]) -> Accepted:
     return Accepted(handle.id, handle.status, handle.duplicate)
 
 
-def new_job(spring: Mainspring, asked: JobRequest) -> NewJob:
+def new_job(spring: Mainspring, asked: JobRequest, n: int = 0) -> NewJob:
+    """The job that is asked for, the n-th of its request."""
     if asked.task is UNSET:
         raise Problem(422, "invalid", "Object missing required field `task`")
     given = {name: value for name in _OPTIONS if (value := getattr(asked, name)) is not UNSET}
-    return spring.job(asked.task, asked.arguments, **given)
+    job, id = spring.job(asked.task, asked.arguments, **given), minted(n)
+    return job if id is None else replace(job, id=id)
 
 
 ROUTES = [enqueue]

@@ -20,6 +20,7 @@ from .bearer import Bearer
 from .body import Strict
 from .door import Door, Principal, Way, guard, may
 from .header import Guarded
+from .idempotency import Idempotency
 from .issuer import check_jwt
 from .parameters import known_only
 from .problem import HANDLERS
@@ -72,7 +73,10 @@ def litestar(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None =
     return Litestar(
         [Router(PREFIX, route_handlers=ROUTES, before_request=known_only), *BESIDE],
         dependencies={"spring": Provide(spring), "who": Provide(who), "sessions": Provide(sessions)},
-        middleware=[DefineMiddleware(Door, ways=tuple(ways))],
+        middleware=[
+            DefineMiddleware(Door, ways=tuple(ways)),
+            DefineMiddleware(Idempotency, spring=app, limit=BODY_LIMIT),
+        ],
         guards=[guard],
         exception_handlers=HANDLERS,
         request_class=Strict,
