@@ -44,7 +44,7 @@ LAYERS: list[set[str]] = [
     {"insistence", "notice", "patience", "spread"},
     {"diagnosis", "journal", "leader", "prune", "task", "stores", "process", "quota", "news"},
     {"herald", "processes", "spec", "webhook"},
-    {"scheduler"},
+    {"newsstand", "scheduler"},
     {"control", "courier", "deadletter", "runner", "child"},
     {"slots", "completion"},
     {"appetite", "limits", "pulse", "settlement"},

@@ -25,11 +25,13 @@ from .handle import Handle
 from .health import Health, check
 from .herald import Herald
 from .hint import hint
-from .job import Breaker, Enqueued, Job, NewJob, OnConflict
+from .job import Breaker, Enqueued, Job, JobId, NewJob, OnConflict, Shown
 from .journal import keep_journal
 from .key import KeySpec
 from .leader import Leader
 from .middleware import Middleware
+from .newsstand import Item, Newsstand
+from .notice import asked
 from .outcome import Outcome, Policy
 from .prune import Archive, Pruner
 from .retention import Retention
@@ -186,6 +188,10 @@ class Mainspring:
         if self._handles:
             raise BadInput("this app is open: what wraps its store has to come before")
         self._root = wrap(self._root)
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._handles)
 
     @property
     def sync(self) -> Any:
@@ -420,6 +426,29 @@ class Mainspring:
             return act
 
         return subscribe
+
+    async def watch(
+        self,
+        *,
+        types: Sequence[str] | None = None,
+        jobs: Sequence[JobId] | None = None,
+        queues: Sequence[str] | None = None,
+        tasks: Sequence[str] | None = None,
+        schedules: Sequence[str] | None = None,
+        states: Sequence[Shown] | None = None,
+        after: int | None = None,
+    ) -> AsyncIterator[Item]:
+        """What happens, in whatever process, as the live feed tells it: `async for item in app.watch(types=["job"])`.
+
+        From now on, or from beyond the number `after`.
+        """
+        wish = asked(types=types, jobs=jobs, queues=queues, tasks=tasks, schedules=schedules, states=states)
+        stand = Newsstand(self.opened, self.clock, self.herald, beat=self.settings.beat)
+        async with stand.reader(after, patient=True) as reader:
+            while stand.open:
+                for item in await reader.read(None):
+                    if wish.met(item.notice):
+                        yield item
 
     # enqueue
 

@@ -67,8 +67,12 @@ def litestar(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None =
 
     @asynccontextmanager
     async def opened(_: Litestar) -> AsyncIterator[None]:
-        async with app:
+        """Whoever has opened the app before, a worker beside us perhaps, closes it himself."""
+        if app.is_open:
             yield
+        else:
+            async with app:
+                yield
 
     return Litestar(
         [Router(PREFIX, route_handlers=ROUTES, before_request=known_only), *BESIDE],
