@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Annotated, Any
 
 from litestar import Response, post
+from litestar.openapi import ResponseSpec
 from litestar.params import JSONBody
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
@@ -21,9 +21,9 @@ from .door import Spring, may
 from .idempotency import minted
 from .intake import intake
 from .problem import Problem, code_of
+from .values import Count, Instant, Limit, Name, Priority, Seconds
 
 MANY = 1000
-Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Key = Annotated[str, Meta(min_length=1, max_length=512)]
 
 
@@ -34,21 +34,21 @@ class JobRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     arguments: dict[str, Any] = {}
     """By parameter name."""
     queue: Name | UnsetType = UNSET
-    priority: int | UnsetType = UNSET
-    delay: float | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    delay: Seconds | UnsetType = UNSET
     """Seconds from now."""
-    run_at: datetime | UnsetType = UNSET
-    expires: float | datetime | UnsetType | None = UNSET
+    run_at: Instant | UnsetType = UNSET
+    expires: Limit | Instant | UnsetType | None = UNSET
     """An instant, or seconds from when it is due: not started by then, it never is."""
-    timeout: float | UnsetType | None = UNSET
+    timeout: Limit | UnsetType | None = UNSET
     """Seconds; null: no limit."""
-    max_retries: int | UnsetType = UNSET
+    max_retries: Count | UnsetType = UNSET
     backoff: Backoff | UnsetType = UNSET
     unique_key: Key | UnsetType | None = UNSET
     idempotency_key: Key | UnsetType | None = UNSET
     on_conflict: OnConflict | UnsetType = UNSET
-    debounce_limit: float | UnsetType = UNSET
-    tags: list[str] | UnsetType = UNSET
+    debounce_limit: Limit | UnsetType = UNSET
+    tags: list[Name] | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
 
 
@@ -75,7 +75,11 @@ class AllAccepted(Struct, frozen=True):
     jobs: list[Accepted]
 
 
-@post("/jobs", **may("operator"))
+@post(
+    "/jobs",
+    responses={200: ResponseSpec(Accepted | AllAccepted, False, "They were there already.")},
+    **may("operator"),
+)
 async def enqueue(spring: Spring, data: JSONBody[Enqueue]) -> Response[Accepted | AllAccepted]:
     """Stores a job, or up to 1,000 of them together; they are safe when the answer comes."""
     if data.jobs is not UNSET:

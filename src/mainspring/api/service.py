@@ -18,6 +18,7 @@ from .anyone import anyone
 from .attempts import Attempts
 from .bearer import Bearer
 from .body import Strict
+from .document import document
 from .door import Door, Principal, Way, guard, may
 from .header import Guarded
 from .idempotency import Idempotency
@@ -38,7 +39,7 @@ BODY_LIMIT = 8 << 20
 @get("/openapi.json", include_in_schema=False, **may("viewer", unscoped=True))
 async def openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
     """What there is, as OpenAPI 3.1."""
-    return request.app.openapi_schema.to_schema()
+    return document(request.app)
 
 
 def asgi(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None = None) -> ASGIApp:
