@@ -7,6 +7,7 @@ from typing import Any
 from litestar.handlers import HTTPRouteHandler
 
 from . import (
+    audit,
     bulk,
     dead,
     enqueue,
@@ -26,6 +27,7 @@ from . import (
 
 # Under /api/v1.
 ROUTES: list[HTTPRouteHandler] = [
+    *audit.ROUTES,
     *bulk.ROUTES,
     *dead.ROUTES,
     *enqueue.ROUTES,
