@@ -41,6 +41,11 @@ def shown_to(who: Principal | None, settings: Settings) -> Iterator[None]:
         _hides.reset(token)
 
 
+def hiding() -> bool:
+    """Whether whoever asks is one of those from whom such things are hidden."""
+    return _hides.get()
+
+
 def shown_data(text: str) -> Raw:
     """JSON without its secrets; what is no JSON becomes text."""
     return Raw(msgspec.json.encode(MASK if _hides.get() else mask(data(text))))

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -30,6 +31,7 @@ from ..document import Document
 from ..errors import ApiKeyExists, ApiKeyNotFound, BadInput, StoreError
 from ..hint import hint
 from ..store import Store
+from .deed import audited, note
 from .ground import Ground
 
 # So long, in seconds, a process may go by what it knows of keys: a revoked one opens nothing after it.
@@ -70,6 +72,7 @@ class Keys:
         self._reading: asyncio.Task[_Ring] | None = None
         self._noted: dict[str, datetime] = {}
 
+    @audited("keys.create")
     async def create(
         self,
         name: str,
@@ -93,6 +96,7 @@ class Keys:
         if not stands:
             raise ApiKeyExists(f"there is an API key {name!r} already; revoke it, or give this one another name")
         self.forget()
+        note(before={}, after=_told(key))
         return secret
 
     def draft(self, name: str, role: Role, scopes: Collection[str] | None, expires: Span | datetime | None) -> ApiKey:
@@ -111,6 +115,7 @@ class Keys:
         used = {use.name: msgspec.json.decode(use.text, type=datetime) for use in uses}
         return [replace(kept.key, last_used_at=used.get(kept.key.id)) for kept in found]
 
+    @audited("keys.revoke")
     async def revoke(self, key: str) -> ApiKey:
         """By name or id. It opens nothing any more, nor do sessions opened with it; elsewhere within HOLDS seconds."""
         store = await self._ground.opened()
@@ -119,6 +124,7 @@ class Keys:
         if not named or not await store.drop_documents("key", [named[0].name]):
             raise ApiKeyNotFound(f"there is no API key {key!r:.80}; {hint(key, [one.name for one in known])}")
         self.forget()
+        note(before=_told(named[0]), after={})
         await store.drop_documents(_USE, [named[0].id])
         return named[0]
 
@@ -198,6 +204,11 @@ def _kept(document: Document) -> Kept:
         created_by=text.created_by, expires_at=document.expires_at,
     )  # fmt: skip
     return Kept(key, text.hash)
+
+
+def _told(key: ApiKey) -> dict[str, Any]:
+    """For the audit trail."""
+    return {"id": key.id, "role": key.role, "scopes": key.scopes, "expires_at": key.expires_at}
 
 
 def _end(expires: Span | datetime | None, now: datetime) -> datetime | None:
