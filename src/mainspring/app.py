@@ -16,7 +16,7 @@ from .clock import EPOCH, Clock, StoreClock, SystemClock
 from .codec import encode_call, is_async
 from .config import Fire, load, span
 from .context import Context
-from .control import Audit, Dead, Executions, Jobs, Keys, Queues, Schedules, Webhooks, Workers
+from .control import Audit, Dead, Executions, Jobs, Keys, Queues, Schedules, Triggers, Webhooks, Workers
 from .control.ground import Ground
 from .deadletter import DeadLetter, check_handler, mourned
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
@@ -159,6 +159,7 @@ class Mainspring:
         self.schedules = Schedules(ground, self._scheduler, self._handle)
         self.audit = Audit(ground)
         self.webhooks = Webhooks(ground, self.jobs, lambda jobs: self.hand_over(jobs))
+        self.triggers = Triggers(ground, self.schedules, lambda jobs: self.hand_over(jobs), self._handle)
 
     # life
 
@@ -614,9 +615,9 @@ class Mainspring:
             **{str(state): n for state, n in counts.items()},
         )  # fmt: skip
 
-    async def health(self) -> Health:
-        """Whether the workers of this process turn and the store answers; if not, why."""
-        return await check(self.opened, list(self._workers))
+    async def health(self, *, store: bool = True) -> Health:
+        """Whether the workers of this process turn and the store answers, if it is to be asked; if not, why."""
+        return await check(self.opened, list(self._workers), store=store)
 
     async def prune(self) -> int:
         """Removes finished jobs that retention does not keep, as workers do by themselves; returns how many."""

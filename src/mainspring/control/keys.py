@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -96,7 +95,7 @@ class Keys:
         if not stands:
             raise ApiKeyExists(f"there is an API key {name!r} already; revoke it, or give this one another name")
         self.forget()
-        note(before={}, after=_told(key))
+        note(before=None, after=key)
         return secret
 
     def draft(self, name: str, role: Role, scopes: Collection[str] | None, expires: Span | datetime | None) -> ApiKey:
@@ -115,18 +114,25 @@ class Keys:
         used = {use.name: msgspec.json.decode(use.text, type=datetime) for use in uses}
         return [replace(kept.key, last_used_at=used.get(kept.key.id)) for kept in found]
 
-    @audited("keys.revoke")
     async def revoke(self, key: str) -> ApiKey:
         """By name or id. It opens nothing any more, nor do sessions opened with it; elsewhere within HOLDS seconds."""
         store = await self._ground.opened()
         known = [kept.key for kept in await self._read(store)]
         named = [one for one in known if one.name == key] or [one for one in known if one.id == key]
-        if not named or not await store.drop_documents("key", [named[0].name]):
+        if not named or not await self._drop(named[0]):
             raise ApiKeyNotFound(f"there is no API key {key!r:.80}; {hint(key, [one.name for one in known])}")
-        self.forget()
-        note(before=_told(named[0]), after={})
-        await store.drop_documents(_USE, [named[0].id])
         return named[0]
+
+    # Not `revoke` itself: what it was given may be a secret by mistake, and belongs into no trail.
+    @audited("keys.revoke")
+    async def _drop(self, key: ApiKey) -> bool:
+        store = await self._ground.opened()
+        if not await store.drop_documents("key", [key.name]):
+            return False
+        self.forget()
+        await store.drop_documents(_USE, [key.id])
+        note(before=key, after=None)
+        return True
 
     async def find(self, secret: str) -> ApiKey | None:
         """The key that has this secret, if there is one and it has not expired.
@@ -204,11 +210,6 @@ def _kept(document: Document) -> Kept:
         created_by=text.created_by, expires_at=document.expires_at,
     )  # fmt: skip
     return Kept(key, text.hash)
-
-
-def _told(key: ApiKey) -> dict[str, Any]:
-    """For the audit trail."""
-    return {"id": key.id, "role": key.role, "scopes": key.scopes, "expires_at": key.expires_at}
 
 
 def _end(expires: Span | datetime | None, now: datetime) -> datetime | None:
