@@ -17,6 +17,7 @@ from ..errors import MainspringError
 from ..newsstand import Item, Newsstand, Reader, TooSlow
 from ..notice import Wish
 from .problem import Problem
+from .redaction import shown_notice
 
 _logger = logging.getLogger("mainspring")
 # Streams of one principal, and of one process.
@@ -158,7 +159,7 @@ class EventStream:
 
 
 def _block(item: Item) -> str:
-    return f"id: {item.n}\nevent: {item.notice.type}\ndata: {item.text}\n\n"
+    return f"id: {item.n}\nevent: {item.notice.type}\ndata: {shown_notice(item.notice, item.text)}\n\n"
 
 
 async def _gone(receive: Receive) -> None:
