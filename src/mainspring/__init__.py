@@ -1,9 +1,11 @@
 """Durable background jobs and schedules: one library, one command, the same behaviour on every store."""
 
+from .acting import acting
 from .app import Mainspring
 from .clock import Clock, SystemClock
 from .context import Context
 from .deadletter import DeadLetter
+from .document import Entry, Trail
 from .errors import (
     ApiKeyExists,
     ApiKeyNotFound,
@@ -11,6 +13,9 @@ from .errors import (
     BadPayload,
     BadSetting,
     BadTask,
+    HookChanged,
+    HookExists,
+    HookNotFound,
     InvalidTransition,
     ItemsFailed,
     JobCancelled,
@@ -23,12 +28,14 @@ from .errors import (
     LeaseLost,
     MainspringError,
     NotLeader,
+    NotSigned,
     ResultTimeout,
     ScheduleChanged,
     ScheduleExists,
     ScheduleNotFound,
     SchemaMismatch,
     ShuttingDown,
+    Stale,
     StoreError,
     StoreUnavailable,
     UnknownTask,
@@ -67,11 +74,15 @@ __all__ = [
     "Context",
     "DeadLetter",
     "Discard",
+    "Entry",
     "Execution",
     "Failure",
     "Filter",
     "Handle",
     "Health",
+    "HookChanged",
+    "HookExists",
+    "HookNotFound",
     "InvalidTransition",
     "Items",
     "ItemsFailed",
@@ -92,6 +103,7 @@ __all__ = [
     "Middleware",
     "NewJob",
     "NotLeader",
+    "NotSigned",
     "Reason",
     "ResultTimeout",
     "Retention",
@@ -103,6 +115,7 @@ __all__ = [
     "SchemaMismatch",
     "ShuttingDown",
     "Snooze",
+    "Stale",
     "State",
     "Stats",
     "Store",
@@ -111,11 +124,13 @@ __all__ = [
     "SystemClock",
     "Task",
     "Tick",
+    "Trail",
     "Trigger",
     "UnknownTask",
     "Window",
     "Worker",
     "WorkerNotFound",
+    "acting",
     "at",
     "cron",
     "every",

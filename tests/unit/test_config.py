@@ -39,6 +39,9 @@ GIVEN: dict[str, tuple[str, Any, Any]] = {
     "durability": ("relaxed", "relaxed", "full"),
     "instance_id": ("ada", "ada", "bob"),
     "log_level": ("debug", "debug", "error"),
+    "log_format": ("JSON", "json", "console"),
+    "metrics_host": ("0.0.0.0", "0.0.0.0", "::1"),
+    "metrics_port": ("9464", 9464, 0),
     "dead_queue": ("letters", "letters", "graves"),
     "dead_retention": ("72h", 259200.0, 60.0),
     "history_keep": ("0", 0, 5),
@@ -52,8 +55,10 @@ GIVEN: dict[str, tuple[str, Any, Any]] = {
     "jwt_subject_claim": ("email", "email", "sub"),
     "session_hours": ("1.5", 1.5, 24.0),
     "hide_payloads": ("On", True, False),
+    "audit_days": ("90", 90.0, 7.0),
     "host": ("0.0.0.0", "0.0.0.0", "127.0.0.2"),
     "port": ("80", 80, 0),
+    "webhook_allow": ("10.0.0.0/8, hooks.lan", ("10.0.0.0/8", "hooks.lan"), ("localhost",)),
 }
 
 
@@ -95,7 +100,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
     assert (settings.durability, settings.log_level) == ("full", "info")
     assert (settings.workers, settings.recycle_jobs, settings.recycle_memory) == (1, 0, 0)
     assert (settings.dead_queue, settings.dead_retention) == ("dead", timedelta(days=7).total_seconds())
-    assert (settings.history_keep, settings.history_days) == (100, 30)
+    assert (settings.history_keep, settings.history_days, settings.audit_days) == (100, 30, 365)
 
 
 def test_the_environment_is_read_when_the_app_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +111,7 @@ def test_the_environment_is_read_when_the_app_is_made(monkeypatch: pytest.Monkey
 
 
 def test_the_app_refuses_a_setting_nobody_knows() -> None:
-    with pytest.raises(BadSetting, match=r"unknown setting 'concurency' \(known: beat, concurrency, "):
+    with pytest.raises(BadSetting, match=r"unknown setting 'concurency' \(known: audit_days, beat, concurrency, "):
         Mainspring("memory://", concurency=5)
 
 
@@ -219,6 +224,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"fire": "all"}, "fire must be one of any, leader, never, got 'all'"),
     ({"durability": "best"}, "durability must be 'full' or 'relaxed', got 'best'"),
     ({"durability": 5}, "durability must be text, got 5"),
+    ({"log_format": "xml"}, "log_format must be 'console' or 'json', got 'xml'"),
+    ({"metrics_port": 65_536}, "metrics_port must be from 0 (none) to 65535, got 65536"),
     ({"log_level": "loud"}, f"log_level must be one of {LEVELS}, got 'loud'"),
     ({"instance_id": 5}, "instance_id must be text, got 5"),
     ({"store": 5}, "store must be text, got 5"),
@@ -232,6 +239,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"dead_retention": 0}, f"dead_retention {TOO_SHORT} 0"),
     ({"history_keep": -1}, "history_keep must be a whole number of at least 0, got -1"),
     ({"history_days": -1}, "history_days must be from 0 to 36500, got -1"),
+    ({"audit_days": -1}, "audit_days must be from 0 to 36500, got -1"),
     ({"history_days": 1e9}, "history_days must be from 0 to 36500, got 1e+09"),
     ({"history_days": "long"}, "history_days must be a number, got 'long'"),
     ({"jwt_algorithm": "none"}, "jwt_algorithm must be 'HS256' or 'RS256', got 'none'"),
@@ -239,6 +247,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"session_hours": 1e9}, "session_hours must be more than 0 and at most 8760, got 1e+09"),
     ({"hide_payloads": "maybe"}, f"hide_payloads {NO_SWITCH} 'maybe'"),
     ({"hide_payloads": 1}, f"hide_payloads {NO_SWITCH} 1"),
+    ({"webhook_allow": 7}, "webhook_allow must be a list of texts, or one with commas between them; got 7"),
+    ({"webhook_allow": [7]}, "webhook_allow must be a list of texts, or one with commas between them; got [7]"),
 ]
 
 

@@ -14,7 +14,7 @@ from ..app import Mainspring
 from ..job import Filter, Shown
 from ..mask import MASK
 from .door import Spring
-from .job_view import shown_error
+from .redaction import shown_error
 
 # As many values of a kind may be named.
 MANY = 100

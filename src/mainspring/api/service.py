@@ -79,7 +79,7 @@ def litestar(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None =
         [Router(PREFIX, route_handlers=ROUTES, before_request=known_only), *BESIDE],
         dependencies={"spring": Provide(spring), "who": Provide(who), "sessions": Provide(sessions)},
         middleware=[
-            DefineMiddleware(Door, ways=tuple(ways)),
+            DefineMiddleware(Door, ways=tuple(ways), settings=app.settings),
             DefineMiddleware(Idempotency, spring=app, limit=BODY_LIMIT),
         ],
         guards=[guard],

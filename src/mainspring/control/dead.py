@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ..errors import BadInput
 from ..job import Action, Changed, DeadGroup, Filter, JobId, Update
+from .deed import audited
 from .ground import Ground
 from .jobs import PAGE, Jobs, Page, checked_limit
 from .part import Part
@@ -29,6 +30,7 @@ class Dead:
         checked_limit(limit, PAGE)
         return await (await self._ground.opened()).dead(limit=limit)
 
+    @audited("dead.redrive")
     async def redrive(
         self,
         which: JobId | Filter | DeadGroup,

@@ -36,6 +36,7 @@ from ..job import (
 from ..outcome import clean, seconds
 from ..task import checked
 from ..why import Facts, Reason, reasons
+from .deed import audited, note
 from .ground import Ground
 from .part import Part, resumed, token
 
@@ -165,31 +166,38 @@ class Jobs:
 
     # actions
 
+    @audited("jobs.cancel")
     async def cancel(
         self, which: JobId | Filter, reason: str = "cancelled by an operator", **part: Unpack[Part]
     ) -> Changed:
         """Waiting jobs never run; running ones are interrupted at their worker's next beat."""
         return await self._change(Action.CANCEL, which, reason, **part)
 
+    @audited("jobs.retry")
     async def retry(self, which: JobId | Filter, **part: Unpack[Part]) -> Changed:
         """Dead, cancelled and expired jobs become pending, with all their retries."""
         return await self._change(Action.RETRY, which, **part)
 
+    @audited("jobs.pause")
     async def pause(self, which: JobId | Filter, **part: Unpack[Part]) -> Changed:
         return await self._change(Action.PAUSE, which, **part)
 
+    @audited("jobs.resume")
     async def resume(self, which: JobId | Filter, **part: Unpack[Part]) -> Changed:
         return await self._change(Action.RESUME, which, **part)
 
+    @audited("jobs.delete")
     async def delete(self, which: JobId | Filter, **part: Unpack[Part]) -> Changed:
         """Gone with their history; running jobs are refused."""
         return await self._change(Action.DELETE, which, **part)
 
+    @audited("jobs.reschedule")
     async def reschedule(self, which: JobId | Filter, at: datetime | timedelta, **part: Unpack[Part]) -> Changed:
         """Waiting jobs are due at that instant, or after that span from now."""
         run_at = self._ground.clock.now() + at if isinstance(at, timedelta) else at
         return await self.update(which, run_at=run_at, **part)
 
+    @audited("jobs.update")
     async def update(
         self,
         which: JobId | Filter,
@@ -254,7 +262,7 @@ class Jobs:
             changed = Changed([], {}, page.next)
             for job in page:
                 _add(changed, await self._edit(action, job, update, arguments))
-            self._tell(action, changed)
+            await self._tell(action, changed)
             return changed
 
         return await self._by_filter(which, edit, **part)
@@ -292,17 +300,18 @@ class Jobs:
 
             async def step(which: Filter, after: JobId | None, limit: int) -> Changed:
                 changed = await self._step(action, which, after, limit, reason, update)
-                self._tell(action, changed)
+                await self._tell(action, changed)
                 return changed
 
             return await self._by_filter(which, step, **part)
         which = checked_id(which)
         changed = await self._step(action, Filter(ids=(which,)), None, PAGE, reason, update)
+        note(changed=changed)
         if which in changed.refused:
             raise refused_as(action, which, changed.refused[which])
         if not changed.done:
             raise missing(which)
-        self._tell(action, changed)
+        await self._tell(action, changed)
         return changed
 
     async def _by_filter(
@@ -313,6 +322,7 @@ class Jobs:
         checked_limit(left, MOST)
         which, after = resumed(checked_filter(which), part.get("after"), self._ground.clock.now())
         total = Changed([], {})
+        note(changed=total)
         while True:
             changed = await act(which, after, min(PAGE, left))
             _add(total, changed)
@@ -333,9 +343,10 @@ class Jobs:
         store, now = await self._ground.opened(), self._ground.clock.now()
         return await store.change(action, which, now=now, limit=limit, reason=reason, update=update, after=after)
 
-    def _tell(self, action: Action, changed: Changed) -> None:
+    async def _tell(self, action: Action, changed: Changed) -> None:
         if changed.done:
             self._ground.events.emit(JobsChanged(at=self._ground.clock.now(), action=action, ids=tuple(changed.done)))
+            await self._ground.crier.flush()
 
 
 def refused_as(action: Action, id: JobId, refusal: Refusal) -> MainspringError:
