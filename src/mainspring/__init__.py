@@ -1,9 +1,11 @@
 """Durable background jobs and schedules: one library, one command, the same behaviour on every store."""
 
+from .acting import acting
 from .app import Mainspring
 from .clock import Clock, SystemClock
 from .context import Context
 from .deadletter import DeadLetter
+from .document import Entry, Trail
 from .errors import (
     ApiKeyExists,
     ApiKeyNotFound,
@@ -37,6 +39,7 @@ from .errors import (
     StoreError,
     StoreUnavailable,
     UnknownTask,
+    WorkerNotFound,
 )
 from .handle import Handle
 from .health import Health
@@ -71,6 +74,7 @@ __all__ = [
     "Context",
     "DeadLetter",
     "Discard",
+    "Entry",
     "Execution",
     "Failure",
     "Filter",
@@ -120,10 +124,13 @@ __all__ = [
     "SystemClock",
     "Task",
     "Tick",
+    "Trail",
     "Trigger",
     "UnknownTask",
     "Window",
     "Worker",
+    "WorkerNotFound",
+    "acting",
     "at",
     "cron",
     "every",

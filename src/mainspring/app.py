@@ -16,7 +16,7 @@ from .clock import EPOCH, Clock, StoreClock, SystemClock
 from .codec import encode_call, is_async
 from .config import Fire, load, span
 from .context import Context
-from .control import Dead, Executions, Jobs, Keys, Queues, Schedules, Triggers, Webhooks, Workers
+from .control import Audit, Dead, Executions, Jobs, Keys, Queues, Schedules, Triggers, Webhooks, Workers
 from .control.ground import Ground
 from .deadletter import DeadLetter, check_handler, mourned
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
@@ -25,11 +25,13 @@ from .handle import Handle
 from .health import Health, check
 from .herald import Herald
 from .hint import hint
-from .job import Breaker, Enqueued, Job, NewJob, OnConflict
+from .job import Breaker, Enqueued, Job, JobId, NewJob, OnConflict, Shown
 from .journal import keep_journal
 from .key import KeySpec
 from .leader import Leader
 from .middleware import Middleware
+from .newsstand import Item, Newsstand
+from .notice import asked
 from .outcome import Outcome, Policy
 from .prune import Archive, Pruner
 from .retention import Retention
@@ -42,7 +44,7 @@ from .store import Store
 from .stores import open_store
 from .sync import Sync
 from .tally import SECONDS, begin
-from .task import Executor, Options, Span, Task, check_name, checked, exclusive, new_job, travelling
+from .task import Executor, JobOptions, Options, Span, Task, check_name, checked, exclusive, new_job, travelling
 from .trigger import Trigger, cron, every
 from .webhook.crier import HEARD, Crier
 from .webhook.delivery import OPTIONS as DELIVERY
@@ -155,6 +157,7 @@ class Mainspring:
         self.queues = Queues(ground)
         self.workers = Workers(ground)
         self.schedules = Schedules(ground, self._scheduler, self._handle)
+        self.audit = Audit(ground)
         self.webhooks = Webhooks(ground, self.jobs, lambda jobs: self.hand_over(jobs))
         self.triggers = Triggers(ground, self.schedules, lambda jobs: self.hand_over(jobs), self._handle)
 
@@ -197,6 +200,10 @@ class Mainspring:
         if self._handles:
             raise BadInput("this app is open: what wraps its store has to come before")
         self._root = wrap(self._root)
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._handles)
 
     @property
     def sync(self) -> Any:
@@ -434,19 +441,49 @@ class Mainspring:
 
         return subscribe
 
+    async def watch(
+        self,
+        *,
+        types: Sequence[str] | None = None,
+        jobs: Sequence[JobId] | None = None,
+        queues: Sequence[str] | None = None,
+        tasks: Sequence[str] | None = None,
+        schedules: Sequence[str] | None = None,
+        states: Sequence[Shown] | None = None,
+        after: int | None = None,
+    ) -> AsyncIterator[Item]:
+        """What happens, in whatever process, as the live feed tells it: `async for item in app.watch(types=["job"])`.
+
+        From now on, or from beyond the number `after`.
+        """
+        wish = asked(types=types, jobs=jobs, queues=queues, tasks=tasks, schedules=schedules, states=states)
+        stand = Newsstand(self.opened, self.clock, self.herald, beat=self.settings.beat)
+        async with stand.reader(after, patient=True) as reader:
+            while stand.open:
+                for item in await reader.read(None):
+                    if wish.met(item.notice):
+                        yield item
+
     # enqueue
 
     async def enqueue(self, task: str, /, **arguments: Any) -> Handle[Any]:
         """A job by its task's name, for a process that does not have the task's code."""
+        (handle,) = await self.hand_over([self.job(task, arguments)])
+        return handle
+
+    def job(self, task: str, arguments: Mapping[str, Any], **options: Unpack[JobOptions]) -> NewJob:
+        """A call as data, by the task's name, for enqueue_many. An app without any tasks cannot check the arguments."""
         known = self.tasks.get(task)
         if known is not None:
-            return await known.enqueue(**arguments)
+            made: NewJob = (known.using(**options) if options else known).job(**arguments)
+            return made
         if self.tasks:
             raise UnknownTask(f"no task {task!r} is registered in this app; {hint(task, self.tasks)}")
         payload = encode_call(check_name(task, "task name"), arguments, self.settings.payload_limit)
-        job = new_job(task, payload, Options(), Options(), self.clock.now(), lambda: arguments)
-        (handle,) = await self.hand_over([job])
-        return handle
+        given = checked(options, f"task {task!r}")
+        travelling(given, task)
+        asked = exclusive(Options(**given), task)
+        return new_job(task, payload, asked, asked, self.clock.now(), lambda: arguments)
 
     async def enqueue_many(self, jobs: Iterable[NewJob], *, within: Any = None) -> list[Handle[Any]]:
         """All of them or none, in one round trip: enqueue_many(send.job(to) for to in people)."""

@@ -65,6 +65,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     dead_retention: float = 168 * 3600.0
     history_keep: int = 100
     history_days: float = 30.0
+    audit_days: float = 365.0
     host: str = "127.0.0.1"
     port: int = 8765
     jwt_algorithm: JwtAlgorithm = ""
@@ -243,8 +244,9 @@ def _check(s: Settings) -> None:
             f"leader_ttl ({s.leader_ttl:g}s) must be at least twice leader_refresh ({s.leader_refresh:g}s), "
             "or one late refresh loses the leadership"
         )
-    if not 0 <= s.history_days <= _MOST_DAYS:
-        raise BadSetting(f"history_days must be from 0 to {_MOST_DAYS}, got {s.history_days:g}")
+    for name, days in (("history_days", s.history_days), ("audit_days", s.audit_days)):
+        if not 0 <= days <= _MOST_DAYS:
+            raise BadSetting(f"{name} must be from 0 to {_MOST_DAYS}, got {days:g}")
     if not 0 < s.session_hours <= _MOST_HOURS:
         raise BadSetting(f"session_hours must be more than 0 and at most {_MOST_HOURS}, got {s.session_hours:g}")
     if s.port > 65_535:

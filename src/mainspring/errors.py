@@ -4,7 +4,8 @@ MainspringError
 ├── BadInput (ValueError)       refused before anything was written
 │   ├── BadSetting              a setting, an option or a store URL
 │   ├── BadTask                 a function that cannot be a task
-│   └── BadPayload              arguments that cannot be sent or read
+│   ├── BadPayload              arguments that cannot be sent or read
+│   └── WorkerNotFound          no live worker is called so
 ├── UnknownTask (LookupError)   no task of that name is registered here
 ├── JobNotFound (LookupError)   the store has no job of that id
 ├── ScheduleNotFound (LookupError)  the store has no schedule of that name
@@ -55,6 +56,10 @@ class BadTask(BadInput):
 
 class BadPayload(BadInput):
     """Arguments that cannot be sent, or a stored payload that cannot be read."""
+
+
+class WorkerNotFound(BadInput):
+    """No live worker is called so."""
 
 
 class UnknownTask(MainspringError, LookupError):

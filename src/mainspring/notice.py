@@ -108,15 +108,18 @@ class Wish(Struct, frozen=True, kw_only=True):
 _NOBODY = Summary(id="", task="", queue="")
 
 
-def checked(wish: Wish) -> Wish:
-    """Refuses by name what no notice can ever meet."""
-    for wanted in wish.types or ():
+def asked(**names: Sequence[str] | None) -> Wish:
+    """The Wish of these lists; refuses by name what no notice can ever meet."""
+    for name, given in names.items():
+        if isinstance(given, str):
+            raise BadInput(f"{name} takes a list, got {given!r:.80}")
+    for wanted in names.get("types") or ():
         if wanted not in _BOTH and not any(_of(type, wanted) for type in TYPES):
             raise BadInput(f"there is no event type {wanted!r}; {hint(wanted, [*TYPES, *_BOTH])}")
-    for state in wish.states or ():
+    for state in names.get("states") or ():
         if state not in SHOWN:
             raise BadInput(f"unknown state {state!r} (known: {', '.join(SHOWN)})")
-    return wish
+    return msgspec.convert({name: tuple(given) for name, given in names.items() if given}, Wish)
 
 
 def _of(type: str, wanted: str) -> bool:

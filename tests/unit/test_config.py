@@ -52,6 +52,7 @@ GIVEN: dict[str, tuple[str, Any, Any]] = {
     "jwt_subject_claim": ("email", "email", "sub"),
     "session_hours": ("1.5", 1.5, 24.0),
     "hide_payloads": ("On", True, False),
+    "audit_days": ("90", 90.0, 7.0),
     "host": ("0.0.0.0", "0.0.0.0", "127.0.0.2"),
     "port": ("80", 80, 0),
     "webhook_allow": ("10.0.0.0/8, hooks.lan", ("10.0.0.0/8", "hooks.lan"), ("localhost",)),
@@ -96,7 +97,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
     assert (settings.durability, settings.log_level) == ("full", "info")
     assert (settings.workers, settings.recycle_jobs, settings.recycle_memory) == (1, 0, 0)
     assert (settings.dead_queue, settings.dead_retention) == ("dead", timedelta(days=7).total_seconds())
-    assert (settings.history_keep, settings.history_days) == (100, 30)
+    assert (settings.history_keep, settings.history_days, settings.audit_days) == (100, 30, 365)
 
 
 def test_the_environment_is_read_when_the_app_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +108,7 @@ def test_the_environment_is_read_when_the_app_is_made(monkeypatch: pytest.Monkey
 
 
 def test_the_app_refuses_a_setting_nobody_knows() -> None:
-    with pytest.raises(BadSetting, match=r"unknown setting 'concurency' \(known: beat, concurrency, "):
+    with pytest.raises(BadSetting, match=r"unknown setting 'concurency' \(known: audit_days, beat, concurrency, "):
         Mainspring("memory://", concurency=5)
 
 
@@ -233,6 +234,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"dead_retention": 0}, f"dead_retention {TOO_SHORT} 0"),
     ({"history_keep": -1}, "history_keep must be a whole number of at least 0, got -1"),
     ({"history_days": -1}, "history_days must be from 0 to 36500, got -1"),
+    ({"audit_days": -1}, "audit_days must be from 0 to 36500, got -1"),
     ({"history_days": 1e9}, "history_days must be from 0 to 36500, got 1e+09"),
     ({"history_days": "long"}, "history_days must be a number, got 'long'"),
     ({"jwt_algorithm": "none"}, "jwt_algorithm must be 'HS256' or 'RS256', got 'none'"),

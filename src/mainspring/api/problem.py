@@ -23,6 +23,7 @@ _CODES = {
 }  # fmt: skip
 _STATUS: Mapping[type[Exception], tuple[int, str]] = {
     errors.BadPayload: (422, "bad_payload"),
+    errors.WorkerNotFound: (404, "worker_not_found"),
     errors.BadInput: (422, "bad_input"),
     errors.UnknownTask: (422, "unknown_task"),
     errors.JobNotFound: (404, "job_not_found"),
@@ -62,8 +63,15 @@ def _problem(request: Request[Any, Any, Any], error: Problem) -> Response[Any]:
     return _answer(request, error)
 
 
+def code_of(error: errors.MainspringError) -> tuple[int, str]:
+    """The status and the code of an error of the library."""
+    return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+
+
 def _ours(request: Request[Any, Any, Any], error: errors.MainspringError) -> Response[Any]:
-    status, code = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+    status, code = code_of(error)
+    if status == 422 and request.scope["method"] in ("GET", "DELETE"):  # there is nothing but the address
+        status, code = 400, "bad_parameter"
     extra = {name: value for name, value in vars(error).items() if isinstance(value, str)}
     headers = {"Retry-After": str(AGAIN)} if status == 503 else None
     return _answer(request, Problem(status, code, str(error), headers=headers, **extra))

@@ -6,15 +6,41 @@ from typing import Any
 
 from litestar.handlers import HTTPRouteHandler
 
-from . import keys, queues, scheduler, schedules, session
+from . import (
+    bulk,
+    dead,
+    enqueue,
+    events,
+    executions,
+    job_actions,
+    jobs,
+    keys,
+    queues,
+    scheduler,
+    schedules,
+    session,
+    stats,
+    tasks,
+    workers,
+)
 
 # Under /api/v1.
 ROUTES: list[HTTPRouteHandler] = [
+    *bulk.ROUTES,
+    *dead.ROUTES,
+    *enqueue.ROUTES,
+    *events.ROUTES,
+    *executions.ROUTES,
+    *job_actions.ROUTES,
+    *jobs.ROUTES,
     *keys.ROUTES,
     *queues.ROUTES,
     *scheduler.ROUTES,
     *schedules.ROUTES,
     *session.ROUTES,
+    *stats.ROUTES,
+    *tasks.ROUTES,
+    *workers.ROUTES,
 ]
 # At the root.
 BESIDE: list[Any] = []

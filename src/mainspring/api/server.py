@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import uvicorn
-from litestar.types import ASGIApp
+from litestar.types import ASGIApp, Receive, Scope, Send
 
 from ..errors import BadSetting
 from ..signals import on_stop
+from .stream import STOPPING
 
 # How many connections may wait to be taken.
 BACKLOG = 1024
+# Milliseconds after which a connection ends whose other side takes nothing of what it was sent.
+STALLED = 30_000
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -28,6 +31,8 @@ def listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, kind, proto)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALLED)
         listener.bind(address)
     except OSError as error:
         listener.close()
@@ -48,9 +53,14 @@ class Server:
     """Stops gracefully: what has begun is answered, within `grace` seconds; a second stop does not wait."""
 
     def __init__(self, app: ASGIApp, *, grace: float, ready: Callable[[], object] = lambda: None) -> None:
+        async def told(scope: Scope, receive: Receive, send: Send) -> None:
+            # It waits for streams to end, so they must know.
+            scope[STOPPING] = lambda: self._server.should_exit  # type: ignore[literal-required]
+            await app(scope, receive, send)
+
         config = uvicorn.Config(
-            app, lifespan="on", log_config=None, access_log=False, server_header=False, proxy_headers=False,
-            ws="none", timeout_graceful_shutdown=max(1, round(grace)),
+            told, lifespan="on", log_config=None, log_level="warning", access_log=False, server_header=False,
+            proxy_headers=False, ws="none", timeout_graceful_shutdown=max(1, round(grace)),
         )  # fmt: skip
         self._server = _Uvicorn(config)
         self._server.ready = ready

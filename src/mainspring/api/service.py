@@ -17,9 +17,11 @@ from ..app import Mainspring
 from .anyone import anyone
 from .attempts import Attempts
 from .bearer import Bearer
+from .body import Strict
 from .door import Door, Principal, Way, guard, may
 from .header import Guarded
 from .issuer import check_jwt
+from .parameters import known_only
 from .problem import HANDLERS
 from .routes import BESIDE, ROUTES
 from .session import Sessions
@@ -64,15 +66,20 @@ def litestar(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None =
 
     @asynccontextmanager
     async def opened(_: Litestar) -> AsyncIterator[None]:
-        async with app:
+        """Whoever has opened the app before, a worker beside us perhaps, closes it himself."""
+        if app.is_open:
             yield
+        else:
+            async with app:
+                yield
 
     return Litestar(
-        [Router(PREFIX, route_handlers=ROUTES), *BESIDE],
+        [Router(PREFIX, route_handlers=ROUTES, before_request=known_only), *BESIDE],
         dependencies={"spring": Provide(spring), "who": Provide(who), "sessions": Provide(sessions)},
-        middleware=[DefineMiddleware(Door, ways=tuple(ways))],
+        middleware=[DefineMiddleware(Door, ways=tuple(ways), settings=app.settings)],
         guards=[guard],
         exception_handlers=HANDLERS,
+        request_class=Strict,
         request_max_body_size=BODY_LIMIT,
         openapi_config=_document(),
         lifespan=[opened],

@@ -16,6 +16,7 @@ __all__ = ["COMMANDS", "main"]
 
 # Help shows these without importing a command; a test holds them to the commands' own words.
 COMMANDS = {
+    "audit": "List who changed what, newest first.",
     "cron": "Explain a cron expression and show its next runs.",
     "dead": "See dead jobs by what killed them, and redrive them.",
     "demo": "Show real jobs running: an example shop on a temporary store.",

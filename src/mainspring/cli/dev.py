@@ -55,7 +55,6 @@ async def _work_and_serve(app: Mainspring, service: Service) -> None:
         worker = app.worker()
         async with worker:
             await service.greet()
-            await service.run(
-                lambda: click.echo(f"dev: {place(app)}, {len(app.tasks)} tasks, API on {service.address}")
-            )
+            about = f"{place(app)}, {len(app.tasks)} tasks; {service.address}"
+            await service.run(lambda: click.echo(f"at work on {about}"))
             await worker.stop(grace=GRACE)

@@ -1,5 +1,6 @@
 """The parts of an app that see and steer the store: app.jobs, app.schedules, app.queues, app.webhooks and so on."""
 
+from .audit import Audit
 from .dead import Dead
 from .executions import Executions
 from .jobs import PAGE, Jobs, Page
@@ -11,6 +12,6 @@ from .webhooks import Webhooks
 from .workers import Workers
 
 __all__ = [
-    "PAGE", "Backfill", "Dead", "Executions", "Jobs", "Keys", "Page", "Queues", "ScheduleStats", "Schedules",
+    "PAGE", "Audit", "Backfill", "Dead", "Executions", "Jobs", "Keys", "Page", "Queues", "ScheduleStats", "Schedules",
     "Triggers", "Webhooks", "Workers",
 ]  # fmt: skip

@@ -30,6 +30,7 @@ from ..store import Store
 from ..task import Task, check_name
 from ..trigger import Preview
 from ..trigger.zone import zone_of
+from .deed import audited, note
 from .ground import Ground
 from .jobs import PAGE, checked_limit
 
@@ -144,6 +145,7 @@ class Schedules:
         """How many ticks come in each of the next 24 hours, and how evenly."""
         return distribution(await everything(await self._store()), self._ground.clock.now())
 
+    @audited("schedules.rebalance")
     async def rebalance(self, *, dry_run: bool = False) -> Rebalance:
         """Moves intervals made with spread=True to where fewer ticks are; those that run, or are about to, stay."""
         store, now = await self._store(), self._ground.clock.now()
@@ -156,6 +158,7 @@ class Schedules:
             fired = await store.fire([Firing(schedule=row) for row in some], now=now)
             changed += [row.name for row, done in zip(some, fired, strict=True) if not done.stands]
         moves = [move for move in planned.moves if move.name not in set(changed)]
+        note(before={move.name: move.from_at for move in moves}, after={move.name: move.to_at for move in moves})
         self._tell("rebalance", *(move.name for move in moves))
         return replace(planned, dry_run=False, moves=moves, changed=changed)
 
@@ -167,6 +170,7 @@ class Schedules:
 
     # making and changing
 
+    @audited("schedules.create")
     async def create(
         self, name: str, trigger: Any, task: Task[Any, Any] | str, **options: Unpack[ScheduleOptions]
     ) -> Schedule:
@@ -186,9 +190,11 @@ class Schedules:
         (fired,) = await store.fire([Firing(schedule=new)], now=now)
         if not fired.stands:
             raise ScheduleExists(f"a schedule named {name!r} is there already; change it with update()")
+        note(before=None, after=new)
         self._tell("create", name)
         return new
 
+    @audited("schedules.update")
     async def update(
         self, name: str, *, trigger: Any = None, expected: str | None = None, **options: Unpack[ScheduleOptions]
     ) -> Schedule:
@@ -210,12 +216,14 @@ class Schedules:
 
         return await self._change(name, change, deed="update")
 
+    @audited("schedules.pause")
     async def pause(self, name: str, note: str = "") -> Schedule:
         """It makes no jobs until it is resumed; its running jobs go on."""
         if not isinstance(note, str) or len(note) > 1000:
             raise BadInput("a note is text of at most 1,000 characters")
         return await self._change(name, lambda row, now: Firing(schedule=paused(row, note, now=now)), deed="pause")
 
+    @audited("schedules.resume")
     async def resume(self, name: str, *, catch_up: bool = False) -> Schedule:
         """From now on; or, with `catch_up`, from where it left: ticks it has missed are met by its catch-up rule."""
 
@@ -224,6 +232,7 @@ class Schedules:
 
         return await self._change(name, change, deed="resume")
 
+    @audited("schedules.reschedule")
     async def reschedule(self, name: str, at: datetime) -> Schedule:
         """Its next tick is at this instant; those after it follow its trigger."""
         if not isinstance(at, datetime) or at.tzinfo is None:
@@ -240,15 +249,18 @@ class Schedules:
 
         return await self._change(name, change, deed="reschedule")
 
+    @audited("schedules.delete")
     async def delete(self, name: str) -> None:
         """Jobs already made are left alone. One that code declares comes back with the next worker that starts."""
-        store = await self._store()
-        if not await store.drop_schedules([check_name(name, "schedule name")]):
+        store, row = await self._store(), await self.get(name)
+        if not await store.drop_schedules([name]):
             raise await _missing(store, name)
+        note(before=row, after=None)
         self._tell("delete", name)
 
     # running
 
+    @audited("schedules.trigger")
     async def trigger(
         self, name: str, *, kwargs: Mapping[str, Any] | None = None, id: JobId | None = None
     ) -> Handle[Any]:
@@ -279,6 +291,7 @@ class Schedules:
         row = await self._change(name, change, held)
         return self._handle(Enqueued(id or row.last_job_id or ""), row.spec.task)
 
+    @audited("schedules.backfill")
     async def backfill(
         self, name: str, start: datetime, end: datetime | None = None, *, dry_run: bool = False, limit: int = 1000
     ) -> Backfill:
@@ -346,6 +359,7 @@ class Schedules:
             (fired,) = await store.fire([firing], now=now)
             if fired.stands:
                 self._scheduler().tell(firing)
+                note(before=row, after=firing.schedule)
                 if deed is not None:
                     self._tell(deed, name)
                 await self._ground.crier.flush()

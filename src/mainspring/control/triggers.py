@@ -32,8 +32,8 @@ from ..webhook.inbound import (
     checked_arguments,
     checked_kwargs,
 )
-from ..webhook.record import Key, Keys, checked_name, noted
-from ..webhook.signature import checked_secret, new_secret
+from ..webhook.record import Key, Keys, Unsaid, checked_name, facts, noted
+from .deed import audited, note
 from .ground import Ground
 from .schedules import Schedules
 from .webhooks import OVERLAP
@@ -91,14 +91,19 @@ class Triggers:
         self, name: str, *, secret: str | None = None, **options: Unpack[TriggerOptions]
     ) -> NewTriggerSecret:  # fmt: skip
         """From now on a message signed with its secret makes a job of `task`, or fires `schedule`."""
+        return await self._create(name, Unsaid(secret), options)
+
+    @audited("triggers.create")
+    async def _create(self, name: str, secret: Unsaid, options: TriggerOptions) -> NewTriggerSecret:
         store, now = await self._ground.opened(), self._now()
         made = self._said(InboundTrigger(name=checked_name(name, "trigger"), created_at=now), options)
-        key = new_secret() if secret is None else checked_secret(secret)
         if len(await TRIGGERS.find(store, None, now)) >= MOST:
             raise BadInput(f"there are {MOST:,} triggers already; delete one")
-        kept = await TRIGGERS.add(store, KeptTrigger(made, Keys((Key(key),))), now)
-        return NewTriggerSecret(kept.shown, key)
+        kept = await TRIGGERS.add(store, KeptTrigger(made, Keys((Key(secret.secret),))), now)
+        note(before=None, after=facts(kept.shown))
+        return NewTriggerSecret(kept.shown, secret.secret)
 
+    @audited("triggers.update")
     async def update(
         self,
         name: str,
@@ -124,14 +129,20 @@ class Triggers:
         self, name: str, *, overlap: float | timedelta = OVERLAP, secret: str | None = None
     ) -> NewTriggerSecret:
         """A new secret, shown this once; messages signed with the one before it count for as long as `overlap`."""
-        key = new_secret() if secret is None else checked_secret(secret)
-        until = self._now() + timedelta(seconds=seconds(overlap, "overlap"))
-        kept = await self._change(name, lambda kept: replace(kept, keys=kept.keys.rotated(key, until)))
-        return NewTriggerSecret(kept.shown, key)
+        return await self._rotate(name, Unsaid(secret), seconds(overlap, "overlap"))
 
+    @audited("triggers.rotate")
+    async def _rotate(self, name: str, secret: Unsaid, overlap: float) -> NewTriggerSecret:
+        until = self._now() + timedelta(seconds=overlap)
+        kept = await self._change(name, lambda kept: replace(kept, keys=kept.keys.rotated(secret.secret, until)))
+        return NewTriggerSecret(kept.shown, secret.secret)
+
+    @audited("triggers.delete")
     async def delete(self, name: str) -> None:
         """Jobs that it has made are left alone."""
-        await TRIGGERS.drop(await self._ground.opened(), checked_name(name, "trigger"), self._now())
+        trigger = await self.get(name)
+        await TRIGGERS.drop(await self._ground.opened(), name, self._now())
+        note(before=facts(trigger), after=None)
 
     # being called
 
@@ -229,5 +240,13 @@ class Triggers:
     async def _change(
         self, name: str, act: Callable[[KeptTrigger], KeptTrigger], expected: int | None = None
     ) -> KeptTrigger:
-        store = await self._ground.opened()
-        return await TRIGGERS.change(store, checked_name(name, "trigger"), self._now(), act, expected=expected)
+        store, before = await self._ground.opened(), List[KeptTrigger]()
+
+        def seen(kept: KeptTrigger) -> KeptTrigger:
+            before[:] = [kept]
+            return act(kept)
+
+        name = checked_name(name, "trigger")
+        kept = await TRIGGERS.change(store, name, self._now(), seen, expected=expected)
+        note(before=facts(before[0].shown), after=facts(kept.shown))
+        return kept

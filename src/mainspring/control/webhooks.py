@@ -16,7 +16,6 @@ from ..handle import Handle
 from ..ids import new_id
 from ..job import Filter, NewJob
 from ..outcome import seconds
-from ..store import Store
 from ..webhook.message import Event, delivery, prefix
 from ..webhook.record import (
     EVENTS,
@@ -31,12 +30,15 @@ from ..webhook.record import (
     Keys,
     Kind,
     Standing,
+    Unsaid,
     Webhook,
     checked_name,
     chosen,
+    facts,
     names,
     noted,
 )
+from .deed import audited, note
 from .ground import Ground
 from .jobs import Jobs, Page
 
@@ -105,15 +107,19 @@ class Webhooks:
         **options: Unpack[WebhookOptions],
     ) -> NewSecret:
         """From now on it is told of these events; workers know within a beat. The secret is shown this once."""
+        return await self._create(name, Unsaid(secret), {**options, "url": url, "events": events})
+
+    @audited("webhooks.create")
+    async def _create(self, name: str, secret: Unsaid, options: Mapping[str, Any]) -> NewSecret:
         store, now = await self._ground.opened(), self._now()
-        given: dict[str, Any] = {**options, "url": url, "events": events}
-        hook = Webhook(name=checked_name(name, "webhook"), **_checked(given, self._ground.settings), created_at=now)
-        key = _secret(secret)
+        hook = Webhook(name=checked_name(name, "webhook"), **_checked(options, self._ground.settings), created_at=now)
         if len(await WEBHOOKS.find(store, None, now)) >= MOST:
             raise BadInput(f"there are {MOST} webhooks already; delete one")
-        kept = await WEBHOOKS.add(store, Kept(hook, Keys((Key(key),))), now)
-        return NewSecret(kept.shown, key)
+        kept = await WEBHOOKS.add(store, Kept(hook, Keys((Key(secret.secret),))), now)
+        note(before=None, after=facts(kept.shown))
+        return NewSecret(kept.shown, secret.secret)
 
+    @audited("webhooks.update")
     async def update(
         self,
         name: str,
@@ -139,16 +145,23 @@ class Webhooks:
 
     async def rotate(self, name: str, *, overlap: float | timedelta = OVERLAP, secret: str | None = None) -> NewSecret:
         """A new secret, shown this once; the one before it signs, too, for as long as `overlap`."""
-        key, until = _secret(secret), self._now() + timedelta(seconds=seconds(overlap, "overlap"))
-        kept = await self._change(name, lambda kept: replace(kept, keys=kept.keys.rotated(key, until)))
-        return NewSecret(kept.shown, key)
+        return await self._rotate(name, Unsaid(secret), seconds(overlap, "overlap"))
 
+    @audited("webhooks.rotate")
+    async def _rotate(self, name: str, secret: Unsaid, overlap: float) -> NewSecret:
+        until = self._now() + timedelta(seconds=overlap)
+        kept = await self._change(name, lambda kept: replace(kept, keys=kept.keys.rotated(secret.secret, until)))
+        return NewSecret(kept.shown, secret.secret)
+
+    @audited("webhooks.delete")
     async def delete(self, name: str) -> None:
         """Deliveries that have not been made are cancelled when their turn comes."""
-        store = await self._ground.opened()
-        await WEBHOOKS.drop(store, checked_name(name, "webhook"), self._now())
+        store, hook = await self._ground.opened(), await self.get(name)
+        await WEBHOOKS.drop(store, name, self._now())
         await store.drop_documents("webhook.standing", [name])
+        note(before=facts(hook), after=None)
 
+    @audited("webhooks.test")
     async def test(self, name: str) -> Handle[Any]:
         """Has a worker tell it of nothing in particular, once; the job's end says how that went."""
         hook, now = await self.get(name), self._now()
@@ -167,8 +180,16 @@ class Webhooks:
         return await WEBHOOKS.get(await self._ground.opened(), checked_name(name, "webhook"), self._now())
 
     async def _change(self, name: str, act: Callable[[Kept], Kept], expected: int | None = None) -> Kept:
-        store: Store = await self._ground.opened()
-        return await WEBHOOKS.change(store, checked_name(name, "webhook"), self._now(), act, expected=expected)
+        store, before = await self._ground.opened(), List[Kept]()
+
+        def seen(kept: Kept) -> Kept:
+            before[:] = [kept]
+            return act(kept)
+
+        name = checked_name(name, "webhook")
+        kept = await WEBHOOKS.change(store, name, self._now(), seen, expected=expected)
+        note(before=facts(before[0].shown), after=facts(kept.shown))
+        return kept
 
 
 def _checked(given: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
@@ -193,9 +214,3 @@ def _checked(given: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
         else:
             values[name] = checks[name](value)
     return values
-
-
-def _secret(given: str | None) -> str:
-    from ..webhook.signature import checked_secret, new_secret
-
-    return new_secret() if given is None else checked_secret(given)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal, get_args
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from ..errors import BadInput
@@ -31,6 +31,21 @@ EXTRAS: tuple[Extra, ...] = get_args(Extra)
 # As each event may be a job for every webhook.
 MOST = 100
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class Unsaid:
+    """A secret on its way, that no trail and no message repeats."""
+
+    __slots__ = ("secret",)
+
+    def __init__(self, secret: str | None) -> None:
+        """None: a new one."""
+        from .signature import checked_secret, new_secret
+
+        self.secret = new_secret() if secret is None else checked_secret(secret)
+
+    def __repr__(self) -> str:
+        return "***"
 
 
 class Key(Struct, frozen=True, omit_defaults=True):
@@ -91,6 +106,13 @@ class Webhook(Struct, frozen=True, kw_only=True, omit_defaults=True):
             and (self.tasks is None or job.task in self.tasks)
             and (self.tags is None or set(self.tags) <= set(job.tags))
         )
+
+
+def facts(shown: Any) -> dict[str, Any]:
+    """For the audit trail: that it was changed says nothing of how."""
+    known: dict[str, Any] = to_builtins(shown)
+    known.pop("revision", None)
+    return known
 
 
 class Kept(Struct, frozen=True, omit_defaults=True):

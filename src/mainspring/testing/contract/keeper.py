@@ -131,7 +131,7 @@ class AuditContract(Contract):
             await store.record([entry])
             told = an_entry(1, id=entry.id, who="mallory", at=later(9), outcome='{"done":1}')
             await store.record([told])
-            await store.record([an_entry(1, id=entry.id, outcome='{"done":2}')])
+            await store.record([an_entry(1, id=entry.id, who="eve", outcome='{"done":2}')])
             (found,) = await store.audit(Trail(), limit=100)
             assert (found.who, found.at, found.outcome) == ("ada", later(1), '{"done":1}')
 

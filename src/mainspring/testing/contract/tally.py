@@ -91,9 +91,8 @@ class TallyContract(Contract):
     async def test_items_are_counted_however_the_run_ended(self) -> None:
         async with self.opened() as store:
             jobs = [await start(store) for _ in range(3)]
-            for job, how, items in zip(
-                jobs, (Done(), Retry(60), Snooze(60)), (Items(5, 1, 0), Items(2, 0, 3), Items(10)), strict=True
-            ):
+            endings: tuple[Ended, ...] = (Done(), Retry(60), Snooze(60))
+            for job, how, items in zip(jobs, endings, (Items(5, 1, 0), Items(2, 0, 3), Items(10)), strict=True):
                 await store.finish([decide(job, how, now=NOW, account=Account(items=items))])
             for span in SPANS:
                 (tally,) = await store.tallies(span, since=EPOCH)
