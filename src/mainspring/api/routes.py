@@ -21,6 +21,8 @@ from . import (
     session,
     stats,
     tasks,
+    triggers,
+    webhooks,
     workers,
 )
 
@@ -40,7 +42,9 @@ ROUTES: list[HTTPRouteHandler] = [
     *session.ROUTES,
     *stats.ROUTES,
     *tasks.ROUTES,
+    *triggers.ROUTES,
+    *webhooks.ROUTES,
     *workers.ROUTES,
 ]
 # At the root.
-BESIDE: list[Any] = []
+BESIDE: list[Any] = [*triggers.BESIDE]

@@ -12,7 +12,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..acting import acting
-from ..codec import encode_call
 from ..document import Document
 from ..errors import BadInput, UnknownTask
 from ..handle import Handle
@@ -21,7 +20,7 @@ from ..ids import new_id
 from ..job import Enqueued, Filter, JobId, NewJob
 from ..outcome import seconds
 from ..store import Store
-from ..task import Options, checked, new_job
+from ..task import checked
 from ..webhook.inbound import (
     MOST,
     REMEMBERED,
@@ -32,7 +31,7 @@ from ..webhook.inbound import (
     checked_arguments,
     checked_kwargs,
 )
-from ..webhook.record import Key, Keys, Unsaid, checked_name, facts, noted
+from ..webhook.record import Key, Keys, Unsaid, checked_name, facts, noted, secret_of
 from .deed import audited, note
 from .ground import Ground
 from .schedules import Schedules
@@ -67,11 +66,13 @@ class Triggers:
         self,
         ground: Ground,
         schedules: Schedules,
+        job: Callable[..., NewJob],
         hand_over: Callable[[Sequence[NewJob]], Awaitable[List[Handle[Any]]]],
         handle: Callable[[Enqueued, str], Handle[Any]],
     ) -> None:
         self._ground = ground
         self._schedules = schedules
+        self._job = job
         self._hand_over = hand_over
         self._handle = handle
 
@@ -91,17 +92,17 @@ class Triggers:
         self, name: str, *, secret: str | None = None, **options: Unpack[TriggerOptions]
     ) -> NewTriggerSecret:  # fmt: skip
         """From now on a message signed with its secret makes a job of `task`, or fires `schedule`."""
-        return await self._create(name, Unsaid(secret), options)
+        return await self._create(name, options, Unsaid(secret_of(secret)))
 
     @audited("triggers.create")
-    async def _create(self, name: str, secret: Unsaid, options: TriggerOptions) -> NewTriggerSecret:
+    async def _create(self, name: str, options: TriggerOptions, secret: Unsaid) -> NewTriggerSecret:
         store, now = await self._ground.opened(), self._now()
         made = self._said(InboundTrigger(name=checked_name(name, "trigger"), created_at=now), options)
         if len(await TRIGGERS.find(store, None, now)) >= MOST:
             raise BadInput(f"there are {MOST:,} triggers already; delete one")
-        kept = await TRIGGERS.add(store, KeptTrigger(made, Keys((Key(secret.secret),))), now)
+        kept = await TRIGGERS.add(store, KeptTrigger(made, Keys((Key(secret.value),))), now)
         note(before=None, after=facts(kept.shown))
-        return NewTriggerSecret(kept.shown, secret.secret)
+        return NewTriggerSecret(kept.shown, secret.value)
 
     @audited("triggers.update")
     async def update(
@@ -129,13 +130,13 @@ class Triggers:
         self, name: str, *, overlap: float | timedelta = OVERLAP, secret: str | None = None
     ) -> NewTriggerSecret:
         """A new secret, shown this once; messages signed with the one before it count for as long as `overlap`."""
-        return await self._rotate(name, Unsaid(secret), seconds(overlap, "overlap"))
+        return await self._rotate(name, seconds(overlap, "overlap"), Unsaid(secret_of(secret)))
 
     @audited("triggers.rotate")
-    async def _rotate(self, name: str, secret: Unsaid, overlap: float) -> NewTriggerSecret:
+    async def _rotate(self, name: str, overlap: float, secret: Unsaid) -> NewTriggerSecret:
         until = self._now() + timedelta(seconds=overlap)
-        kept = await self._change(name, lambda kept: replace(kept, keys=kept.keys.rotated(secret.secret, until)))
-        return NewTriggerSecret(kept.shown, secret.secret)
+        kept = await self._change(name, lambda kept: replace(kept, keys=kept.keys.rotated(secret.value, until)))
+        return NewTriggerSecret(kept.shown, secret.value)
 
     @audited("triggers.delete")
     async def delete(self, name: str) -> None:
@@ -162,8 +163,8 @@ class Triggers:
         with acting(f"trigger:{trigger.name}"):
             if trigger.task is None:
                 return await self._fired(store, trigger, values, call, now)
-            job = self._job(trigger, trigger.task, values, now)
-            return await self._enqueued(store, trigger, job, call, now)
+            given = {key: value for key in ("queue", "priority") if (value := getattr(trigger, key)) is not None}
+            return await self._enqueued(store, trigger, self._job(trigger.task, values, **given), call, now)
 
     async def _enqueued(
         self, store: Store, trigger: InboundTrigger, job: NewJob, call: Call, now: datetime
@@ -205,16 +206,6 @@ class Triggers:
 
     def _now(self) -> datetime:
         return self._ground.clock.now()
-
-    def _job(self, trigger: InboundTrigger, name: str, values: Mapping[str, Any], now: datetime) -> NewJob:
-        """Refuses arguments that the task would not accept."""
-        given = {key: value for key in ("queue", "priority") if (value := getattr(trigger, key)) is not None}
-        task = self._ground.tasks.get(name)
-        if task is not None:
-            return task.using(**given).job(**values)
-        payload = encode_call(name, values, self._ground.settings.payload_limit)
-        options = Options(**given)
-        return new_job(name, payload, options, options, now, lambda: values)
 
     def _said(self, trigger: InboundTrigger, given: TriggerOptions) -> InboundTrigger:
         """With what was given; refuses what does not go together."""

@@ -32,11 +32,13 @@ from ..webhook.record import (
     Standing,
     Unsaid,
     Webhook,
+    abridged,
     checked_name,
     chosen,
     facts,
     names,
     noted,
+    secret_of,
 )
 from .deed import audited, note
 from .ground import Ground
@@ -90,6 +92,10 @@ class Webhooks:
         found = await STANDINGS.find(await self._ground.opened(), [(await self.get(name)).name], self._now())
         return found[0] if found else Standing(name=name)
 
+    async def standings(self) -> Mapping[str, Standing]:
+        """Of all that were ever told something, by name."""
+        return {one.name: one for one in await STANDINGS.find(await self._ground.opened(), None, self._now())}
+
     async def deliveries(self, name: str, *, limit: int = 100, after: str | None = None) -> Page:
         """The jobs that tell it, or have told it, newest first."""
         which = Filter(key_prefix=prefix((await self.get(name)).name))
@@ -107,19 +113,20 @@ class Webhooks:
         **options: Unpack[WebhookOptions],
     ) -> NewSecret:
         """From now on it is told of these events; workers know within a beat. The secret is shown this once."""
-        return await self._create(name, Unsaid(secret), {**options, "url": url, "events": events})
+        given = {**options, "events": events}
+        return await self._create(name, abridged(str(url)), given, Unsaid((url, secret_of(secret))))
 
     @audited("webhooks.create")
-    async def _create(self, name: str, secret: Unsaid, options: Mapping[str, Any]) -> NewSecret:
-        store, now = await self._ground.opened(), self._now()
-        hook = Webhook(name=checked_name(name, "webhook"), **_checked(options, self._ground.settings), created_at=now)
+    async def _create(self, name: str, url: str, options: Mapping[str, Any], hidden: Unsaid) -> NewSecret:
+        (whole, secret), store, now = hidden.value, await self._ground.opened(), self._now()
+        values = _checked({**options, "url": whole}, self._ground.settings)
+        hook = Webhook(name=checked_name(name, "webhook"), **values, created_at=now)
         if len(await WEBHOOKS.find(store, None, now)) >= MOST:
             raise BadInput(f"there are {MOST} webhooks already; delete one")
-        kept = await WEBHOOKS.add(store, Kept(hook, Keys((Key(secret.secret),))), now)
+        kept = await WEBHOOKS.add(store, Kept(hook, Keys((Key(secret),))), now)
         note(before=None, after=facts(kept.shown))
-        return NewSecret(kept.shown, secret.secret)
+        return NewSecret(kept.shown, secret)
 
-    @audited("webhooks.update")
     async def update(
         self,
         name: str,
@@ -131,7 +138,15 @@ class Webhooks:
         """Says some of it anew. With `expected`, the revision that was read, only if nobody has changed it since."""
         if not options and disabled is None:
             raise BadInput(f"update of webhook {name!r} was given nothing to change")
-        values, now = _checked(dict(options), self._ground.settings), self._now()
+        given: dict[str, Any] = {**options}
+        hidden = {"url": given.pop("url")} if "url" in given else {}
+        return await self._update(name, given, Unsaid(hidden), disabled=disabled, expected=expected)
+
+    @audited("webhooks.update")
+    async def _update(
+        self, name: str, options: Mapping[str, Any], hidden: Unsaid, *, disabled: bool | None, expected: int | None
+    ) -> Webhook:
+        values, now = _checked({**options, **hidden.value}, self._ground.settings), self._now()
 
         def act(kept: Kept) -> Kept:
             hook = replace(kept.webhook, **values)
@@ -145,13 +160,13 @@ class Webhooks:
 
     async def rotate(self, name: str, *, overlap: float | timedelta = OVERLAP, secret: str | None = None) -> NewSecret:
         """A new secret, shown this once; the one before it signs, too, for as long as `overlap`."""
-        return await self._rotate(name, Unsaid(secret), seconds(overlap, "overlap"))
+        return await self._rotate(name, seconds(overlap, "overlap"), Unsaid(secret_of(secret)))
 
     @audited("webhooks.rotate")
-    async def _rotate(self, name: str, secret: Unsaid, overlap: float) -> NewSecret:
+    async def _rotate(self, name: str, overlap: float, secret: Unsaid) -> NewSecret:
         until = self._now() + timedelta(seconds=overlap)
-        kept = await self._change(name, lambda kept: replace(kept, keys=kept.keys.rotated(secret.secret, until)))
-        return NewSecret(kept.shown, secret.secret)
+        kept = await self._change(name, lambda kept: replace(kept, keys=kept.keys.rotated(secret.value, until)))
+        return NewSecret(kept.shown, secret.value)
 
     @audited("webhooks.delete")
     async def delete(self, name: str) -> None:

@@ -34,18 +34,22 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Unsaid:
-    """A secret on its way, that no trail and no message repeats."""
+    """Something on its way that no trail repeats."""
 
-    __slots__ = ("secret",)
+    __slots__ = ("value",)
 
-    def __init__(self, secret: str | None) -> None:
-        """None: a new one."""
-        from .signature import checked_secret, new_secret
-
-        self.secret = new_secret() if secret is None else checked_secret(secret)
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
     def __repr__(self) -> str:
         return "***"
+
+
+def secret_of(given: str | None) -> str:
+    """One that was chosen, or a new one."""
+    from .signature import checked_secret, new_secret
+
+    return new_secret() if given is None else checked_secret(given)
 
 
 class Key(Struct, frozen=True, omit_defaults=True):
@@ -112,7 +116,13 @@ def facts(shown: Any) -> dict[str, Any]:
     """For the audit trail: that it was changed says nothing of how."""
     known: dict[str, Any] = to_builtins(shown)
     known.pop("revision", None)
-    return known
+    return known | ({"url": abridged(known["url"])} if "url" in known else {})
+
+
+def abridged(url: str) -> str:
+    """Whose it is. The rest of it is a secret to many a service: who knows it may write there."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('/')[0].partition('?')[0]}/…"
 
 
 class Kept(Struct, frozen=True, omit_defaults=True):
