@@ -189,6 +189,7 @@ MAY_SLEEP = {
     "chaos/customer.py:shop": "asks now and then, in a process of its own",
     "chaos/victim.py:make.nap": "a job that takes long, in a process that will be killed",
     "chaos/victim.py:make.held": "waits for a file that the test's process makes",
+    "cli/test_worker_metrics.py:until": "looks at figures that processes tell now and then",
     "clusters.py:eventually": "looks at what servers say to each other",
     "contract/test_postgres_ear.py:beats": "looks at what a worker with its own beat thread has done",
     "contract/test_postgres_ear.py:silence": "listens until nobody says anything any more",

@@ -617,9 +617,9 @@ class Mainspring:
             **{str(state): n for state, n in counts.items()},
         )  # fmt: skip
 
-    async def health(self) -> Health:
-        """Whether the workers of this process turn and the store answers; if not, why."""
-        return await check(self.opened, list(self._workers))
+    async def health(self, *, store: bool = True) -> Health:
+        """Whether the workers of this process turn and the store answers, if it is to be asked; if not, why."""
+        return await check(self.opened, list(self._workers), store=store)
 
     async def prune(self) -> int:
         """Removes finished jobs that retention does not keep, as workers do by themselves; returns how many."""

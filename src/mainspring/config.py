@@ -18,6 +18,7 @@ from .retry import Backoff
 Span = float | int | str | timedelta
 Durability = Literal["full", "relaxed"]
 Fire = Literal["any", "leader", "never"]
+LogFormat = Literal["console", "json"]
 JwtAlgorithm = Literal["", "HS256", "RS256"]
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -61,6 +62,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     durability: Durability = "full"
     instance_id: str = ""
     log_level: str = "info"
+    log_format: LogFormat = "console"
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int = 0
     dead_queue: str = "dead"
     dead_retention: float = 168 * 3600.0
     history_keep: int = 100
@@ -96,10 +100,11 @@ _SPANS = {
 }  # fmt: skip
 _AT_LEAST = {
     "concurrency": 1, "retry_max": 0, "max_crashes": 1, "recycle_jobs": 0, "payload_limit": 1, "result_limit": 1,
-    "history_keep": 0, "port": 0,
+    "history_keep": 0, "port": 0, "metrics_port": 0,
 }  # fmt: skip
 _CHOICES = {
     "durability": get_args(Durability), "fire": get_args(Fire), "log_level": ("debug", "info", "warning", "error"),
+    "log_format": get_args(LogFormat),
     "jwt_algorithm": tuple(name for name in get_args(JwtAlgorithm) if name),
 }  # fmt: skip
 
@@ -244,6 +249,8 @@ def _check(s: Settings) -> None:
             f"leader_ttl ({s.leader_ttl:g}s) must be at least twice leader_refresh ({s.leader_refresh:g}s), "
             "or one late refresh loses the leadership"
         )
+    if s.metrics_port > 65_535:
+        raise BadSetting(f"metrics_port must be from 0 (none) to 65535, got {s.metrics_port}")
     for name, days in (("history_days", s.history_days), ("audit_days", s.audit_days)):
         if not 0 <= days <= _MOST_DAYS:
             raise BadSetting(f"{name} must be from 0 to {_MOST_DAYS}, got {days:g}")

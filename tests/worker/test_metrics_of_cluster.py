@@ -68,7 +68,7 @@ async def test_durations_are_a_histogram(app: Mainspring, clock: VirtualClock) -
     name = "job_execution_duration_seconds"
     buckets = {labels[2]: value for labels, value in found.items() if labels[0] == f"{name}_bucket"}
     assert (buckets["0.001024"], buckets["0.004096"], buckets["0.262144"], buckets["0.524288"]) == (0, 1, 1, 3)
-    assert (buckets["8.38861"], buckets["16.7772"], buckets["+Inf"]) == (3, 4, 4)
+    assert (buckets["8.388608"], buckets["16.777216"], buckets["+Inf"]) == (3, 4, 4)
     assert found[f"{name}_count", "nap"] == 4
     assert found[f"{name}_sum", "nap"] == pytest.approx(10.602, abs=0.01)
 

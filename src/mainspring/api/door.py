@@ -54,7 +54,8 @@ def may(role: Role | Literal["anyone"], **opt: Any) -> dict[str, Any]:
     """What a route handler says of who may call it: @get("/queues", **may("viewer")).
 
     Its scope is the first word of its path with :read or :write. `noun` is another word, `reads` says that a POST
-    changes nothing, `unscoped` that no scope is needed.
+    changes nothing, `unscoped` that no scope is needed, `unkept` that its answer is a secret, not to be kept for who
+    repeats a request.
     """
     return {"opt": {"role": role, **opt}}
 

@@ -9,6 +9,7 @@ import signal
 import socket
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 import click
 from msgspec.structs import replace
@@ -26,6 +27,7 @@ from .failure import note
 from .loading import load, named_app, place
 from .loop import run
 from .stderr import log_option, log_to_stderr
+from .worker_metrics import Address, Figures, supervise
 
 _logger = logging.getLogger("mainspring")
 
@@ -43,6 +45,8 @@ def _processes(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.option("--queues", metavar="LIST", help="Only these: mail,low. With slots for each: mail=5,low.")
 @click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Slots: how many jobs run at once.")
 @click.option("--workers", metavar="N", callback=_processes, help="Processes with so many slots each; or auto.")
+@click.option("--metrics", "port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve metrics; 0: any port.")
+@click.option("--metrics-host", "host", metavar="HOST", help="Default: 127.0.0.1, or the app's metrics_host.")
 @log_option
 def worker(
     app: str | None,
@@ -50,6 +54,8 @@ def worker(
     queues: str | None,
     concurrency: int | None,
     workers: int | None,
+    port: int | None,
+    host: str | None,
     log_level: str | None,
 ) -> None:
     """Run jobs until SIGTERM or Ctrl-C, then let them finish.
@@ -67,13 +73,13 @@ def worker(
     if line is not None:
         name = f"{found.settings.instance_id or socket.gethostname()}-{line.number}"
         found.settings = replace(found.settings, instance_id=name)
-    one = found.worker(queues=wanted, concurrency=concurrency, recycle=True)
+    one, metrics = found.worker(queues=wanted, concurrency=concurrency, recycle=True), _metrics(found, host, port)
     slots = concurrency or found.settings.concurrency
     count = 1 if line is not None else workers or found.settings.workers
     if count > 1:
-        _supervise(Supervisor(program, count, grace=found.settings.grace, clock=found.clock), place(found), slots)
+        _supervise(found, Supervisor(program, count, grace=found.settings.grace, clock=found.clock), slots, metrics)
         return
-    run(_work(found, one, f"queues {queues or 'all'}", slots, line))
+    run(_work(found, one, f"queues {queues or 'all'}", slots, line, metrics))
     if one.recycled is None:
         return
     if line is not None:
@@ -82,8 +88,11 @@ def worker(
     program.restart()
 
 
-async def _work(app: Mainspring, worker: Worker, queues: str, slots: int, line: Lifeline | None) -> None:
+async def _work(
+    app: Mainspring, worker: Worker, queues: str, slots: int, line: Lifeline | None, metrics: Address | None
+) -> None:
     ended: Counter[str] = Counter()
+    figures = None if metrics is None else Figures(app)
     app.events.subscribe(JobEnded, lambda event: ended.update([event.outcome.state.value]))
     tasks = sum(not task.stub for task in app.tasks.values())
     about = f"worker {worker.id} on {place(app)}: {queues}, {tasks} task{'s' * (tasks != 1)}, {slots} slots"
@@ -94,10 +103,12 @@ async def _work(app: Mainspring, worker: Worker, queues: str, slots: int, line: 
     else:
         _obey(app, worker, line)
         # Before the worker lets go of the signals: one that comes after that ends the process without a word.
-        app.events.subscribe(WorkerStopped, lambda event: line.say(Word(ended=dict(ended))))
+        app.events.subscribe(
+            WorkerStopped, lambda event: line.say(Word(ended=dict(ended), counts=figures.take() if figures else None))
+        )
     if can_reload():
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: worker.recycle("SIGHUP"))
-    async with app:
+    async with app, nullcontext() if figures is None or metrics is None else figures.kept(line, *metrics):
         guard = asyncio.create_task(watchdog(app.clock))
         try:
             await worker.run()
@@ -132,11 +143,18 @@ def _obey(app: Mainspring, worker: Worker, line: Lifeline) -> None:
     app.events.subscribe(WorkerStopping, lambda event: line.say(Word(recycling=worker.recycled or "")))
 
 
-def _supervise(supervisor: Supervisor, where: str, slots: int) -> None:
+def _metrics(app: Mainspring, host: str | None, port: int | None) -> Address | None:
+    """Where metrics are served; None: nobody has asked for them."""
+    if port is None and not app.settings.metrics_port:
+        return None
+    return host or app.settings.metrics_host, app.settings.metrics_port if port is None else port
+
+
+def _supervise(app: Mainspring, supervisor: Supervisor, slots: int, metrics: Address | None) -> None:
     if os.name == "nt":
         raise click.UsageError("--workers above 1 needs a system with signals: start one command for each process")
-    click.echo(f"supervisor {os.getpid()} on {where}: {supervisor.count} processes, {slots} slots each")
-    asyncio.run(supervisor.run())
+    click.echo(f"supervisor {os.getpid()} on {place(app)}: {supervisor.count} processes, {slots} slots each")
+    asyncio.run(supervisor.run() if metrics is None else supervise(app, supervisor, *metrics))
     if supervisor.failed:
         note("error", "no process got to work, for the reason above: not trying again", "red")
         raise click.exceptions.Exit(supervisor.failed)

@@ -51,20 +51,20 @@ class Endpoint:
             writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader) -> bytes:
-        if self._open > MOST:
-            return _response(503, TEXT, b"too many connections\n")
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             method, target, _ = head.partition("\r\n")[0].split(" ", 2)
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
             return _response(400, TEXT, b"this is no request\n")
+        if self._open > MOST:
+            return _response(503, TEXT, b"too many connections\n")
         if method not in ("GET", "HEAD"):
             return _response(405, TEXT, b"GET only\n", "Allow: GET, HEAD\r\n")
         page = self._pages.get(target.partition("?")[0])
         if page is None:
             return _response(404, TEXT, ("there is " + ", ".join(self._pages) + "\n").encode())
         status, kind, body = await page(_accept(head))
-        return _response(status, kind, body if method == "GET" else b"")
+        return _response(status, kind, body, alone=method == "HEAD")
 
 
 def _accept(head: str) -> str:
@@ -72,8 +72,10 @@ def _accept(head: str) -> str:
     return next((value.strip() for name, _, value in lines if name.strip().lower() == "accept"), "")
 
 
-def _response(status: int, kind: str, body: bytes, more: str = "") -> bytes:
-    return (
+def _response(status: int, kind: str, body: bytes, more: str = "", *, alone: bool = False) -> bytes:
+    """With `alone` the head only."""
+    head = (
         f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
         f"Cache-Control: no-store\r\n{more}Connection: close\r\n\r\n"
-    ).encode() + body
+    ).encode()
+    return head if alone else head + body

@@ -36,13 +36,13 @@ def histogram(
     """Each value is a spread of bucket() and a sum; `bounds` names, for powers of two of its units, what is below."""
     family = HistogramMetricFamily(name, text, labels=labels)
     for key, (spread, total) in values.items():
-        buckets = [(f"{bound:g}", float(below(spread, power))) for power, bound in bounds.items()]
+        buckets = [(str(bound), float(below(spread, power))) for power, bound in bounds.items()]
         family.add_metric(key, [*buckets, ("+Inf", float(sum(spread.values())))], total)
     return family
 
 
 def seconds(first: int, last: int, step: int = 1) -> dict[int, float]:
-    """Bounds of durations counted in microseconds: 2**20 of them are 1.04858 s."""
+    """Bounds of durations counted in microseconds: 2**20 of them are 1.048576 s."""
     return {power: 2**power / 1e6 for power in range(first, last + 1, step)}
 
 

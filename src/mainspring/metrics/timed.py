@@ -17,7 +17,7 @@ from .process import (
     JOB_LAG,
     JOBS_EXPIRED,
     JOBS_LOST,
-    SLOTS_LEAKED,
+    LEAKS,
     STORE_ERRORS,
     STORE_SECONDS,
 )
@@ -25,8 +25,10 @@ from .process import (
 if TYPE_CHECKING:
     from ..app import Mainspring
 
-# They wait on purpose, or once in a life.
-_NOT_TIMED = frozenset({"wait", "wait_final", "open", "close", "migrate"})
+# All but those that wait on purpose, or come once in a life.
+_VERBS = {
+    name for name in dir(Store) if not name.startswith("_") and inspect.iscoroutinefunction(getattr(Store, name))
+} - {"wait", "wait_final", "open", "close", "migrate"}
 
 
 class Timed:
@@ -43,7 +45,7 @@ class Timed:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._store, name)
-        if name in _NOT_TIMED or not inspect.iscoroutinefunction(value):
+        if name not in _VERBS:
             return value
         verb = self._timed(name, value)
         setattr(self, name, verb)  # so that the next call comes straight to it
@@ -97,5 +99,5 @@ def measured(app: Mainspring, meter: Meter) -> Meter:
     """Has the meter count what this app does from now on; before the app is opened."""
     app.through(lambda store: cast(Store, Timed(store, meter, app.clock.monotonic)))
     app.events.subscribe(JobLost, lambda event: meter.count(JOBS_LOST))
-    app.events.subscribe(SlotLeaked, lambda event: meter.count(SLOTS_LEAKED))
+    app.events.subscribe(SlotLeaked, lambda event: meter.count(LEAKS))
     return meter
