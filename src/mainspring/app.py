@@ -161,7 +161,7 @@ class Mainspring:
         self.schedules = Schedules(ground, self._scheduler, self._handle)
         self.audit = Audit(ground)
         self.webhooks = Webhooks(ground, self.jobs, lambda jobs: self.hand_over(jobs))
-        self.triggers = Triggers(ground, self.schedules, lambda jobs: self.hand_over(jobs), self._handle)
+        self.triggers = Triggers(ground, self.schedules, self.job, lambda jobs: self.hand_over(jobs), self._handle)
         if self._remote:
             self._control_remotely(ground)
 
@@ -491,6 +491,8 @@ class Mainspring:
 
     def job(self, task: str, arguments: Mapping[str, Any], **options: Unpack[JobOptions]) -> NewJob:
         """A call as data, by the task's name, for enqueue_many. An app without any tasks cannot check the arguments."""
+        if task == WEBHOOK:  # it is signed, so nobody else has a say in what it tells
+            raise UnknownTask(f"task {task!r} is the engine's own, and tells webhooks only what has happened")
         known = self.tasks.get(task)
         if known is not None:
             made: NewJob = (known.using(**options) if options else known).job(**arguments)

@@ -112,9 +112,7 @@ def test_the_environment_is_read_when_the_app_is_made(monkeypatch: pytest.Monkey
 
 
 def test_the_app_refuses_a_setting_nobody_knows() -> None:
-    with pytest.raises(
-        BadSetting, match=r"unknown setting 'concurency' \(known: api_key, audit_days, beat, concurrency, "
-    ):
+    with pytest.raises(BadSetting, match=r"unknown setting 'concurency' \(known: api_key, audit_days, beat, "):
         Mainspring("memory://", concurency=5)
 
 

@@ -22,6 +22,8 @@ from . import (
     session,
     stats,
     tasks,
+    triggers,
+    webhooks,
     workers,
 )
 
@@ -42,7 +44,9 @@ ROUTES: list[HTTPRouteHandler] = [
     *session.ROUTES,
     *stats.ROUTES,
     *tasks.ROUTES,
+    *triggers.ROUTES,
+    *webhooks.ROUTES,
     *workers.ROUTES,
 ]
 # At the root.
-BESIDE: list[Any] = []
+BESIDE: list[Any] = [*triggers.BESIDE]
