@@ -12,9 +12,11 @@ from . import (
     enqueue,
     events,
     executions,
+    health,
     job_actions,
     jobs,
     keys,
+    metrics,
     queues,
     scheduler,
     schedules,
@@ -43,4 +45,4 @@ ROUTES: list[HTTPRouteHandler] = [
     *workers.ROUTES,
 ]
 # At the root.
-BESIDE: list[Any] = []
+BESIDE: list[Any] = [*health.BESIDE, *metrics.BESIDE]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ...clock import EPOCH, micros
 from ...job import Account, Action, Ending, Failure, Items, Job, State
-from ...outcome import Crashed, Discard, Done, Ended, Ended, Outcome, Released, Retry, Snooze, decide
+from ...outcome import Crashed, Discard, Done, Ended, Outcome, Released, Retry, Snooze, decide
 from ...store import Store
 from ...tally import KEPT, NOT_COUNTED, SECONDS, Span, Sums, Tally, bucket
 from .build import NOW, Contract, act, beat, later, run_again, settle, start
