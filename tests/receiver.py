@@ -31,7 +31,8 @@ class Receiver:
     answer: bytes = YES
     answers: list[bytes] = field(default_factory=list)
     holds: bool = False
-    """Keeps the connection open after its answer, and says no more."""
+    """Keeps the connection open after its answer, and says no more until it is released."""
+    released: asyncio.Event = field(default_factory=asyncio.Event)
     messages: list[Message] = field(default_factory=list)
     knocks: int = 0
 
@@ -50,7 +51,7 @@ class Receiver:
             writer.write(self.answers.pop(0) if self.answers else self.answer)
             await writer.drain()
             if self.holds:
-                await reader.read()
+                await self.released.wait()
         except (ConnectionError, EOFError):
             pass
         finally:
@@ -66,4 +67,5 @@ async def receiving(tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver
     try:
         yield receiver
     finally:
+        receiver.released.set()
         server.close()

@@ -16,7 +16,7 @@ from .clock import EPOCH, Clock, StoreClock, SystemClock
 from .codec import encode_call, is_async
 from .config import Fire, load, span
 from .context import Context
-from .control import Audit, Dead, Executions, Jobs, Keys, Queues, Schedules, Workers
+from .control import Audit, Dead, Executions, Jobs, Keys, Queues, Schedules, Triggers, Webhooks, Workers
 from .control.ground import Ground
 from .deadletter import DeadLetter, check_handler, mourned
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
@@ -46,6 +46,11 @@ from .sync import Sync
 from .tally import SECONDS, begin
 from .task import Executor, JobOptions, Options, Span, Task, check_name, checked, exclusive, new_job, travelling
 from .trigger import Trigger, cron, every
+from .webhook.crier import HEARD, Crier
+from .webhook.delivery import OPTIONS as DELIVERY
+from .webhook.delivery import Delivery
+from .webhook.record import QUEUE as WEBHOOKS
+from .webhook.record import TASK as WEBHOOK
 from .worker import Worker
 
 if TYPE_CHECKING:
@@ -117,6 +122,7 @@ class Mainspring:
             raise BadSetting(f"the store is given as a URL or as a Store; got {store!r:.80}")
         given = {"store": store, **settings} if isinstance(store, str) else settings
         self.settings = load(given)
+        _check_allowance(self.settings.webhook_allow)
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.middleware = list(middleware)
         self.events = Bus()
@@ -131,6 +137,8 @@ class Mainspring:
             else store,
             corrected,
         )
+        for kind in HEARD:
+            self.events.subscribe(kind, lambda event: self._crier.hear(event))
         keep_journal(self.events, debug=self.settings.log_level.lower() == "debug")
 
     def _use(self, store: Store, clock: StoreClock) -> None:
@@ -139,8 +147,9 @@ class Mainspring:
         self.clock = clock
         self._handles: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
         self._closed = False
+        self._crier = Crier(clock, self.events, self.opened)
         self.herald = Herald(self.events, clock, self.opened)
-        ground = Ground(self.opened, clock, self.events, self.tasks, self.settings)
+        ground = Ground(self.opened, clock, self.events, self.tasks, self.settings, self._crier)
         self.jobs = Jobs(ground)
         self.dead = Dead(ground, self.jobs)
         self.executions = Executions(ground)
@@ -149,6 +158,8 @@ class Mainspring:
         self.workers = Workers(ground)
         self.schedules = Schedules(ground, self._scheduler, self._handle)
         self.audit = Audit(ground)
+        self.webhooks = Webhooks(ground, self.jobs, lambda jobs: self.hand_over(jobs))
+        self.triggers = Triggers(ground, self.schedules, lambda jobs: self.hand_over(jobs), self._handle)
 
     # life
 
@@ -295,6 +306,8 @@ class Mainspring:
             title = str(name or getattr(fn, "__name__", ""))
             if not title or title == "<lambda>":
                 raise BadTask("this function has no name of its own; give the task one: name='…'")
+            if title == WEBHOOK:
+                raise BadTask(f"task {title!r} is the engine's own; give this one another name=")
             if title in self.tasks:
                 raise BadTask(f"a task named {title!r} is registered already; give this one another name=")
             known = _STUB_OPTIONS if stub else _TASK_OPTIONS
@@ -512,7 +525,7 @@ class Mainspring:
         settings = self.settings if concurrency is None else load({"concurrency": concurrency}, {})
         settings = replace(self.settings, concurrency=settings.concurrency)
         real = {name: task for name, task in self.tasks.items() if not task.stub}
-        if not real:
+        if not real and WEBHOOKS not in (queues or ()):
             raise BadInput("this app has no tasks, so a worker would have nothing to run: register some with @app.task")
         if queues is not None:
             if isinstance(queues, str) or not isinstance(queues, Sequence | Mapping) or not queues:
@@ -522,6 +535,9 @@ class Mainspring:
             limits = list(queues.values()) if isinstance(queues, Mapping) else []
             if any(limit is not None and (type(limit) is not int or limit < 1) for limit in limits):
                 raise BadInput(f"a queue's slots are a whole number of at least 1, or None; got {queues!r}")
+        if queues is None or WEBHOOKS in queues:
+            deliver = Delivery(self.clock, self.settings, self.opened).deliver
+            real[WEBHOOK] = Task(self, WEBHOOK, deliver, DELIVERY)
         runner = Runner(
             real, self.middleware, self.clock, timeout=settings.default_timeout,
             policy=Policy(settings.retry_max, settings.backoff), result_limit=settings.result_limit,
@@ -530,7 +546,7 @@ class Mainspring:
         worker = Worker(
             opened=self.opened, runner=runner, tasks={name: task.options.concurrency for name, task in real.items()},
             queues=queues, settings=settings, clock=self.clock, bus=self.events, recycle=recycle, mourned=self._mourned,
-            scheduler=self._scheduler(settings.fire), pruner=self._pruner(), herald=self.herald,
+            scheduler=self._scheduler(settings.fire), pruner=self._pruner(), herald=self.herald, crier=self._crier,
         )  # fmt: skip
         self._workers.add(worker)
         return worker
@@ -635,3 +651,10 @@ class Mainspring:
         finally:
             if store not in self._handles.values():
                 await store.close()
+
+
+def _check_allowance(hosts: Sequence[str]) -> None:
+    if hosts:
+        from .webhook.address import Allowance
+
+        Allowance(hosts)

@@ -81,6 +81,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     jwt_subject_claim: str = "sub"
     session_hours: float = 12.0
     hide_payloads: bool = False
+    webhook_allow: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Without what opens something."""
@@ -136,6 +137,8 @@ def _read(name: str, value: Any, source: str) -> Any:
     if name == "recycle_memory":
         return size(value, source)
     default = _DEFAULTS[name]
+    if isinstance(default, tuple):
+        return _list(value, source)
     if isinstance(default, bool):
         return _switch(value, source)
     if isinstance(default, int):
@@ -160,6 +163,14 @@ def _switch(value: Any, source: str) -> bool:
     if said is None:
         raise BadSetting(f"{source} must be on or off ({', '.join(_SWITCH)}), got {value!r}")
     return said
+
+
+def _list(value: Any, source: str) -> tuple[str, ...]:
+    """Texts, or one with commas between them."""
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
+        raise BadSetting(f"{source} must be a list of texts, or one with commas between them; got {value!r}")
+    return tuple(item.strip() for item in items if item.strip())
 
 
 def _integer(name: str, value: Any, source: str) -> int:

@@ -11,6 +11,11 @@ MainspringError
 ├── ScheduleNotFound (LookupError)  the store has no schedule of that name
 ├── ScheduleExists              a schedule of that name is there already
 ├── ScheduleChanged             others have changed it since it was read
+├── HookNotFound (LookupError)  the store has no webhook, or no trigger, of that name
+├── HookExists                  a webhook, or a trigger, of that name is there already
+├── HookChanged                 others have changed it since it was read
+├── NotSigned                   a call is not by whom it should be
+├── Stale                       a call is well signed, and too long ago
 ├── ApiKeyNotFound (LookupError)  the store has no API key of that name or id
 ├── ApiKeyExists                an API key of that name is there already
 ├── NotLeader                   what only the leader may do was asked of another
@@ -83,6 +88,26 @@ class ApiKeyExists(MainspringError):
 
 class ScheduleChanged(MainspringError):
     """Others have changed the schedule since it was read."""
+
+
+class HookNotFound(MainspringError, LookupError):
+    """The store has no webhook, or no trigger, of that name."""
+
+
+class HookExists(MainspringError):
+    """A webhook, or a trigger, of that name is there already."""
+
+
+class HookChanged(MainspringError):
+    """Others have changed the webhook, or the trigger, since it was read."""
+
+
+class NotSigned(MainspringError):
+    """A call of a trigger is not signed by whom it should be; or there is no such trigger, which is not said."""
+
+
+class Stale(MainspringError):
+    """A call of a trigger is well signed, and its timestamp is not of now."""
 
 
 class NotLeader(MainspringError):

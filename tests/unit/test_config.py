@@ -58,6 +58,7 @@ GIVEN: dict[str, tuple[str, Any, Any]] = {
     "audit_days": ("90", 90.0, 7.0),
     "host": ("0.0.0.0", "0.0.0.0", "127.0.0.2"),
     "port": ("80", 80, 0),
+    "webhook_allow": ("10.0.0.0/8, hooks.lan", ("10.0.0.0/8", "hooks.lan"), ("localhost",)),
 }
 
 
@@ -246,6 +247,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"session_hours": 1e9}, "session_hours must be more than 0 and at most 8760, got 1e+09"),
     ({"hide_payloads": "maybe"}, f"hide_payloads {NO_SWITCH} 'maybe'"),
     ({"hide_payloads": 1}, f"hide_payloads {NO_SWITCH} 1"),
+    ({"webhook_allow": 7}, "webhook_allow must be a list of texts, or one with commas between them; got 7"),
+    ({"webhook_allow": [7]}, "webhook_allow must be a list of texts, or one with commas between them; got [7]"),
 ]
 
 

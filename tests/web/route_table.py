@@ -50,13 +50,17 @@ def routes(app: Litestar) -> Iterator[Route]:
 class Answer(NamedTuple):
     status: int
     headers: dict[str, str]
+    text: str
+    """All of it; of a stream of events nothing."""
 
 
 async def call(
     service: Any, route: Route, headers: Mapping[str, str] | None = None, body: bytes = b"{}", path: str | None = None
 ) -> Answer:
-    """How an answer begins; whatever it would go on with is not waited for."""
-    begun: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    """The answer; a stream of events is left as soon as it has begun."""
+    answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    begun: list[Any] = []
+    text = bytearray()
     sent = {"Host": "127.0.0.1:8000", "Content-Type": "application/json", **(headers or {})}
     scope = {
         "type": "http", "http_version": "1.1", "asgi": {"version": "3.0"}, "scheme": "http", "method": route.method,
@@ -69,21 +73,26 @@ async def call(
     async def receive() -> Any:
         if (part := next(bodies, None)) is not None:
             return part
-        await begun
+        await answered
         return {"type": "http.disconnect"}
 
     async def send(message: Any) -> None:
-        if message["type"] == "http.response.start" and not begun.done():
+        if message["type"] == "http.response.start":
             said = {name.decode(): value.decode() for name, value in message["headers"]}
-            begun.set_result(Answer(message["status"], said))
+            begun.extend([message["status"], said])
+        text.extend(message.get("body", b""))
+        whole = message["type"] == "http.response.body" and not message.get("more_body")
+        stream = begun[1].get("content-type", "").startswith("text/event-stream")
+        if (whole or stream) and not answered.done():
+            answered.set_result(Answer(*begun, "" if stream else text.decode()))
 
     run = asyncio.ensure_future(service(scope, receive, send))
     try:
-        done, _ = await asyncio.wait({run, begun}, timeout=20, return_when=asyncio.FIRST_COMPLETED)
-        assert done, f"{route} does not answer"
-        if run in done and not begun.done():
+        await asyncio.wait({run, answered}, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+        if run.done() and not answered.done():
             await run
-        return await begun
+        assert answered.done(), f"{route} does not answer"
+        return await answered
     finally:
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)

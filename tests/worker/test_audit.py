@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from mainspring import (
+    ApiKeyNotFound,
     BadInput,
     Entry,
     Filter,
@@ -381,6 +382,22 @@ async def test_orders_to_workers_are_recorded_by_worker(app: Mainspring) -> None
         assert (drained.entry.action, drained.entry.target) == ("workers.drain", "{}")
         assert drained.outcome["after"] == {"w1": {"drained": True}, "w2": {"drained": True}}
         assert resumed.outcome == {"before": {"w2": {"drained": True}}, "after": {"w2": {"drained": False}}}
+
+
+async def test_an_api_key_is_recorded_without_its_secret(app: Mainspring) -> None:
+    async with app:
+        with acting("ada"):
+            secret = await app.keys.create("deploy", "operator", ["jobs:write"])
+            with pytest.raises(ApiKeyNotFound):
+                await app.keys.revoke(secret)
+            await app.keys.revoke("deploy")
+        revoked, made = await trail(app)
+        assert (made.entry.action, made.entry.target) == ("keys.create", "deploy")
+        assert made.asked == {"role": "operator", "scopes": ["jobs:write"]}
+        assert (made.outcome["before"], made.outcome["after"]["role"]) == (None, "operator")
+        assert (revoked.entry.action, revoked.entry.target, revoked.asked) == ("keys.revoke", "deploy", {})
+        assert (revoked.outcome["before"]["name"], revoked.outcome["after"]) == ("deploy", None)
+        assert secret.rpartition("_")[2] not in repr((revoked, made))
 
 
 # trouble

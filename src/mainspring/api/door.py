@@ -15,8 +15,10 @@ from msgspec import Struct
 
 from ..acting import acting
 from ..app import Mainspring
+from ..config import Settings
 from ..credential import ROLES, Role, covers
 from .problem import Problem
+from .redaction import shown_to
 
 # For routes that anybody may use, and for those that check by themselves who it is.
 ANYONE: Literal["anyone"] = "anyone"
@@ -52,7 +54,8 @@ def may(role: Role | Literal["anyone"], **opt: Any) -> dict[str, Any]:
     """What a route handler says of who may call it: @get("/queues", **may("viewer")).
 
     Its scope is the first word of its path with :read or :write. `noun` is another word, `reads` says that a POST
-    changes nothing, `unscoped` that no scope is needed.
+    changes nothing, `unscoped` that no scope is needed, `unkept` that its answer is a secret, not to be kept for who
+    repeats a request.
     """
     return {"opt": {"role": role, **opt}}
 
@@ -60,9 +63,10 @@ def may(role: Role | Literal["anyone"], **opt: Any) -> dict[str, Any]:
 class Door:
     """Finds out who asks, before anything else is done; the handler runs in that name."""
 
-    def __init__(self, app: ASGIApp, ways: tuple[Way, ...]) -> None:
+    def __init__(self, app: ASGIApp, ways: tuple[Way, ...], settings: Settings) -> None:
         self._app = app
         self._ways = ways
+        self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != ScopeType.HTTP:
@@ -73,7 +77,7 @@ class Door:
         if scope["method"] == "OPTIONS":
             raise Problem(405, "method_not_allowed", "there is no OPTIONS here: other origins have no access")
         scope["user"] = principal = await self._who(ASGIConnection(scope))
-        with acting(principal.name if principal else None):
+        with acting(principal.name if principal else None), shown_to(principal, self._settings):
             await self._app(scope, receive, send)
 
     async def _who(self, connection: Connection) -> Principal | None:

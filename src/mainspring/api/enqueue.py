@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Annotated, Any
 
 from litestar import Response, post
+from litestar.openapi import ResponseSpec
 from litestar.params import JSONBody
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from ..app import Mainspring
 from ..errors import BadInput, UnknownTask
@@ -17,11 +18,12 @@ from ..handle import Handle
 from ..job import NewJob, OnConflict
 from ..retry import Backoff
 from .door import Spring, may
+from .idempotency import minted
 from .intake import intake
 from .problem import Problem, code_of
+from .values import Count, Instant, Limit, Name, Priority, Seconds
 
 MANY = 1000
-Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Key = Annotated[str, Meta(min_length=1, max_length=512)]
 
 
@@ -32,21 +34,21 @@ class JobRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     arguments: dict[str, Any] = {}
     """By parameter name."""
     queue: Name | UnsetType = UNSET
-    priority: int | UnsetType = UNSET
-    delay: float | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    delay: Seconds | UnsetType = UNSET
     """Seconds from now."""
-    run_at: datetime | UnsetType = UNSET
-    expires: float | datetime | UnsetType | None = UNSET
+    run_at: Instant | UnsetType = UNSET
+    expires: Limit | Instant | UnsetType | None = UNSET
     """An instant, or seconds from when it is due: not started by then, it never is."""
-    timeout: float | UnsetType | None = UNSET
+    timeout: Limit | UnsetType | None = UNSET
     """Seconds; null: no limit."""
-    max_retries: int | UnsetType = UNSET
+    max_retries: Count | UnsetType = UNSET
     backoff: Backoff | UnsetType = UNSET
     unique_key: Key | UnsetType | None = UNSET
     idempotency_key: Key | UnsetType | None = UNSET
     on_conflict: OnConflict | UnsetType = UNSET
-    debounce_limit: float | UnsetType = UNSET
-    tags: list[str] | UnsetType = UNSET
+    debounce_limit: Limit | UnsetType = UNSET
+    tags: list[Name] | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
 
 
@@ -73,7 +75,11 @@ class AllAccepted(Struct, frozen=True):
     jobs: list[Accepted]
 
 
-@post("/jobs", **may("operator"))
+@post(
+    "/jobs",
+    responses={200: ResponseSpec(Accepted | AllAccepted, False, "They were there already.")},
+    **may("operator"),
+)
 async def enqueue(spring: Spring, data: JSONBody[Enqueue]) -> Response[Accepted | AllAccepted]:
     """Stores a job, or up to 1,000 of them together; they are safe when the answer comes."""
     if data.jobs is not UNSET:
@@ -90,7 +96,7 @@ async def _many(spring: Mainspring, asked: Sequence[JobRequest]) -> Response[Acc
     jobs = []
     for n, one in enumerate(asked):
         try:
-            jobs.append(new_job(spring, one))
+            jobs.append(new_job(spring, one, n))
         except (BadInput, UnknownTask) as bad:
             raise Problem(422, code_of(bad)[1], f"jobs[{n}]: {bad}", index=n) from None
         await asyncio.sleep(0)
@@ -102,11 +108,13 @@ def _accepted(handle: Handle[Any]) -> Accepted:
     return Accepted(handle.id, handle.status, handle.duplicate)
 
 
-def new_job(spring: Mainspring, asked: JobRequest) -> NewJob:
+def new_job(spring: Mainspring, asked: JobRequest, n: int = 0) -> NewJob:
+    """The job that is asked for, the n-th of its request."""
     if asked.task is UNSET:
         raise Problem(422, "invalid", "Object missing required field `task`")
     given = {name: value for name in _OPTIONS if (value := getattr(asked, name)) is not UNSET}
-    return spring.job(asked.task, asked.arguments, **given)
+    job, id = spring.job(asked.task, asked.arguments, **given), minted(n)
+    return job if id is None else replace(job, id=id)
 
 
 ROUTES = [enqueue]

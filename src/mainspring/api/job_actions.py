@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated
 
 from litestar import Response, post
@@ -13,6 +13,7 @@ from .door import Spring, may
 from .job_view import JobView
 from .jobs import tagged
 from .problem import Problem
+from .values import Instant, Seconds
 
 
 class Cancellation(Struct, forbid_unknown_fields=True):
@@ -20,11 +21,11 @@ class Cancellation(Struct, forbid_unknown_fields=True):
     """Kept with the job."""
 
 
-class Appointment(Struct, forbid_unknown_fields=True):
+class Postponement(Struct, forbid_unknown_fields=True):
     """When: an instant, or seconds from now."""
 
-    at: datetime | UnsetType = UNSET
-    delay: Annotated[float, Meta(ge=0, le=10**9)] | UnsetType = UNSET
+    at: Instant | UnsetType = UNSET
+    delay: Seconds | UnsetType = UNSET
 
 
 @post("/jobs/{id:str}/cancel", status_code=200, **may("operator"))
@@ -58,7 +59,7 @@ async def resume_job(spring: Spring, id: FromPath[str]) -> Response[JobView]:
 
 
 @post("/jobs/{id:str}/reschedule", status_code=200, **may("operator"))
-async def reschedule_job(spring: Spring, id: FromPath[str], data: JSONBody[Appointment]) -> Response[JobView]:
+async def reschedule_job(spring: Spring, id: FromPath[str], data: JSONBody[Postponement]) -> Response[JobView]:
     """A waiting job is due at this instant, or so many seconds from now."""
     when = data.at if data.delay is UNSET else timedelta(seconds=data.delay)
     if when is UNSET or UNSET not in (data.at, data.delay):

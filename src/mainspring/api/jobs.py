@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from litestar import Response, delete, get, patch
@@ -16,10 +15,12 @@ from ..errors import BadInput
 from ..job import Job, Sort
 from ..mask import mask_text
 from ..why import Reason
+from . import values
 from .door import Spring, may
 from .filters import Which, which_jobs
 from .job_view import JobPage, JobView, LogPage, etag, job_item, job_view, log_line
 from .problem import Problem
+from .values import Count, Instant, Name, Priority
 
 # Seconds that a request may wait for a job to end.
 LONGEST = 30.0
@@ -33,14 +34,14 @@ class JobEdit(Struct, kw_only=True, forbid_unknown_fields=True):
 
     arguments: dict[str, Any] | UnsetType = UNSET
     """By name, on top of those it has."""
-    queue: str | UnsetType = UNSET
-    priority: int | UnsetType = UNSET
-    run_at: datetime | UnsetType = UNSET
-    expires_at: datetime | UnsetType | None = UNSET
-    timeout: float | UnsetType | None = UNSET
+    queue: Name | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    run_at: Instant | UnsetType = UNSET
+    expires_at: Instant | UnsetType | None = UNSET
+    timeout: values.Limit | UnsetType | None = UNSET
     """Seconds; null: no limit."""
-    max_retries: int | UnsetType = UNSET
-    tags: list[str] | UnsetType = UNSET
+    max_retries: Count | UnsetType = UNSET
+    tags: list[Name] | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
 
     def given(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ async def list_keys(spring: Spring) -> list[ApiKey]:
     return list(await spring.keys.list())
 
 
-@post("/keys", **may("admin", first_start=True))
+@post("/keys", **may("admin", first_start=True, unkept=True))
 async def create_key(request: Request[Any, Any, Any], spring: Spring, who: Who, data: JSONBody[NewKey]) -> MadeKey:
     """Makes a key that may no more than whoever makes it. Its secret is told now and never again."""
     _within(data, who)

@@ -90,6 +90,8 @@ def _words(one: Any) -> str:
     if not isinstance(one, dict):
         return str(one)
     key, message = one.get("key"), one.get("message", "")
+    if message == "'data'":  # the framework's word for a body that is not there
+        return "this needs a JSON body"
     return f"{key}: {message}" if key else str(message)
 
 

@@ -18,8 +18,10 @@ from .anyone import anyone
 from .attempts import Attempts
 from .bearer import Bearer
 from .body import Strict
+from .document import document
 from .door import Door, Principal, Way, guard, may
 from .header import Guarded
+from .idempotency import Idempotency
 from .issuer import check_jwt
 from .parameters import known_only
 from .problem import HANDLERS
@@ -37,7 +39,7 @@ BODY_LIMIT = 8 << 20
 @get("/openapi.json", include_in_schema=False, **may("viewer", unscoped=True))
 async def openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
     """What there is, as OpenAPI 3.1."""
-    return request.app.openapi_schema.to_schema()
+    return document(request.app)
 
 
 def asgi(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None = None) -> ASGIApp:
@@ -76,7 +78,10 @@ def litestar(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None =
     return Litestar(
         [Router(PREFIX, route_handlers=ROUTES, before_request=known_only), *BESIDE],
         dependencies={"spring": Provide(spring), "who": Provide(who), "sessions": Provide(sessions)},
-        middleware=[DefineMiddleware(Door, ways=tuple(ways))],
+        middleware=[
+            DefineMiddleware(Door, ways=tuple(ways), settings=app.settings),
+            DefineMiddleware(Idempotency, spring=app, limit=BODY_LIMIT),
+        ],
         guards=[guard],
         exception_handlers=HANDLERS,
         request_class=Strict,

@@ -1,4 +1,4 @@
-"""app.jobs, app.schedules, app.queues, app.workers and the like: seeing and steering."""
+"""The parts of an app that see and steer the store: app.jobs, app.schedules, app.queues, app.webhooks and so on."""
 
 from .audit import Audit
 from .dead import Dead
@@ -7,9 +7,11 @@ from .jobs import PAGE, Jobs, Page
 from .keys import Keys
 from .queues import Queues
 from .schedules import Backfill, Schedules, ScheduleStats
+from .triggers import Triggers
+from .webhooks import Webhooks
 from .workers import Workers
 
 __all__ = [
     "PAGE", "Audit", "Backfill", "Dead", "Executions", "Jobs", "Keys", "Page", "Queues", "ScheduleStats", "Schedules",
-    "Workers",
+    "Triggers", "Webhooks", "Workers",
 ]  # fmt: skip

@@ -164,6 +164,7 @@ def _said(signature: inspect.Signature, given: Mapping[str, Any]) -> tuple[str, 
 
 def _target(value: Any) -> str:
     """An id or a name as it is, a choice as JSON; one that chooses a single job by its id is that id."""
+    value = getattr(value, "name", value)
     if isinstance(value, str):
         return clean(value, TARGET)
     if value is None:

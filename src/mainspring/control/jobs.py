@@ -262,7 +262,7 @@ class Jobs:
             changed = Changed([], {}, page.next)
             for job in page:
                 _add(changed, await self._edit(action, job, update, arguments))
-            self._tell(action, changed)
+            await self._tell(action, changed)
             return changed
 
         return await self._by_filter(which, edit, **part)
@@ -300,7 +300,7 @@ class Jobs:
 
             async def step(which: Filter, after: JobId | None, limit: int) -> Changed:
                 changed = await self._step(action, which, after, limit, reason, update)
-                self._tell(action, changed)
+                await self._tell(action, changed)
                 return changed
 
             return await self._by_filter(which, step, **part)
@@ -311,7 +311,7 @@ class Jobs:
             raise refused_as(action, which, changed.refused[which])
         if not changed.done:
             raise missing(which)
-        self._tell(action, changed)
+        await self._tell(action, changed)
         return changed
 
     async def _by_filter(
@@ -343,9 +343,10 @@ class Jobs:
         store, now = await self._ground.opened(), self._ground.clock.now()
         return await store.change(action, which, now=now, limit=limit, reason=reason, update=update, after=after)
 
-    def _tell(self, action: Action, changed: Changed) -> None:
+    async def _tell(self, action: Action, changed: Changed) -> None:
         if changed.done:
             self._ground.events.emit(JobsChanged(at=self._ground.clock.now(), action=action, ids=tuple(changed.done)))
+            await self._ground.crier.flush()
 
 
 def refused_as(action: Action, id: JobId, refusal: Refusal) -> MainspringError:

@@ -30,6 +30,7 @@ from ..document import Document
 from ..errors import ApiKeyExists, ApiKeyNotFound, BadInput, StoreError
 from ..hint import hint
 from ..store import Store
+from .deed import audited, note
 from .ground import Ground
 
 # So long, in seconds, a process may go by what it knows of keys: a revoked one opens nothing after it.
@@ -70,6 +71,7 @@ class Keys:
         self._reading: asyncio.Task[_Ring] | None = None
         self._noted: dict[str, datetime] = {}
 
+    @audited("keys.create")
     async def create(
         self,
         name: str,
@@ -93,6 +95,7 @@ class Keys:
         if not stands:
             raise ApiKeyExists(f"there is an API key {name!r} already; revoke it, or give this one another name")
         self.forget()
+        note(before=None, after=key)
         return secret
 
     def draft(self, name: str, role: Role, scopes: Collection[str] | None, expires: Span | datetime | None) -> ApiKey:
@@ -116,11 +119,20 @@ class Keys:
         store = await self._ground.opened()
         known = [kept.key for kept in await self._read(store)]
         named = [one for one in known if one.name == key] or [one for one in known if one.id == key]
-        if not named or not await store.drop_documents("key", [named[0].name]):
+        if not named or not await self._drop(named[0]):
             raise ApiKeyNotFound(f"there is no API key {key!r:.80}; {hint(key, [one.name for one in known])}")
-        self.forget()
-        await store.drop_documents(_USE, [named[0].id])
         return named[0]
+
+    # Not `revoke` itself: what it was given may be a secret by mistake, and belongs into no trail.
+    @audited("keys.revoke")
+    async def _drop(self, key: ApiKey) -> bool:
+        store = await self._ground.opened()
+        if not await store.drop_documents("key", [key.name]):
+            return False
+        self.forget()
+        await store.drop_documents(_USE, [key.id])
+        note(before=key, after=None)
+        return True
 
     async def find(self, secret: str) -> ApiKey | None:
         """The key that has this secret, if there is one and it has not expired.
