@@ -202,6 +202,7 @@ MAY_SLEEP = {
     "contract/test_postgres_ear.py:silence": "listens until nobody says anything any more",
     "servers.py:PgBouncer.start": "looks whether a pooler has begun to serve",
     "servers.py:Postgres._until_ready": "looks whether a server has begun to serve",
+    "servers.py:Prometheus.until": "looks at what a server has scraped",
     "servers.py:Redis._until_ready": "looks whether a server has begun to serve",
     "test_examples.py:Player._beside_us": "looks whether a process has begun to serve",
     "worker/test_worker_fences.py:until": "looks at what a worker with its own beat thread has done",

@@ -98,7 +98,7 @@ class RemoteJobs(Jobs):
             return await self._redrive(which, given, part)
         if isinstance(which, Filter):
             return await self._bulk(which, {"action": action, "update": given}, part)
-        await (await line_of(self._ground)).ask(Any, "PATCH", "jobs", checked_id(which), body=given)
+        await (await line_of(self._ground)).tell("PATCH", "jobs", checked_id(which), body=given)
         return Changed([which], {})
 
     async def _redrive(self, which: JobId | Filter, given: Mapping[str, Any], part: Part) -> Changed:
@@ -122,9 +122,9 @@ class RemoteJobs(Jobs):
             return await self._bulk(which, {"action": action, **said}, part)
         line, id = await line_of(self._ground), checked_id(which)
         if action is Action.DELETE:
-            await line.ask(Any, "DELETE", "jobs", id)
+            await line.tell("DELETE", "jobs", id)
         else:
-            await line.ask(Any, "POST", "jobs", id, action.value, body=said or None)
+            await line.tell("POST", "jobs", id, action.value, body=said or None)
         return Changed([id], {})
 
     async def _bulk(self, which: Filter, body: Mapping[str, Any], part: Part, *path: str) -> Changed:
