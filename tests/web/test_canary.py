@@ -53,9 +53,11 @@ async def plant(app: Mainspring) -> dict[str, str]:
     await app.schedules.create("nightly", every(days=1), send, kwargs=arguments, **carried)
     await app.schedules.pause("nightly", note=f"token={CANARY}")
     await app.queues.pause("mail")
+    await app.webhooks.create("ops", f"https://hooks.example/?token={CANARY}", ["job.dead"], note=f"token={CANARY}")
+    await app.triggers.create("orders", task="send", kwargs=arguments, note=f"token={CANARY}")
     return {
         "jobs": good.id, "executions": f"{good.id}.1", "schedules": "nightly", "queues": "mail", "tasks": "send",
-        "keys": "nobody",
+        "keys": "nobody", "webhooks": "ops", "triggers": "orders",
     }  # fmt: skip
 
 
