@@ -101,6 +101,8 @@ def _words(one: Any) -> str:
 
 
 def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[Any]:
+    if error.status_code == 500:
+        return _unforeseen(request, error)
     code = _CODES.get(error.status_code, "error")
     detail = error.detail or code
     if error.status_code == 404:

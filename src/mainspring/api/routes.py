@@ -7,6 +7,7 @@ from typing import Any
 from litestar.handlers import HTTPRouteHandler
 
 from . import (
+    audit,
     bulk,
     dead,
     enqueue,
@@ -28,6 +29,7 @@ from . import (
 
 # Under /api/v1.
 ROUTES: list[HTTPRouteHandler] = [
+    *audit.ROUTES,
     *bulk.ROUTES,
     *dead.ROUTES,
     *enqueue.ROUTES,
