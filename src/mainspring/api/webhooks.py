@@ -144,7 +144,7 @@ def revision(if_match: str | None) -> int | None:
     if said == "*":
         return None
     if not said.isascii() or not said.isdigit():
-        raise Problem(412, "changed", f"If-Match {said[:80]!r} is no ETag of this; read it again")
+        raise Problem(412, "hook_changed", f"If-Match {said[:80]!r} is no ETag of this; read it again")
     return int(said[:18])
 
 

@@ -23,6 +23,9 @@ _BY_CODE: Mapping[str, type[errors.MainspringError]] = {
     "key_not_found": errors.ApiKeyNotFound,
     "key_exists": errors.ApiKeyExists,
     "changed": errors.ScheduleChanged,
+    "hook_not_found": errors.HookNotFound,
+    "hook_exists": errors.HookExists,
+    "hook_changed": errors.HookChanged,
     "unknown_task": errors.UnknownTask,
     "bad_payload": errors.BadPayload,
     "store_unavailable": errors.StoreUnavailable,
@@ -66,10 +69,18 @@ class Line:
             raise errors.StoreError(f"{self._place.shown} answers what this release cannot read: {error}") from None
 
     async def tell(
-        self, method: str, *path: str, query: Mapping[str, Any] | None = None, body: Any = None, wait: float = 0.0
+        self,
+        method: str,
+        *path: str,
+        query: Mapping[str, Any] | None = None,
+        body: Any = None,
+        wait: float = 0.0,
+        if_match: int | None = None,
     ) -> bytes:
         """What it answers if it did what it was asked. `wait` are seconds that the server may take on purpose."""
         headers = {} if body is None else {"Content-Type": "application/json"}
+        if if_match is not None:
+            headers["If-Match"] = f'"{if_match}"'
         try:
             answer = await self._client.request(
                 method, "/".join(quote(part, safe="") for part in path), params=_query(query or {}), headers=headers,
