@@ -14,11 +14,11 @@ from ..app import Mainspring
 from ..control.jobs import refused_as
 from ..handle import missing
 from ..job import MEANT, Action, Changed, Filter, JobId
-from ..mask import mask_text
 from .door import Spring, may
 from .filters import JobFilter, meant
 from .jobs import JobEdit
 from .problem import Problem, code_of
+from .redaction import shown_line
 
 MANY = 1000
 
@@ -109,7 +109,8 @@ async def chosen(spring: Mainspring, data: Choice, states: tuple[Any, ...] | Non
 def result(action: Action, data: Choice, changed: Changed, *, dry_run: bool = False) -> BulkResult:
     errors = {id: refused_as(action, id, refusal) for id, refusal in changed.refused.items()}
     refused = [
-        Refused(id, code_of(error)[1], mask_text(str(error)), changed.refused[id].state) for id, error in errors.items()
+        Refused(id, code_of(error)[1], shown_line(str(error)), changed.refused[id].state)
+        for id, error in errors.items()
     ]
     met: Collection[JobId] = {*changed.done, *changed.refused}
     for id in dict.fromkeys(data.ids or ()):

@@ -13,7 +13,7 @@ from ..job import Action, DeadGroup
 from .bulk import BulkResult, Choice, chosen, result
 from .door import Spring, may
 from .filters import GROUPS
-from .job_view import shown_error
+from .redaction import shown_error
 
 
 class DeadPage(Struct, frozen=True):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from ..codec import data
-from ..job import KIND_LIMIT, Action, Execution, Failure, Job, LogLine, Progress, Shown, State, Update
-from ..mask import mask, mask_text
+from ..job import Action, Execution, Job, LogLine, Progress, Shown, State, Update
+from .redaction import shown_data, shown_error, shown_failure, shown_line, shown_mapping, shown_text
 
 
 class JobView(Job, frozen=True, kw_only=True):
@@ -60,7 +59,7 @@ class JobItem(Struct, frozen=True, kw_only=True):
 
 
 class JobPage(Struct, frozen=True):
-    items: list[JobItem]
+    items: Sequence[JobItem | JobView]
     next: str | None
     """Give it as `after` for the next page; null: there is none."""
 
@@ -91,7 +90,7 @@ def job_view(job: Job, now: datetime) -> JobView:
     known = asdict(job) | {
         "payload": shown_data(job.payload),
         "result": None if job.result is None else shown_data(job.result),
-        "metadata": mask(job.metadata),
+        "metadata": shown_mapping(job.metadata),
         "failure": shown_failure(job.failure),
         "cancel_reason": shown_text(job.cancel_reason),
         "progress": _shown_progress(job.progress),
@@ -112,39 +111,16 @@ def job_item(job: Job, now: datetime) -> JobItem:
 
 
 def execution_view(run: Execution) -> ExecutionView:
-    known = asdict(run) | {"failure": shown_failure(run.failure), "metadata": mask(run.metadata)}
+    known = asdict(run) | {"failure": shown_failure(run.failure), "metadata": shown_mapping(run.metadata)}
     return ExecutionView(**known, id=f"{run.job_id}.{run.number}", seconds=run.duration.total_seconds())
 
 
 def log_line(line: LogLine) -> LogLine:
-    return replace(line, text=mask_text(line.text))
-
-
-# What may be seen of what users have put in.
-
-
-def shown_data(text: str) -> Raw:
-    """JSON without its secrets; what is no JSON becomes text."""
-    return Raw(msgspec.json.encode(mask(data(text))))
-
-
-def shown_failure(failure: Failure | None) -> Failure | None:
-    if failure is None:
-        return None
-    return Failure(failure.type, mask_text(failure.message), mask_text(failure.stack))
-
-
-def shown_error(kind: str) -> str:
-    """A Failure.kind. Where it was cut, what stands last may be half a secret that no mask would know."""
-    return mask_text(kind if len(kind) < KIND_LIMIT else f"{kind.rpartition(' ')[0]} …")
-
-
-def shown_text(text: str | None) -> str | None:
-    return None if text is None else mask_text(text)
+    return replace(line, text=shown_line(line.text))
 
 
 def _shown_progress(progress: Progress | None) -> Progress | None:
-    return progress and replace(progress, note=mask_text(progress.note))
+    return progress and replace(progress, note=shown_line(progress.note))
 
 
 _EDITABLE = Update.__struct_fields__

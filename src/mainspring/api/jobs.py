@@ -13,13 +13,13 @@ from msgspec.structs import asdict, replace
 from ..app import Mainspring
 from ..errors import BadInput
 from ..job import Job, Sort
-from ..mask import mask_text
 from ..why import Reason
 from . import values
 from .door import Spring, may
 from .filters import Which, which_jobs
 from .job_view import JobPage, JobView, LogPage, etag, job_item, job_view, log_line
 from .problem import Problem
+from .redaction import shown_line
 from .values import Count, Instant, Name, Priority
 
 # Seconds that a request may wait for a job to end.
@@ -72,12 +72,13 @@ async def list_jobs(
     order: FromQuery[Literal["asc", "desc"] | None] = None,
     after: FromQuery[str | None] = None,
     limit: Limit = 50,
+    full: Annotated[bool, QueryParameter(description="All of each job, as under its id.")] = False,
 ) -> JobPage:
     """Jobs, newest first; those that are due by `sort=due`, soonest first."""
     newest = sort != "due" if order is None else order == "desc"
     page = await spring.jobs.list(which, limit=limit, after=after, newest=newest, sort=sort)
     now = spring.clock.now()
-    return JobPage([job_item(job, now) for job in page], page.next)
+    return JobPage([job_view(job, now) if full else job_item(job, now) for job in page], page.next)
 
 
 @get("/jobs/counts", **may("viewer"))
@@ -113,7 +114,7 @@ async def delete_job(spring: Spring, id: FromPath[str]) -> None:
 @get("/jobs/{id:str}/why", **may("viewer"))
 async def why_job(spring: Spring, id: FromPath[str]) -> list[Reason]:
     """Every reason why it is not running, or where it runs; never empty."""
-    return [replace(reason, text=mask_text(reason.text)) for reason in await spring.jobs.why(id)]
+    return [replace(reason, text=shown_line(reason.text)) for reason in await spring.jobs.why(id)]
 
 
 @get("/jobs/{id:str}/logs", **may("viewer"))

@@ -7,6 +7,7 @@ from typing import Any
 from litestar.handlers import HTTPRouteHandler
 
 from . import (
+    audit,
     bulk,
     dead,
     enqueue,
@@ -23,11 +24,14 @@ from . import (
     session,
     stats,
     tasks,
+    triggers,
+    webhooks,
     workers,
 )
 
 # Under /api/v1.
 ROUTES: list[HTTPRouteHandler] = [
+    *audit.ROUTES,
     *bulk.ROUTES,
     *dead.ROUTES,
     *enqueue.ROUTES,
@@ -42,7 +46,9 @@ ROUTES: list[HTTPRouteHandler] = [
     *session.ROUTES,
     *stats.ROUTES,
     *tasks.ROUTES,
+    *triggers.ROUTES,
+    *webhooks.ROUTES,
     *workers.ROUTES,
 ]
 # At the root.
-BESIDE: list[Any] = [*health.BESIDE, *metrics.BESIDE]
+BESIDE: list[Any] = [*health.BESIDE, *metrics.BESIDE, *triggers.BESIDE]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ..config import span
 from ..stats import Stats
 from .door import Spring, may
-from .job_view import shown_error
+from .redaction import shown_error
 
 EVER = "ever"
 Window = Annotated[str, QueryParameter(max_length=20, description="A span such as 15m, 1h, 24h, 7d; or ever.")]

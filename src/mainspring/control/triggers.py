@@ -12,7 +12,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..acting import acting
-from ..codec import encode_call
 from ..document import Document
 from ..errors import BadInput, UnknownTask
 from ..handle import Handle
@@ -21,7 +20,7 @@ from ..ids import new_id
 from ..job import Enqueued, Filter, JobId, NewJob
 from ..outcome import seconds
 from ..store import Store
-from ..task import Options, checked, new_job
+from ..task import checked
 from ..webhook.inbound import (
     MOST,
     REMEMBERED,
@@ -32,8 +31,8 @@ from ..webhook.inbound import (
     checked_arguments,
     checked_kwargs,
 )
-from ..webhook.record import Key, Keys, checked_name, noted
-from ..webhook.signature import checked_secret, new_secret
+from ..webhook.record import Key, Keys, Unsaid, checked_name, facts, noted, secret_of
+from .deed import audited, note
 from .ground import Ground
 from .schedules import Schedules
 from .webhooks import OVERLAP
@@ -67,11 +66,13 @@ class Triggers:
         self,
         ground: Ground,
         schedules: Schedules,
+        job: Callable[..., NewJob],
         hand_over: Callable[[Sequence[NewJob]], Awaitable[List[Handle[Any]]]],
         handle: Callable[[Enqueued, str], Handle[Any]],
     ) -> None:
         self._ground = ground
         self._schedules = schedules
+        self._job = job
         self._hand_over = hand_over
         self._handle = handle
 
@@ -91,14 +92,19 @@ class Triggers:
         self, name: str, *, secret: str | None = None, **options: Unpack[TriggerOptions]
     ) -> NewTriggerSecret:  # fmt: skip
         """From now on a message signed with its secret makes a job of `task`, or fires `schedule`."""
+        return await self._create(name, options, Unsaid(secret_of(secret)))
+
+    @audited("triggers.create")
+    async def _create(self, name: str, options: TriggerOptions, secret: Unsaid) -> NewTriggerSecret:
         store, now = await self._ground.opened(), self._now()
         made = self._said(InboundTrigger(name=checked_name(name, "trigger"), created_at=now), options)
-        key = new_secret() if secret is None else checked_secret(secret)
         if len(await TRIGGERS.find(store, None, now)) >= MOST:
             raise BadInput(f"there are {MOST:,} triggers already; delete one")
-        kept = await TRIGGERS.add(store, KeptTrigger(made, Keys((Key(key),))), now)
-        return NewTriggerSecret(kept.shown, key)
+        kept = await TRIGGERS.add(store, KeptTrigger(made, Keys((Key(secret.value),))), now)
+        note(before=None, after=facts(kept.shown))
+        return NewTriggerSecret(kept.shown, secret.value)
 
+    @audited("triggers.update")
     async def update(
         self,
         name: str,
@@ -124,14 +130,20 @@ class Triggers:
         self, name: str, *, overlap: float | timedelta = OVERLAP, secret: str | None = None
     ) -> NewTriggerSecret:
         """A new secret, shown this once; messages signed with the one before it count for as long as `overlap`."""
-        key = new_secret() if secret is None else checked_secret(secret)
-        until = self._now() + timedelta(seconds=seconds(overlap, "overlap"))
-        kept = await self._change(name, lambda kept: replace(kept, keys=kept.keys.rotated(key, until)))
-        return NewTriggerSecret(kept.shown, key)
+        return await self._rotate(name, seconds(overlap, "overlap"), Unsaid(secret_of(secret)))
 
+    @audited("triggers.rotate")
+    async def _rotate(self, name: str, overlap: float, secret: Unsaid) -> NewTriggerSecret:
+        until = self._now() + timedelta(seconds=overlap)
+        kept = await self._change(name, lambda kept: replace(kept, keys=kept.keys.rotated(secret.value, until)))
+        return NewTriggerSecret(kept.shown, secret.value)
+
+    @audited("triggers.delete")
     async def delete(self, name: str) -> None:
         """Jobs that it has made are left alone."""
-        await TRIGGERS.drop(await self._ground.opened(), checked_name(name, "trigger"), self._now())
+        trigger = await self.get(name)
+        await TRIGGERS.drop(await self._ground.opened(), name, self._now())
+        note(before=facts(trigger), after=None)
 
     # being called
 
@@ -151,8 +163,8 @@ class Triggers:
         with acting(f"trigger:{trigger.name}"):
             if trigger.task is None:
                 return await self._fired(store, trigger, values, call, now)
-            job = self._job(trigger, trigger.task, values, now)
-            return await self._enqueued(store, trigger, job, call, now)
+            given = {key: value for key in ("queue", "priority") if (value := getattr(trigger, key)) is not None}
+            return await self._enqueued(store, trigger, self._job(trigger.task, values, **given), call, now)
 
     async def _enqueued(
         self, store: Store, trigger: InboundTrigger, job: NewJob, call: Call, now: datetime
@@ -195,16 +207,6 @@ class Triggers:
     def _now(self) -> datetime:
         return self._ground.clock.now()
 
-    def _job(self, trigger: InboundTrigger, name: str, values: Mapping[str, Any], now: datetime) -> NewJob:
-        """Refuses arguments that the task would not accept."""
-        given = {key: value for key in ("queue", "priority") if (value := getattr(trigger, key)) is not None}
-        task = self._ground.tasks.get(name)
-        if task is not None:
-            return task.using(**given).job(**values)
-        payload = encode_call(name, values, self._ground.settings.payload_limit)
-        options = Options(**given)
-        return new_job(name, payload, options, options, now, lambda: values)
-
     def _said(self, trigger: InboundTrigger, given: TriggerOptions) -> InboundTrigger:
         """With what was given; refuses what does not go together."""
         for name in given:
@@ -229,5 +231,13 @@ class Triggers:
     async def _change(
         self, name: str, act: Callable[[KeptTrigger], KeptTrigger], expected: int | None = None
     ) -> KeptTrigger:
-        store = await self._ground.opened()
-        return await TRIGGERS.change(store, checked_name(name, "trigger"), self._now(), act, expected=expected)
+        store, before = await self._ground.opened(), List[KeptTrigger]()
+
+        def seen(kept: KeptTrigger) -> KeptTrigger:
+            before[:] = [kept]
+            return act(kept)
+
+        name = checked_name(name, "trigger")
+        kept = await TRIGGERS.change(store, name, self._now(), seen, expected=expected)
+        note(before=facts(before[0].shown), after=facts(kept.shown))
+        return kept
