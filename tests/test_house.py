@@ -44,7 +44,7 @@ LAYERS: list[set[str]] = [
     {"job", "config", "finding", "reloader", "schema", "supervisor"},
     {"codec"},
     {"context", "outcome", "sync", "retention", "schedule", "why"},
-    {"load", "standing", "tally"},
+    {"load", "logs", "standing", "tally"},
     {"aftermath", "amendment", "plan"},
     {"distribution", "key", "events", "stats", "store", "middleware", "handle", "wire", "interrupts"},
     {"insistence", "notice", "patience", "spread"},
