@@ -16,9 +16,9 @@ from mainspring.stores.redis.kept import document_of, entry_of
 from mainspring.stores.redis.known import read_hash, read_home
 from mainspring.stores.redis.records import packed, unpacked
 
-SORTED = ("made:", "again:", "ended:", "dead:", "keys", "expiring")
+SORTED = ("made:", "tag:", "made-by:", "error:", "again:", "ended:", "final:", "dead:", "keys", "expiring", "odd")
 KEPT = ("doc:", "docs:", "fading", "entry", "trail", "audited", "news")
-SETS = ("tag:", "made-by:", "error:", "suspect", "held:", "parked:")
+SETS = ("suspect", "held:", "parked:")
 
 
 async def audit(homes: Homes) -> None:

@@ -16,7 +16,7 @@ from .clock import EPOCH, Clock, StoreClock, SystemClock
 from .codec import encode_call, is_async
 from .config import Fire, load, span
 from .context import Context
-from .control import Audit, Dead, Executions, Jobs, Keys, Queues, Schedules, Webhooks, Workers
+from .control import Audit, Dead, Executions, Jobs, Keys, Queues, Schedules, Triggers, Webhooks, Workers
 from .control.ground import Ground
 from .deadletter import DeadLetter, check_handler, mourned
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
@@ -132,14 +132,16 @@ class Mainspring:
         self._declared: dict[str, Declared] = {}
         corrected = StoreClock(clock or SystemClock())
         self._use(
-            open_store(self.settings.store, clock=corrected, durability=self.settings.durability)
-            if store is None or isinstance(store, str)
-            else store,
+            self._open_store(corrected) if store is None or isinstance(store, str) else store,
             corrected,
         )
         for kind in HEARD:
             self.events.subscribe(kind, lambda event: self._crier.hear(event))
         keep_journal(self.events, debug=self.settings.log_level.lower() == "debug")
+
+    def _open_store(self, clock: Clock) -> Store:
+        settings = self.settings
+        return open_store(settings.store, clock=clock, durability=settings.durability, api_key=settings.api_key)
 
     def _use(self, store: Store, clock: StoreClock) -> None:
         """Everything that hangs on the store and the clock, so that a test can put others in their place."""
@@ -159,6 +161,23 @@ class Mainspring:
         self.schedules = Schedules(ground, self._scheduler, self._handle)
         self.audit = Audit(ground)
         self.webhooks = Webhooks(ground, self.jobs, lambda jobs: self.hand_over(jobs))
+        self.triggers = Triggers(ground, self.schedules, self.job, lambda jobs: self.hand_over(jobs), self._handle)
+        if self._remote:
+            self._control_remotely(ground)
+
+    @property
+    def _remote(self) -> bool:
+        """Whether the store is an API, which controls by itself."""
+        return getattr(self._root, "remote", False) is True
+
+    def _control_remotely(self, ground: Ground) -> None:
+        from .remote import RemoteJobs, RemoteKeys, RemoteSchedules, RemoteWorkers
+
+        self.jobs = RemoteJobs(ground)
+        self.dead = Dead(ground, self.jobs)
+        self.keys = RemoteKeys(ground)
+        self.workers = RemoteWorkers(ground, self.jobs)
+        self.schedules = RemoteSchedules(ground, self._scheduler, self._handle)
 
     # life
 
@@ -472,6 +491,8 @@ class Mainspring:
 
     def job(self, task: str, arguments: Mapping[str, Any], **options: Unpack[JobOptions]) -> NewJob:
         """A call as data, by the task's name, for enqueue_many. An app without any tasks cannot check the arguments."""
+        if task == WEBHOOK:  # it is signed, so nobody else has a say in what it tells
+            raise UnknownTask(f"task {task!r} is the engine's own, and tells webhooks only what has happened")
         known = self.tasks.get(task)
         if known is not None:
             made: NewJob = (known.using(**options) if options else known).job(**arguments)
@@ -601,6 +622,10 @@ class Mainspring:
         """Jobs by state, and how runs went in the last `window` (None: ever): by task, by queue, in time."""
         if window is not None and not timedelta(0) < window <= LONGEST:
             raise BadInput(f"statistics reach back up to {LONGEST.days} days, or for ever (None); got {window}")
+        if self._remote:
+            from .remote.stats import stats
+
+            return await stats(self.opened, window)
         store, now = await self.opened(), self.clock.now()
         span = resolution(window)
         since = EPOCH if window is None else begin(now - window, span)

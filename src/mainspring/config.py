@@ -70,6 +70,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     history_keep: int = 100
     history_days: float = 30.0
     audit_days: float = 365.0
+    api_key: str = ""
     host: str = "127.0.0.1"
     port: int = 8765
     jwt_algorithm: JwtAlgorithm = ""
@@ -86,7 +87,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         """Without what opens something."""
         shown = {f.name: getattr(self, f.name) for f in fields(self)}
-        shown |= {name: "***" for name in ("store", "jwt_secret") if shown[name]}
+        shown |= {name: "***" for name in ("store", "api_key", "jwt_secret") if shown[name]}
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     @property

@@ -108,13 +108,14 @@ class Newsstand:
         self._task: asyncio.Task[None] | None = None
         self._renew_at = -math.inf
         self._settled_at = math.inf
-        self.open = True
+        self.closed = asyncio.Event()
         self.since = 0
         """All news beyond this number are at hand, up to `last`."""
         self.last = 0
 
-    def __len__(self) -> int:
-        return len(self._readers)
+    @property
+    def open(self) -> bool:
+        return not self.closed.is_set()
 
     @asynccontextmanager
     async def reader(self, after: int | None = None, *, patient: bool = False) -> AsyncIterator[Reader]:
@@ -136,7 +137,7 @@ class Newsstand:
 
     def close(self) -> None:
         """Readers get what is at hand, and no more."""
-        self.open = False
+        self.closed.set()
         self._ring()
 
     # for readers

@@ -56,6 +56,7 @@ GIVEN: dict[str, tuple[str, Any, Any]] = {
     "session_hours": ("1.5", 1.5, 24.0),
     "hide_payloads": ("On", True, False),
     "audit_days": ("90", 90.0, 7.0),
+    "api_key": ("msk_a", "msk_a", "msk_b"),
     "host": ("0.0.0.0", "0.0.0.0", "127.0.0.2"),
     "port": ("80", 80, 0),
     "webhook_allow": ("10.0.0.0/8, hooks.lan", ("10.0.0.0/8", "hooks.lan"), ("localhost",)),
@@ -111,7 +112,7 @@ def test_the_environment_is_read_when_the_app_is_made(monkeypatch: pytest.Monkey
 
 
 def test_the_app_refuses_a_setting_nobody_knows() -> None:
-    with pytest.raises(BadSetting, match=r"unknown setting 'concurency' \(known: audit_days, beat, concurrency, "):
+    with pytest.raises(BadSetting, match=r"unknown setting 'concurency' \(known: api_key, audit_days, beat, "):
         Mainspring("memory://", concurency=5)
 
 

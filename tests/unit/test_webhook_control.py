@@ -10,6 +10,8 @@ import msgspec
 import pytest
 
 from mainspring import BadInput, BadSetting, BadTask, HookChanged, HookExists, HookNotFound, Mainspring
+from mainspring.acting import acting
+from mainspring.document import Document, Trail
 from mainspring.testing import VirtualClock
 from mainspring.webhook.record import EVENTS, MOST, WEBHOOKS
 
@@ -166,11 +168,33 @@ def test_the_engines_own_task_is_nobody_elses(app: Mainspring) -> None:
 
 
 async def test_a_record_that_cannot_be_read_is_left_out(app: Mainspring, clock: VirtualClock) -> None:
-    from mainspring.document import Document
-
     store = await app.opened()
     await store.put_documents(
         [Document(kind="webhook", name="later", text='{"of": "a later release"}')], now=clock.now()
     )
     await app.webhooks.create("ops", URL, ["job.dead"])
     assert [hook.name for hook in await app.webhooks.list()] == ["ops"]
+
+
+# the audit trail
+
+
+async def test_changes_are_in_the_trail_and_secrets_are_not(app: Mainspring) -> None:
+    with acting("ada"):
+        await app.webhooks.create("ops", URL, ["job.dead"], secret=SECRET)
+        await app.webhooks.update("ops", events=["job.expired"])
+        made = await app.webhooks.rotate("ops")
+        await app.webhooks.test("ops")
+        await app.webhooks.delete("ops")
+        await app.triggers.create("orders", schedule="x", secret=SECRET)
+        await app.triggers.update("orders", note="y")
+        await app.triggers.rotate("orders", secret=SECRET)
+        await app.triggers.delete("orders")
+    found = list(await (await app.opened()).audit(Trail(), limit=100))[::-1]
+    assert [(entry.who, entry.action, entry.target) for entry in found] == [
+        ("ada", f"webhooks.{act}", "ops") for act in ("create", "update", "rotate", "test", "delete")
+    ] + [("ada", f"triggers.{act}", "orders") for act in ("create", "update", "rotate", "delete")]
+    changed = msgspec.json.decode(found[1].outcome or "")
+    assert (changed["before"], changed["after"]) == ({"events": ["job.dead"]}, {"events": ["job.expired"]})
+    assert SECRET not in str(found)
+    assert made.secret not in str(found)

@@ -6,14 +6,20 @@ import asyncio
 from typing import Any, NamedTuple
 
 import pytest
-from http_client import ORIGIN
+from http_client import ORIGIN, browser
 from litestar.enums import MediaType
 from route_table import Route, call, routes
 
-from mainspring import Context, Mainspring, every
+from mainspring import Context, Failure, LogLine, Mainspring, every
+from mainspring.api.door import Principal
+from mainspring.api.redaction import shown_notice, shown_to
 from mainspring.api.service import asgi, litestar
+from mainspring.clock import EPOCH
+from mainspring.config import Settings
 from mainspring.credential import Role
+from mainspring.job import Progress
 from mainspring.mask import MASK
+from mainspring.notice import Notice, encode
 from mainspring.testing import VirtualClock
 
 CANARY = "kan4rienvogel"
@@ -116,6 +122,33 @@ async def test_no_route_tells_viewers_what_is_hidden_from_them(hidden: Planted, 
 def of(noun: str, ending: str) -> Route:
     gets = (route for route in TABLE if route.method == "GET" and route.noun == noun)
     return next(route for route in gets if route.path.endswith(ending))
+
+
+async def test_viewers_cannot_ask_for_a_text_that_is_hidden_from_them(hidden: Planted) -> None:
+    async def found(who: dict[str, str], error: str) -> list[Any]:
+        async with browser(hidden.service, headers=who) as http:
+            answer = await http.get("/jobs", params={"state": "dead", "error": error})
+            assert answer.status_code == 200, answer.text
+            return [job["error"] for job in answer.json()["items"]]
+
+    kind = Failure("ValueError", f"api_key: {CANARY} of {PRIVATE}").kind
+    assert len(await found(hidden.admin, kind)) == 1
+    assert await found(hidden.viewer, kind) == []
+    assert await found(hidden.viewer, "ValueError: ***") == ["ValueError: ***"]
+
+
+async def test_live_events_are_no_way_around(hidden: Planted) -> None:
+    said = Notice(
+        type="job.log", at=EPOCH, line=LogLine(1, 1, EPOCH, 20, PRIVATE), error=Failure("ValueError", PRIVATE, PRIVATE),
+        progress=Progress(1, EPOCH, 1, note=PRIVATE),
+    )  # fmt: skip
+    settings, viewer = Settings(hide_payloads=True), Principal(name="key:v", role="viewer")
+    with shown_to(viewer, settings):
+        assert PRIVATE not in shown_notice(said, encode(said))
+    with shown_to(Principal(name="key:o", role="operator"), settings):
+        assert shown_notice(said, encode(said)) == encode(said)
+    with shown_to(viewer, Settings()):
+        assert shown_notice(said, encode(said)) == encode(said)
 
 
 async def test_who_steers_sees_what_viewers_do_not(hidden: Planted) -> None:

@@ -217,6 +217,22 @@ async def test_revoking_what_is_not_there_names_what_is(spring: Mainspring) -> N
         await spring.keys.revoke("deplyo")
 
 
+async def test_who_made_and_revoked_a_key_is_on_record_without_its_secret(spring: Mainspring) -> None:
+    with acting("key:root"):
+        secret = await spring.keys.create("deploy", "operator", ["jobs:write"])
+        await spring.keys.revoke("deploy")
+    revoked, made = await spring.audit.list()
+    assert [(entry.who, entry.action, entry.target) for entry in (made, revoked)] == [
+        ("key:root", "keys.create", "deploy"),
+        ("key:root", "keys.revoke", "deploy"),
+    ]
+    assert '"role":"operator"' in made.asked
+    assert secret.split("_")[1] in str(made.outcome)
+    assert secret.split("_")[1] in str(revoked.outcome)
+    assert secret.rpartition("_")[2] not in str([made, revoked])
+    assert fingerprint(secret) not in str([made, revoked])
+
+
 # uses
 
 

@@ -14,13 +14,14 @@ NAME = "__Host-mainspring"
 
 def read(scope: Scope) -> str | None:
     """The secret in it, if there is one."""
+    sent = [value.decode("latin-1") for key, value in scope["headers"] if key == b"cookie"]
+    if not sent:
+        return None
     names = {NAME, *([_local(scope)] if _may_be_local(scope) else [])}
-    for key, value in scope["headers"]:
-        if key == b"cookie":
-            for pair in value.decode("latin-1").split(";"):
-                name, _, secret = pair.strip().partition("=")
-                if name in names and secret:
-                    return secret
+    for pair in ";".join(sent).split(";"):
+        name, _, secret = pair.strip().partition("=")
+        if name in names and secret:
+            return secret
     return None
 
 

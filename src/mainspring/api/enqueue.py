@@ -27,12 +27,18 @@ MANY = 1000
 Key = Annotated[str, Meta(min_length=1, max_length=512)]
 
 
+_UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
+JobUuid = Annotated[str, Meta(pattern=_UUID)]
+
+
 class JobRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     """A call of a task, with the options of task.using()."""
 
     task: Name | UnsetType = UNSET
     arguments: dict[str, Any] = {}
     """By parameter name."""
+    id: JobUuid | UnsetType = UNSET
+    """A UUIDv7 minted by whoever asks, so that the same request sent twice is one job."""
     queue: Name | UnsetType = UNSET
     priority: Priority | UnsetType = UNSET
     delay: Seconds | UnsetType = UNSET
@@ -52,7 +58,7 @@ class JobRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     metadata: dict[str, Any] | UnsetType = UNSET
 
 
-_OPTIONS = tuple(name for name in JobRequest.__struct_fields__ if name not in ("task", "arguments"))
+_OPTIONS = tuple(name for name in JobRequest.__struct_fields__ if name not in ("task", "arguments", "id"))
 
 
 class Enqueue(JobRequest, kw_only=True, forbid_unknown_fields=True):
@@ -113,7 +119,7 @@ def new_job(spring: Mainspring, asked: JobRequest, n: int = 0) -> NewJob:
     if asked.task is UNSET:
         raise Problem(422, "invalid", "Object missing required field `task`")
     given = {name: value for name in _OPTIONS if (value := getattr(asked, name)) is not UNSET}
-    job, id = spring.job(asked.task, asked.arguments, **given), minted(n)
+    job, id = spring.job(asked.task, asked.arguments, **given), minted(n) if asked.id is UNSET else asked.id
     return job if id is None else replace(job, id=id)
 
 

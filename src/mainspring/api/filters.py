@@ -16,7 +16,7 @@ from ..errors import BadInput
 from ..job import Filter, Shown
 from ..mask import MASK
 from .door import Spring
-from .redaction import shown_error
+from .redaction import hiding, shown_error
 from .values import Instant as Zoned
 
 # As many values of a kind may be named.
@@ -58,12 +58,16 @@ async def which_jobs(
 
 
 async def meant(spring: Mainspring, which: Filter) -> Filter:
-    """The filter with errors as the store has them, where a list has shown them without their secrets."""
-    if which.errors is None or not any(MASK in error for error in which.errors):
+    """The filter with errors as the store has them, where a list has shown them without their secrets.
+
+    Who may not see an error's text cannot ask for it either: whether there is one would tell.
+    """
+    if which.errors is None or not (hiding() or any(MASK in error for error in which.errors)):
         return which
     kinds = [group.error for group in await spring.dead.groups(limit=GROUPS)]
     found = [kind for kind in kinds if shown_error(kind) in which.errors]
-    return replace(which, errors=tuple(dict.fromkeys([*which.errors, *found])))
+    asked = [MASK] if hiding() else which.errors
+    return replace(which, errors=tuple(dict.fromkeys([*asked, *found])))
 
 
 def _instant(text: str | None) -> datetime | None:

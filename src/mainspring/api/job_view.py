@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any
@@ -59,7 +59,7 @@ class JobItem(Struct, frozen=True, kw_only=True):
 
 
 class JobPage(Struct, frozen=True):
-    items: list[JobItem]
+    items: Sequence[JobItem | JobView]
     next: str | None
     """Give it as `after` for the next page; null: there is none."""
 

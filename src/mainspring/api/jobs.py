@@ -72,12 +72,13 @@ async def list_jobs(
     order: FromQuery[Literal["asc", "desc"] | None] = None,
     after: FromQuery[str | None] = None,
     limit: Limit = 50,
+    full: Annotated[bool, QueryParameter(description="All of each job, as under its id.")] = False,
 ) -> JobPage:
     """Jobs, newest first; those that are due by `sort=due`, soonest first."""
     newest = sort != "due" if order is None else order == "desc"
     page = await spring.jobs.list(which, limit=limit, after=after, newest=newest, sort=sort)
     now = spring.clock.now()
-    return JobPage([job_item(job, now) for job in page], page.next)
+    return JobPage([job_view(job, now) if full else job_item(job, now) for job in page], page.next)
 
 
 @get("/jobs/counts", **may("viewer"))

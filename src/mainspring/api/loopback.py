@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import ip_address
 
 from ..errors import BadSetting
 
 
+@lru_cache(256)
 def is_loopback(host: str) -> bool:
     """Whether an address, or the name localhost, can be reached from this machine alone."""
     host = host.removeprefix("[").removesuffix("]").partition("%")[0]

@@ -31,6 +31,11 @@ _STATUS: Mapping[type[Exception], tuple[int, str]] = {
     errors.ScheduleExists: (409, "schedule_exists"),
     errors.ScheduleChanged: (412, "changed"),
     errors.JobExists: (409, "job_exists"),
+    errors.HookNotFound: (404, "hook_not_found"),
+    errors.HookExists: (409, "hook_exists"),
+    errors.HookChanged: (412, "changed"),
+    errors.NotSigned: (401, "not_signed"),
+    errors.Stale: (400, "stale"),
     errors.ApiKeyNotFound: (404, "key_not_found"),
     errors.ApiKeyExists: (409, "key_exists"),
     errors.InvalidTransition: (409, "invalid_transition"),
@@ -96,6 +101,8 @@ def _words(one: Any) -> str:
 
 
 def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[Any]:
+    if error.status_code == 500:
+        return _unforeseen(request, error)
     code = _CODES.get(error.status_code, "error")
     detail = error.detail or code
     if error.status_code == 404:

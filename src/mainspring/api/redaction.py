@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from ..codec import data
 from ..config import Settings
 from ..job import KIND_LIMIT, Failure
 from ..mask import MASK, mask, mask_text
+from ..notice import Notice, encode
 
 if TYPE_CHECKING:
     from .door import Principal
@@ -37,6 +39,11 @@ def shown_to(who: Principal | None, settings: Settings) -> Iterator[None]:
         yield
     finally:
         _hides.reset(token)
+
+
+def hiding() -> bool:
+    """Whether whoever asks is one of those from whom such things are hidden."""
+    return _hides.get()
 
 
 def shown_data(text: str) -> Raw:
@@ -70,7 +77,22 @@ def shown_error(kind: str) -> str:
 
 def shown_line(text: str) -> str:
     """What a run has logged or noted."""
-    return MASK if _hides.get() else mask_text(text)
+    return MASK if text and _hides.get() else mask_text(text)
+
+
+def shown_notice(notice: Notice, text: str) -> str:
+    """A live event as JSON: `text`, in which secrets are masked already, or that without what viewers may not see."""
+    if not _hides.get() or (notice.error is None and notice.line is None and notice.progress is None):
+        return text
+    error, line, progress = notice.error, notice.line, notice.progress
+    return encode(
+        replace(
+            notice,
+            error=shown_failure(error),
+            line=line and replace(line, text=MASK),
+            progress=progress and replace(progress, note=shown_line(progress.note)),
+        )
+    )
 
 
 def shown_text(text: str | None) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 from litestar.handlers import HTTPRouteHandler
 
 from . import (
+    audit,
     bulk,
     dead,
     enqueue,
@@ -21,11 +22,14 @@ from . import (
     session,
     stats,
     tasks,
+    triggers,
+    webhooks,
     workers,
 )
 
 # Under /api/v1.
 ROUTES: list[HTTPRouteHandler] = [
+    *audit.ROUTES,
     *bulk.ROUTES,
     *dead.ROUTES,
     *enqueue.ROUTES,
@@ -40,7 +44,9 @@ ROUTES: list[HTTPRouteHandler] = [
     *session.ROUTES,
     *stats.ROUTES,
     *tasks.ROUTES,
+    *triggers.ROUTES,
+    *webhooks.ROUTES,
     *workers.ROUTES,
 ]
 # At the root.
-BESIDE: list[Any] = []
+BESIDE: list[Any] = [*triggers.BESIDE]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 from collections.abc import Callable, Iterator
@@ -18,6 +19,8 @@ from .stream import STOPPING
 BACKLOG = 1024
 # Milliseconds after which a connection ends whose other side takes nothing of what it was sent.
 STALLED = 30_000
+# Seconds after which a server that stops waits no more for those who do so.
+HANG_UP = 3.0
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -82,6 +85,20 @@ class _Uvicorn(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Signals are ours: its own way ends the process by the signal, as if it had not stopped well."""
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        timer = asyncio.get_running_loop().call_later(HANG_UP, self._hang_up)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            timer.cancel()
+
+    def _hang_up(self) -> None:
+        """On those who were told everything, and do not take it."""
+        for connection in list(self.server_state.connections):
+            transport = getattr(connection, "transport", None)
+            if transport is not None and transport.is_closing():
+                transport.abort()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -17,6 +17,7 @@ from ..errors import MainspringError
 from ..newsstand import Item, Newsstand, Reader, TooSlow
 from ..notice import Wish
 from .problem import Problem
+from .redaction import shown_notice
 
 _logger = logging.getLogger("mainspring")
 # Streams of one principal, and of one process.
@@ -25,6 +26,8 @@ EACH, MOST = 8, 500
 HEARTBEAT = 15.0
 # Seconds in which a reader must have taken what was sent.
 SLOW = 10.0
+# Real seconds for the last word of a server that stops.
+LAST = 1.0
 # Seconds after which a stream ends, so that whoever reads it says anew who he is.
 LIFE = 900.0
 # Milliseconds after which a client comes back.
@@ -97,13 +100,15 @@ class EventStream:
         with self._streams.seat(self._name):
             async with stand.reader(self._after) as reader:
                 telling = asyncio.ensure_future(self._tell(reader, stand, send))
-                gone = asyncio.ensure_future(_gone(receive))
+                ends = [telling, asyncio.ensure_future(_gone(receive)), asyncio.ensure_future(stand.closed.wait())]
                 try:
-                    await asyncio.wait([telling, gone], return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                    if not stand.open:  # there is time for a last word, if the reader listens
+                        await asyncio.wait(ends[:2], timeout=LAST, return_when=asyncio.FIRST_COMPLETED)
                 finally:
-                    for task in (telling, gone):
+                    for task in ends:
                         task.cancel()
-                    await asyncio.wait([telling, gone])
+                    await asyncio.wait(ends)
         if self._cut:
             _logger.info("%s takes no live events any more: cut off after %g s", self._name, SLOW)
         if not telling.cancelled():
@@ -158,7 +163,7 @@ class EventStream:
 
 
 def _block(item: Item) -> str:
-    return f"id: {item.n}\nevent: {item.notice.type}\ndata: {item.text}\n\n"
+    return f"id: {item.n}\nevent: {item.notice.type}\ndata: {shown_notice(item.notice, item.text)}\n\n"
 
 
 async def _gone(receive: Receive) -> None:

@@ -7,10 +7,11 @@ from .jobs import PAGE, Jobs, Page
 from .keys import Keys
 from .queues import Queues
 from .schedules import Backfill, Schedules, ScheduleStats
+from .triggers import Triggers
 from .webhooks import Webhooks
 from .workers import Workers
 
 __all__ = [
     "PAGE", "Audit", "Backfill", "Dead", "Executions", "Jobs", "Keys", "Page", "Queues", "ScheduleStats", "Schedules",
-    "Webhooks", "Workers",
+    "Triggers", "Webhooks", "Workers",
 ]  # fmt: skip

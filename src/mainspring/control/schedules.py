@@ -20,7 +20,7 @@ from ..events import SchedulesChanged
 from ..handle import Handle
 from ..hint import hint
 from ..ids import new_id
-from ..job import Enqueued, Filter, Shown
+from ..job import Enqueued, Filter, JobId, Shown
 from ..load import Board
 from ..plan import STEP
 from ..schedule import BACKFILL, BY_HAND, TICKS_KEPT, Firing, Owner, Schedule, Spec, Status, Tick, key_of
@@ -262,23 +262,35 @@ class Schedules:
     # running
 
     @audited("schedules.trigger")
-    async def trigger(self, name: str, *, kwargs: Mapping[str, Any] | None = None) -> Handle[Any]:
-        """One job at once, paused or not; its next tick is left alone. `kwargs` are in place of its own input."""
+    async def trigger(
+        self, name: str, *, kwargs: Mapping[str, Any] | None = None, id: JobId | None = None
+    ) -> Handle[Any]:
+        """One job at once, paused or not; its next tick is left alone. `kwargs` are in place of its own input.
+
+        `id` is the job's, for who may ask for the same one twice.
+        """
         given: str | None = None
+        there = False
         scheduler = self._scheduler()
 
-        async def change(row: Schedule, now: datetime) -> Firing:
+        async def change(row: Schedule, now: datetime) -> Firing | None:
             nonlocal given
+            if there:
+                return None
             if kwargs is not None:
                 task = self._ground.tasks.get(row.spec.task) or row.spec.task
                 given = payload_of(name, task, kwargs, self._ground.settings.payload_limit)
             payload = given if given is not None else await scheduler.payload(row, now)
-            firing = triggered(row, [now], BY_HAND, now=now, mint=lambda: new_id(now), joins=True)
+            firing = triggered(row, [now], BY_HAND, now=now, mint=lambda: id or new_id(now), joins=True)
             jobs = tuple(job_of(row, tick, payload, now) for tick in firing.ticks)
             return replace(firing, jobs=jobs)
 
-        row = await self._change(name, change)
-        return self._handle(Enqueued(row.last_job_id or ""), row.spec.task)
+        def held(keys: Collection[str]) -> None:
+            nonlocal there
+            there = there or bool(keys)
+
+        row = await self._change(name, change, held)
+        return self._handle(Enqueued(id or row.last_job_id or ""), row.spec.task)
 
     @audited("schedules.backfill")
     async def backfill(

@@ -16,7 +16,6 @@ from ..handle import Handle
 from ..ids import new_id
 from ..job import Filter, NewJob
 from ..outcome import seconds
-from ..store import Store
 from ..webhook.message import Event, delivery, prefix
 from ..webhook.record import (
     EVENTS,
@@ -31,12 +30,17 @@ from ..webhook.record import (
     Keys,
     Kind,
     Standing,
+    Unsaid,
     Webhook,
+    abridged,
     checked_name,
     chosen,
+    facts,
     names,
     noted,
+    secret_of,
 )
+from .deed import audited, note
 from .ground import Ground
 from .jobs import Jobs, Page
 
@@ -88,6 +92,10 @@ class Webhooks:
         found = await STANDINGS.find(await self._ground.opened(), [(await self.get(name)).name], self._now())
         return found[0] if found else Standing(name=name)
 
+    async def standings(self) -> Mapping[str, Standing]:
+        """Of all that were ever told something, by name."""
+        return {one.name: one for one in await STANDINGS.find(await self._ground.opened(), None, self._now())}
+
     async def deliveries(self, name: str, *, limit: int = 100, after: str | None = None) -> Page:
         """The jobs that tell it, or have told it, newest first."""
         which = Filter(key_prefix=prefix((await self.get(name)).name))
@@ -105,14 +113,19 @@ class Webhooks:
         **options: Unpack[WebhookOptions],
     ) -> NewSecret:
         """From now on it is told of these events; workers know within a beat. The secret is shown this once."""
-        store, now = await self._ground.opened(), self._now()
-        given: dict[str, Any] = {**options, "url": url, "events": events}
-        hook = Webhook(name=checked_name(name, "webhook"), **_checked(given, self._ground.settings), created_at=now)
-        key = _secret(secret)
+        given = {**options, "events": events}
+        return await self._create(name, abridged(str(url)), given, Unsaid((url, secret_of(secret))))
+
+    @audited("webhooks.create")
+    async def _create(self, name: str, url: str, options: Mapping[str, Any], hidden: Unsaid) -> NewSecret:
+        (whole, secret), store, now = hidden.value, await self._ground.opened(), self._now()
+        values = _checked({**options, "url": whole}, self._ground.settings)
+        hook = Webhook(name=checked_name(name, "webhook"), **values, created_at=now)
         if len(await WEBHOOKS.find(store, None, now)) >= MOST:
             raise BadInput(f"there are {MOST} webhooks already; delete one")
-        kept = await WEBHOOKS.add(store, Kept(hook, Keys((Key(key),))), now)
-        return NewSecret(kept.shown, key)
+        kept = await WEBHOOKS.add(store, Kept(hook, Keys((Key(secret),))), now)
+        note(before=None, after=facts(kept.shown))
+        return NewSecret(kept.shown, secret)
 
     async def update(
         self,
@@ -125,7 +138,15 @@ class Webhooks:
         """Says some of it anew. With `expected`, the revision that was read, only if nobody has changed it since."""
         if not options and disabled is None:
             raise BadInput(f"update of webhook {name!r} was given nothing to change")
-        values, now = _checked(dict(options), self._ground.settings), self._now()
+        given: dict[str, Any] = {**options}
+        hidden = {"url": given.pop("url")} if "url" in given else {}
+        return await self._update(name, given, Unsaid(hidden), disabled=disabled, expected=expected)
+
+    @audited("webhooks.update")
+    async def _update(
+        self, name: str, options: Mapping[str, Any], hidden: Unsaid, *, disabled: bool | None, expected: int | None
+    ) -> Webhook:
+        values, now = _checked({**options, **hidden.value}, self._ground.settings), self._now()
 
         def act(kept: Kept) -> Kept:
             hook = replace(kept.webhook, **values)
@@ -139,16 +160,23 @@ class Webhooks:
 
     async def rotate(self, name: str, *, overlap: float | timedelta = OVERLAP, secret: str | None = None) -> NewSecret:
         """A new secret, shown this once; the one before it signs, too, for as long as `overlap`."""
-        key, until = _secret(secret), self._now() + timedelta(seconds=seconds(overlap, "overlap"))
-        kept = await self._change(name, lambda kept: replace(kept, keys=kept.keys.rotated(key, until)))
-        return NewSecret(kept.shown, key)
+        return await self._rotate(name, seconds(overlap, "overlap"), Unsaid(secret_of(secret)))
 
+    @audited("webhooks.rotate")
+    async def _rotate(self, name: str, overlap: float, secret: Unsaid) -> NewSecret:
+        until = self._now() + timedelta(seconds=overlap)
+        kept = await self._change(name, lambda kept: replace(kept, keys=kept.keys.rotated(secret.value, until)))
+        return NewSecret(kept.shown, secret.value)
+
+    @audited("webhooks.delete")
     async def delete(self, name: str) -> None:
         """Deliveries that have not been made are cancelled when their turn comes."""
-        store = await self._ground.opened()
-        await WEBHOOKS.drop(store, checked_name(name, "webhook"), self._now())
+        store, hook = await self._ground.opened(), await self.get(name)
+        await WEBHOOKS.drop(store, name, self._now())
         await store.drop_documents("webhook.standing", [name])
+        note(before=facts(hook), after=None)
 
+    @audited("webhooks.test")
     async def test(self, name: str) -> Handle[Any]:
         """Has a worker tell it of nothing in particular, once; the job's end says how that went."""
         hook, now = await self.get(name), self._now()
@@ -167,8 +195,16 @@ class Webhooks:
         return await WEBHOOKS.get(await self._ground.opened(), checked_name(name, "webhook"), self._now())
 
     async def _change(self, name: str, act: Callable[[Kept], Kept], expected: int | None = None) -> Kept:
-        store: Store = await self._ground.opened()
-        return await WEBHOOKS.change(store, checked_name(name, "webhook"), self._now(), act, expected=expected)
+        store, before = await self._ground.opened(), List[Kept]()
+
+        def seen(kept: Kept) -> Kept:
+            before[:] = [kept]
+            return act(kept)
+
+        name = checked_name(name, "webhook")
+        kept = await WEBHOOKS.change(store, name, self._now(), seen, expected=expected)
+        note(before=facts(before[0].shown), after=facts(kept.shown))
+        return kept
 
 
 def _checked(given: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
@@ -193,9 +229,3 @@ def _checked(given: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
         else:
             values[name] = checks[name](value)
     return values
-
-
-def _secret(given: str | None) -> str:
-    from ..webhook.signature import checked_secret, new_secret
-
-    return new_secret() if given is None else checked_secret(given)

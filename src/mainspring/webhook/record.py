@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal, get_args
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from ..errors import BadInput
@@ -31,6 +31,25 @@ EXTRAS: tuple[Extra, ...] = get_args(Extra)
 # As each event may be a job for every webhook.
 MOST = 100
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class Unsaid:
+    """Something on its way that no trail repeats."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return "***"
+
+
+def secret_of(given: str | None) -> str:
+    """One that was chosen, or a new one."""
+    from .signature import checked_secret, new_secret
+
+    return new_secret() if given is None else checked_secret(given)
 
 
 class Key(Struct, frozen=True, omit_defaults=True):
@@ -91,6 +110,19 @@ class Webhook(Struct, frozen=True, kw_only=True, omit_defaults=True):
             and (self.tasks is None or job.task in self.tasks)
             and (self.tags is None or set(self.tags) <= set(job.tags))
         )
+
+
+def facts(shown: Any) -> dict[str, Any]:
+    """For the audit trail: that it was changed says nothing of how."""
+    known: dict[str, Any] = to_builtins(shown)
+    known.pop("revision", None)
+    return known | ({"url": abridged(known["url"])} if "url" in known else {})
+
+
+def abridged(url: str) -> str:
+    """Whose it is. The rest of it is a secret to many a service: who knows it may write there."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('/')[0].partition('?')[0]}/…"
 
 
 class Kept(Struct, frozen=True, omit_defaults=True):

@@ -17,11 +17,11 @@ from .index import Arguments
 from .kept import instant_of, watched
 from .known import Found, Known, live, load, named, read_hash, read_home, worker_text
 from .line import Word
-from .lists import group_names
 from .part import Part
 from .play import play
 from .records import taken, unpacked
 from .step import commit, settle
+from .ways import group_names
 
 # A home of a cluster is asked for at least so many when it may be asked for fewer than all.
 FEW = 16

@@ -13,8 +13,8 @@ from .claim import paused_queues
 from .home import Home, Homes
 from .index import REGISTERS
 from .known import read_home
-from .lists import group_names
 from .records import packed, unpacked
+from .ways import group_names
 
 ByQueue = dict[str, Counter[str]]
 # So many names are looked behind at a time.

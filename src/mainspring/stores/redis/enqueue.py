@@ -9,7 +9,7 @@ from ...clock import micros
 from ...job import Enqueued, NewJob
 from ..memory import enqueue as memory
 from .home import Home, Homes
-from .index import group
+from .index import group, tells
 from .known import Known, load
 from .line import Word
 from .play import play
@@ -20,22 +20,24 @@ MOST = 1_000
 Pairs = list[str | bytes]
 
 
-def plain(job: NewJob) -> bool:
+def plain(job: NewJob, id: bytes, now: int) -> bool:
     return (
         job.unique_key is None
         and job.idempotency_key is None
         and job.schedule is None
         and job.expires_at is None
         and not job.tags
+        and tells(id, now)
     )
 
 
 async def enqueue(homes: Homes, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
-    if all(map(plain, jobs)):
-        shares: dict[Home, list[NewJob]] = {}
-        for job in jobs:
-            shares.setdefault(homes.of(job.queue), []).append(job)
-        await homes.each(lambda home: _enqueue(home, shares[home], micros(now)), shares)
+    us, pairs = micros(now), [(job, packed(job.id)) for job in jobs]
+    if all(plain(job, id, us) for job, id in pairs):
+        shares: dict[Home, list[tuple[NewJob, bytes]]] = {}
+        for pair in pairs:
+            shares.setdefault(homes.of(pair[0].queue), []).append(pair)
+        await homes.each(lambda home: _enqueue(home, shares[home], us), shares)
         return [Enqueued(job.id) for job in jobs]
     keys = {f"u{job.unique_key}" for job in jobs if job.unique_key is not None}
     keys |= {f"i{job.idempotency_key}" for job in jobs if job.idempotency_key is not None}
@@ -48,16 +50,16 @@ async def enqueue(homes: Homes, jobs: Sequence[NewJob], now: datetime) -> list[E
     return await play(homes, lambda part: memory.enqueue(part.jobs, jobs, now), now, prepare, "new")
 
 
-async def _enqueue(home: Home, jobs: Sequence[NewJob], now: int) -> None:
+async def _enqueue(home: Home, jobs: Sequence[tuple[NewJob, bytes]], now: int) -> None:
     for start in range(0, len(jobs), MOST):
         await home.script("enqueue", _words(jobs[start : start + MOST], now))
 
 
-def _words(jobs: Sequence[NewJob], now: int) -> list[Word]:
+def _words(jobs: Sequence[tuple[NewJob, bytes]], now: int) -> list[Word]:
     records: list[bytes] = []
     groups: dict[tuple[str, str], tuple[str, Pairs, Pairs, Pairs]] = {}
-    for job in jobs:
-        id, run_at = packed(job.id), now if job.run_at is None else micros(job.run_at)
+    for job, id in jobs:
+        run_at = now if job.run_at is None else micros(job.run_at)
         records += (id, new_record(job, now))
         its = job.queue, job.task
         if (lists := groups.get(its)) is None:

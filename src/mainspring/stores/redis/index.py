@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Literal, NamedTuple
 
 from ...clock import micros
@@ -10,6 +11,10 @@ from ...job import IDEMPOTENT, SUSPECT, UNFINISHED, Job, State
 from .records import packed, place
 
 Arguments = tuple[str | bytes | int, ...]
+# Microseconds by which the time in an id may differ from when the job was made; others are in a set of their own.
+NEAR = 60_000_000
+# Final states of which there are few among many, and so they are kept in the order of creation, too.
+LISTED = ("dead", "cancelled")
 
 
 class Spot(NamedTuple):
@@ -25,16 +30,33 @@ def group(queue: str, task: str) -> str:
     return f"{queue}\0{task}"
 
 
+def tells(id: bytes, created_at: int) -> bool:
+    """Whether the id says, near enough, when its job was made."""
+    return len(id) == 16 and abs(int.from_bytes(id[:6], "big") * 1000 - created_at) <= NEAR
+
+
+def ids_of(created_after: datetime | None, created_before: datetime | None) -> tuple[bytes, bytes]:
+    """Between which ids those lie that tell when their jobs were made, as ranges are asked for."""
+    low, high = b"-", b"+"
+    if created_after is not None and (first := micros(created_after) - NEAR) > 0:
+        low = b"[" + (first // 1000).to_bytes(6, "big")
+    if created_before is not None and 0 <= (last := (micros(created_before) + NEAR) // 1000 + 1) < 2**48:
+        high = b"(" + last.to_bytes(6, "big")
+    return low, high
+
+
 def spots(job: Job) -> Iterator[Spot]:
     id, its = packed(job.id), group(job.queue, job.task)
     yield Spot("sorted", f"made:{its}", id)
     yield Spot("set", "groups", its.encode())
+    if not tells(id, micros(job.created_at)):
+        yield Spot("sorted", "odd", id)
     for tag in job.tags:
-        yield Spot("set", f"tag:{tag}", id)
+        yield Spot("sorted", f"tag:{tag}", id)
     if job.schedule is not None:
-        yield Spot("set", f"made-by:{job.schedule}", id)
+        yield Spot("sorted", f"made-by:{job.schedule}", id)
     if job.failure is not None:
-        yield Spot("set", f"error:{job.failure.kind}", id)
+        yield Spot("sorted", f"error:{job.failure.kind}", id)
     for key in (job.unique_key, job.idempotency_key):
         if key is not None:
             yield Spot("sorted", "keys", key.encode() + b"\0" + id)
@@ -62,6 +84,8 @@ def _by_state(job: Job, id: bytes, its: str) -> Iterator[Spot]:
         at = 0 if job.finished_at is None else micros(job.finished_at)
         yield Spot("sorted", f"ended:{job.state.value}\0{job.task}", id, at)
         yield Spot("set", "ends", f"{job.state.value}\0{job.task}".encode())
+        if job.state.value in LISTED:
+            yield Spot("sorted", f"final:{job.state.value}\0{job.task}", id)
         if job.state is State.DEAD and job.failure is not None:
             yield Spot("sorted", f"dead:{job.task}\0{job.failure.kind}", id, at)
             yield Spot("set", "kinds", f"{job.task}\0{job.failure.kind}".encode())

@@ -1,62 +1,64 @@
-"""Pages of jobs out of Redis: from the smallest set that must hold them, or along the orders that are kept."""
+"""Pages of jobs out of Redis: along the orders that are kept, or from the smallest set that must hold them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from heapq import merge
-from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from ...clock import micros
 from ...job import Cursor, Filter, Job, JobId, Sort, State
 from ..rules import matches
 from .home import Home, Homes
+from .index import Arguments, ids_of
 from .known import read_home
 from .records import packed, place, unpacked
+from .ways import Names, Way, early, end_of, names_in, ranks_in, ways
 
-# A set of up to so many is read whole; along an order jobs are read in steps of so many.
-FEW, STEP = 5_000, 200
+# A set is read whole if it has up to so many: their ids alone, or all of them where the order is not that of ids.
+FEW, FEW_WHOLE = 20_000, 5_000
+# Jobs are read in steps: as many as are wanted, then more each time if few of them match.
+MOST = 1_000
+# Where a match is expected among so many jobs, these are looked at first, so many at most.
+DENSE, PATIENCE = 5, 500
+# At least so many are asked of each of several orders.
+FEWEST = 10
+# Bytes that come after every id.
+AFTER_ALL = b"\xff\xff\xff"
 
 Entry = tuple[int, bytes]
 """An instant, 0 in the order of creation, and an id."""
-Commands = list[tuple[str | bytes | int, ...]]
+Commands = list[Arguments]
 
 
-async def page(
-    homes: Homes, which: Filter, now: datetime, limit: int, after: Cursor | None, newest: bool, sort: Sort
-) -> list[Job]:
-    pages = await homes.each(lambda home: _page(home, which, now, limit, after, newest, sort))
-    if len(pages) == 1:
-        return pages[0]
-    found = [job for page in pages for job in page]
-    found.sort(key=lambda job: _place(job, sort), reverse=newest)
-    return found[:limit]
+class Asked(NamedTuple):
+    which: Filter
+    now: datetime
+    limit: int
+    beyond: Entry | None
+    newest: bool
+    sort: Sort
 
+    def fit(self, jobs: Sequence[Job]) -> list[Job]:
+        return [job for job in jobs if self._stands(job) and matches(job, self.which, self.now)]
 
-async def _page(
-    home: Home, which: Filter, now: datetime, limit: int, after: Cursor | None, newest: bool, sort: Sort
-) -> list[Job]:
-    fits = _fits(which, now, sort)
-    beyond = None if after is None else _entry(after.at, after.id, sort)
-    if (ids := await _few(home, which)) is not None:
-        found = [job for _, job in (await read_home(home, ids)).values() if job is not None and fits(job)]
-        found.sort(key=lambda job: _place(job, sort), reverse=newest)
-        return [job for job in found if _is_beyond(_place(job, sort), beyond, newest)][:limit]
-    return await _walk(home, which, limit, beyond, newest, sort, fits)
+    def _stands(self, job: Job) -> bool:
+        return self.sort == "created" or (job.state is State.PENDING if self.sort == "due" else job.state.final)
 
+    def place(self, job: Job) -> Entry:
+        at = {"created": None, "due": job.run_at, "finished": job.finished_at}[self.sort]
+        return _entry(at, job.id, self.sort)
 
-def _fits(which: Filter, now: datetime, sort: Sort) -> Callable[[Job], bool]:
-    def fits(job: Job) -> bool:
-        stands = sort == "created" or (job.state is State.PENDING if sort == "due" else job.state.final)
-        return stands and matches(job, which, now)
+    def in_order(self, jobs: Sequence[Job]) -> list[Job]:
+        return sorted(jobs, key=self.place, reverse=self.newest)
 
-    return fits
-
-
-def _place(job: Job, sort: Sort) -> Entry:
-    at = {"created": None, "due": job.run_at, "finished": job.finished_at}[sort]
-    return _entry(at, job.id, sort)
+    @property
+    def first_step(self) -> int:
+        return min(max(self.limit, 50), MOST)
 
 
 def _entry(at: datetime | None, id: JobId, sort: Sort) -> Entry:
@@ -67,129 +69,188 @@ def _is_beyond(entry: Entry, end: Entry | None, newest: bool) -> bool:
     return end is None or (entry < end if newest else entry > end)
 
 
-# the smallest set
+async def page(
+    homes: Homes, which: Filter, now: datetime, limit: int, after: Cursor | None, newest: bool, sort: Sort
+) -> list[Job]:
+    beyond = None if after is None else _entry(after.at, after.id, sort)
+    asked = Asked(which, now, limit, beyond, newest, sort)
+    pages = await homes.each(lambda home: _page(home, asked))
+    if len(pages) == 1:
+        return pages[0]
+    return asked.in_order([job for page in pages for job in page])[:limit]
 
 
-async def _few(home: Home, which: Filter) -> list[JobId] | None:
-    """All that may match, if they are few."""
-    if which.ids is not None:
-        return sorted(set(which.ids))
-    base = home.base
-    sets = list(_sets(base, which)) + await _states(home, which)
-    if which.key_prefix is not None and not sets:
-        return await _by_key(home, which.key_prefix)
-    if not sets:
-        return None
-    kinds = [(command, key) for keys in sets for command, key in keys]
-    counts = dict(
-        zip(kinds, await home.many([(_COUNT[kind], key) for kind, key in kinds]) if kinds else [], strict=True)
-    )
-    best = min(sets, key=lambda keys: sum(counts[key] for key in keys))
-    if sum(counts[key] for key in best) > FEW:
-        return None
-    found: set[bytes] = set()
-    if best:
-        for members in await home.many([_MEMBERS[kind](key) for kind, key in best]):
-            found.update(members)
-    return [unpacked(id) for id in sorted(found)]
+async def _page(home: Home, asked: Asked) -> list[Job]:
+    if asked.which.ids is not None:
+        return await _chosen(home, {packed(id) for id in asked.which.ids}, asked)
+    names = await names_in(home)
+    along, few, dense = await _nearest(home, asked, names)
+    if few is None:
+        return await _walk(home, await _orders(home, asked, names, along), asked) or []
+    if dense and (found := await _walk(home, await _orders(home, asked, names, along), asked, PATIENCE)) is not None:
+        return found
+    return await _chosen(home, await _members(home, asked, names, few), asked)
 
 
-_COUNT = {"set": "SCARD", "sorted": "ZCARD"}
-_MEMBERS: dict[str, Callable[[str], tuple[str | bytes | int, ...]]] = {
-    "set": lambda key: ("SMEMBERS", key),
-    "sorted": lambda key: ("ZRANGE", key, 0, -1),
-}
+async def _nearest(home: Home, asked: Asked, names: Names) -> tuple[Way, Way | None, bool]:
+    """The shortest way along an order; a set that is better read whole, if there is one; whether to look before."""
+    which, created = asked.which, asked.sort == "created"
+    # Those that finished lie by state.
+    found = list(ways(home.base, which if asked.sort != "finished" else replace(which, states=None), names, asked.now))
+    sizes = iter(await home.many([one.size for way in found for one in way.sets]))
+    counted = [(sum(next(sizes) for _ in way.sets), way) for way in found]
+    length, along = min((one for one in counted if one[1].ordered), key=lambda one: one[0]) if created else counted[0]
+    sets = [one for one in counted[1:] if not (created and one[1].ordered)]
+    count, few = min(sets, key=lambda one: one[0], default=(0, None))
+    if few is None or count > (FEW if created else FEW_WHOLE) or (created and count >= length):
+        return along, None, False
+    return along, few, created and DENSE * count > length
 
 
-def _sets(base: str, which: Filter) -> Iterator[list[tuple[str, str]]]:
-    """For each condition that has sets of its own: those in which every match must be, in one of them."""
-    for tag in which.tags or ():
-        yield [("set", f"{base}:tag:{tag}")]
-    if which.workers is not None:
-        yield [("set", f"{base}:held:{worker}") for worker in which.workers]
-    if which.errors is not None:
-        yield [("set", f"{base}:error:{kind}") for kind in which.errors]
-    if which.schedules is not None:
-        yield [("set", f"{base}:made-by:{name}") for name in which.schedules]
+# a set
 
 
-async def _states(home: Home, which: Filter) -> list[list[tuple[str, str]]]:
-    """The same for states, if none of them is one in which jobs wait to be claimed."""
-    base, states = home.base, which.states
-    if states is None or set(states) & {"pending", "scheduled", "retrying", "expired"}:
-        return []
-    holders, parks, ends = await home.many([("SMEMBERS", f"{base}:{name}") for name in ("holders", "parks", "ends")])
-    keys = [("set", f"{base}:held:{worker.decode()}") for worker in holders if "running" in states]
-    for kind, where, names in (("set", "parked", parks), ("sorted", "ended", ends)):
-        keys += [
-            (kind, f"{base}:{where}:{name.decode()}") for name in names if name.decode().partition("\0")[0] in states
-        ]
-    return [keys]
+async def _members(home: Home, asked: Asked, names: Names, way: Way) -> set[bytes]:
+    members = await home.many([one.read for one in way.sets]) if way.sets else []
+    found = set[bytes]()
+    for one, some in zip(way.sets, members, strict=True):
+        found.update(some if one.id is bytes else map(one.id, some))
+    if "scheduled" in (asked.which.states or ()):
+        found.update(await early(home, names.wanted(asked.which), asked.now))
+    return found
 
 
-async def _by_key(home: Home, prefix: str) -> list[JobId] | None:
-    low = prefix.encode()
-    high = b"[" + low + b"\xff" if low else b"+"
-    found = await home.call("ZRANGEBYLEX", f"{home.base}:keys", b"[" + low if low else b"-", high, "LIMIT", 0, FEW + 1)
-    if len(found) > FEW:
-        return None
-    return sorted({unpacked(keeper(entry)) for entry in found})
+async def _chosen(home: Home, ids: set[bytes], asked: Asked) -> list[Job]:
+    """The page of these."""
+    beyond, newest, limit = asked.beyond, asked.newest, asked.limit
+    if asked.sort != "created":
+        found = asked.in_order(asked.fit(await _read(home, sorted(ids))))
+        return [job for job in found if _is_beyond(asked.place(job), beyond, newest)][:limit]
+    left = _left(ids, beyond, newest)
+    found, start, step = [], 0, asked.first_step
+    while len(found) < limit and start < len(left):
+        found += asked.fit(await _read(home, left[start : start + step]))
+        start, step = start + step, min(2 * step, MOST)
+    return found[:limit]
 
 
-def keeper(entry: bytes) -> bytes:
-    _, other, text = entry.rpartition(b"\0\xff\xff")
-    return b"\xff\xff" + text if other else entry[-16:]
+def _left(ids: set[bytes], beyond: Entry | None, newest: bool) -> list[bytes]:
+    found = sorted(ids)
+    if beyond is not None:
+        found = found[: bisect_left(found, beyond[1])] if newest else found[bisect_right(found, beyond[1]) :]
+    return found[::-1] if newest else found
+
+
+async def _read(home: Home, ids: Sequence[bytes]) -> list[Job]:
+    return [job for _, job in (await read_home(home, [unpacked(id) for id in ids])).values() if job is not None]
 
 
 # along the orders
 
 
-async def _walk(
-    home: Home,
-    which: Filter,
-    limit: int,
-    beyond: Entry | None,
-    newest: bool,
-    sort: Sort,
-    fits: Callable[[Job], bool],
-) -> list[Job]:
-    found: list[Job] = []
-    step = max(STEP, min(limit, 1000))
-    orders = await _orders(home, which, sort)
-    while len(found) < limit:
-        entries = await _next(home, orders, beyond, newest, step)
-        jobs = (await read_home(home, [unpacked(id) for _, id in entries])).values()
-        found += [job for _, job in jobs if job is not None and fits(job)]
-        if len(entries) < step:
-            break
-        beyond = entries[-1]
-    return found[:limit]
+async def _walk(home: Home, orders: Sequence[Order], asked: Asked, patience: int | None = None) -> list[Job] | None:
+    """None if the page is not full after so many."""
+    found, step, read, beyond, more = list[Job](), asked.first_step, 0, asked.beyond, bool(orders)
+    while more and len(found) < asked.limit:
+        if patience is not None and read >= patience:
+            return None
+        entries, end = await _next(home, orders, beyond, asked.newest, step)
+        found += asked.fit(await _read(home, [id for _, id in entries]))
+        beyond, more = end, end is not None
+        step, read = min(2 * step, MOST), read + len(entries)
+    return found[: asked.limit]
+
+
+async def _next(
+    home: Home, orders: Sequence[Order], beyond: Entry | None, newest: bool, count: int
+) -> tuple[list[Entry], Entry | None]:
+    """The next in the order of all of them together, so many at most, and from beyond where there may be more."""
+    each = max(FEWEST, 2 * count // len(orders)) if len(orders) > 1 else count
+    asked = [order.ask(beyond, newest, each) for order in orders]
+    answers = iter(await home.many([command for commands in asked for command in commands]))
+    lists, ends = list[list[Entry]](), list[Entry]()
+    for order, commands in zip(orders, asked, strict=True):
+        some = [next(answers) for _ in commands]
+        lists.append(sorted((one for one in order.entries(some) if _is_beyond(one, beyond, newest)), reverse=newest))
+        if some and len(some[-1]) == each * order.words:
+            ends.append(order.end(lists[-1][-1], newest))
+    # Past the first place where one of them was cut off it may have some that come before those of the others.
+    end = (max if newest else min)(ends, default=None)
+    merged = dict.fromkeys(merge(*lists, reverse=newest))
+    found = [one for one in merged if end is None or not _is_beyond(one, end, newest)]
+    return found[:count], found[count - 1] if len(found) > count else end
+
+
+async def _orders(home: Home, asked: Asked, names: Names, along: Way) -> list[Order]:
+    base, which = home.base, asked.which
+    if asked.sort == "finished":
+        return [Scored(f"{base}:ended:{name}") for name in names.ended(which)]
+    if asked.sort == "due":
+        return await _by_due(home, names.wanted(which))
+    low, high = ids_of(which.created_after, which.created_before)
+    orders = [Order(one.key, low, high) for one in along.sets]
+    return orders if (low, high) == (b"-", b"+") else [*orders, Order(f"{base}:odd")]
+
+
+async def _by_due(home: Home, groups: Sequence[str]) -> list[Order]:
+    base, ranks = home.base, await ranks_in(home, groups)
+    orders: list[Order] = [Later(f"{base}:later:{name}") for name in groups]
+    orders += [Ready(f"{base}:ready:{name}", rank) for name in groups for rank in ranks[name]]
+    jobs = await _read(home, await home.call("SMEMBERS", f"{base}:suspect"))
+    suspects = [(micros(job.run_at), packed(job.id)) for job in jobs if job.state is State.PENDING]
+    return [*orders, Suspects(suspects)] if suspects else orders
 
 
 class Order:
-    """A sorted set, or a part of one, in which jobs lie in the order asked for."""
+    """A sorted set in the order of creation, or a part of it."""
 
-    def __init__(self, key: str, rank: int | None = None, *, by_score: bool = False, members: bool = False) -> None:
-        self.key, self.rank, self.by_score, self.members = key, rank, by_score, members
+    words = 1
+    """So many an entry has in an answer."""
+
+    def __init__(self, key: str, low: bytes = b"-", high: bytes = b"+") -> None:
+        self.key, self._low, self._high = key, low, high
 
     def ask(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
-        if self.by_score:
-            return self._ask_scores(beyond, newest, count)
-        low, high = self._ends()
-        if beyond is not None:
-            end = b"(" + (beyond[1] if self.rank is None else place(32767 - self.rank, beyond[0], beyond[1]))
-            low, high = (low, end) if newest else (end, high)
+        return self._range(None if beyond is None else beyond[1], newest, count)
+
+    def _range(self, beyond: bytes | None, newest: bool, count: int) -> Commands:
+        low, high = self._low, self._high
+        if beyond is not None and newest:
+            high = b"(" + beyond if high == b"+" or beyond < high[1:] else high
+        elif beyond is not None:
+            low = b"(" + beyond if low == b"-" or beyond > low[1:] else low
         if newest:
             return [("ZREVRANGEBYLEX", self.key, high, low, "LIMIT", 0, count)]
         return [("ZRANGEBYLEX", self.key, low, high, "LIMIT", 0, count)]
 
-    def _ends(self) -> tuple[bytes, bytes]:
-        if self.rank is None:
-            return b"-", b"+"
-        high = b"(" + (self.rank + 1).to_bytes(2, "big") if self.rank < 65535 else b"+"
-        return b"[" + self.rank.to_bytes(2, "big"), high
+    def entries(self, answers: Sequence[Any]) -> Iterator[Entry]:
+        return ((0, member) for answer in answers for member in answer)
 
-    def _ask_scores(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
+    def end(self, last: Entry, newest: bool) -> Entry:
+        """Up to where nothing is missing, if this was the last of an answer that was cut off."""
+        return last
+
+
+class Ready(Order):
+    """Those of one priority among the ready, by when they are due."""
+
+    def __init__(self, key: str, rank: int) -> None:
+        super().__init__(key, b"[" + rank.to_bytes(2, "big"), end_of(rank))
+        self._rank = rank
+
+    def ask(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
+        return self._range(None if beyond is None else place(32767 - self._rank, *beyond), newest, count)
+
+    def entries(self, answers: Sequence[Any]) -> Iterator[Entry]:
+        return ((int.from_bytes(member[2:10], "big"), member[10:]) for answer in answers for member in answer)
+
+
+class Scored(Order):
+    """By an instant, and among those of one instant by id."""
+
+    words = 2
+
+    def ask(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
         """Those at the very instant of `beyond`, then those past it."""
         way = "ZREVRANGEBYSCORE" if newest else "ZRANGEBYSCORE"
         ends = ("+inf", "-inf") if newest else ("-inf", "+inf")
@@ -202,66 +263,24 @@ class Order:
 
     def entries(self, answers: Sequence[Any]) -> Iterator[Entry]:
         for answer in answers:
-            if self.by_score:
-                for member, score in zip(answer[::2], answer[1::2], strict=True):
-                    yield int(float(score)), member[10:] if self.members else member
-            elif self.rank is not None:
-                for member in answer:
-                    yield int.from_bytes(member[2:10], "big"), member[10:]
-            else:
-                for member in answer:
-                    yield 0, member
+            for member, score in zip(answer[::2], answer[1::2], strict=True):
+                yield int(float(score)), self._id(member)
+
+    def _id(self, member: bytes) -> bytes:
+        return member
 
 
-async def _next(home: Home, orders: Sequence[Order], beyond: Entry | None, newest: bool, count: int) -> list[Entry]:
-    """The next so many in the order of all of them together."""
-    asked = [order.ask(beyond, newest, count) for order in orders]
-    answers = iter(await home.many([command for commands in asked for command in commands]) if asked else [])
-    lists = []
-    for order, commands in zip(orders, asked, strict=True):
-        entries = order.entries([next(answers) for _ in commands])
-        lists.append(sorted((one for one in entries if _is_beyond(one, beyond, newest)), reverse=newest))
-    return list(islice(merge(*lists, reverse=newest), count))
+class Later(Scored):
+    """By an instant, but among those of one instant not by id: of the last one of an answer some may be missing."""
+
+    def _id(self, member: bytes) -> bytes:
+        return member[10:]
+
+    def end(self, last: Entry, newest: bool) -> Entry:
+        return last[0], AFTER_ALL if newest else b""
 
 
-async def _orders(home: Home, which: Filter, sort: Sort) -> list[Order]:
-    base = home.base
-    if sort == "finished":
-        names = [name.decode() for name in await home.call("SMEMBERS", f"{base}:ends")]
-        wanted = [name for name in names if which.tasks is None or name.partition("\0")[2] in which.tasks]
-        return [Order(f"{base}:ended:{name}", by_score=True) for name in wanted]
-    groups = [name for name in await group_names(home) if _named(name, which)]
-    if sort == "created":
-        return [Order(f"{base}:made:{name}") for name in groups]
-    orders = [Order(f"{base}:later:{name}", by_score=True, members=True) for name in groups]
-    orders += [
-        Order(f"{base}:ready:{name}", rank) for name in groups for rank in await _ranks(home, f"{base}:ready:{name}")
-    ]
-    return [*orders, *await _suspects(home)]
-
-
-async def group_names(home: Home) -> list[str]:
-    return sorted(name.decode() for name in await home.call("SMEMBERS", f"{home.base}:groups"))
-
-
-def _named(name: str, which: Filter) -> bool:
-    queue, _, task = name.partition("\0")
-    return (which.queues is None or queue in which.queues) and (which.tasks is None or task in which.tasks)
-
-
-async def _ranks(home: Home, key: str) -> list[int]:
-    """The priorities in it, each by a hop over the one before."""
-    ranks: list[int] = []
-    low = b"-"
-    while first := await home.call("ZRANGEBYLEX", key, low, "+", "LIMIT", 0, 1):
-        ranks.append(int.from_bytes(first[0][:2], "big"))
-        if ranks[-1] == 65535:
-            break
-        low = b"[" + (ranks[-1] + 1).to_bytes(2, "big")
-    return ranks
-
-
-class _Suspects(Order):
+class Suspects(Order):
     """A few, read whole each time."""
 
     def __init__(self, entries: list[Entry]) -> None:
@@ -273,9 +292,3 @@ class _Suspects(Order):
 
     def entries(self, answers: Sequence[Any]) -> Iterator[Entry]:
         return iter(self._all)
-
-
-async def _suspects(home: Home) -> list[Order]:
-    ids = [unpacked(id) for id in await home.call("SMEMBERS", f"{home.base}:suspect")]
-    jobs = [job for _, job in (await read_home(home, ids)).values() if job is not None and job.state is State.PENDING]
-    return [_Suspects([(micros(job.run_at), packed(job.id)) for job in jobs])] if jobs else []

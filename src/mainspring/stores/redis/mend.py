@@ -10,12 +10,12 @@ from ...schedule import Schedule
 from .home import Home, Homes
 from .index import held_keys
 from .known import Known, load
-from .lists import keeper
 from .part import Part
 from .play import play
 from .records import packed, unpacked
 from .series import schedules
 from .step import Field, commit
+from .ways import keeper
 
 # So many at a time.
 STEP = 200
