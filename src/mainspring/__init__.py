@@ -1,14 +1,21 @@
 """Durable background jobs and schedules: one library, one command, the same behaviour on every store."""
 
+from .acting import acting
 from .app import Mainspring
 from .clock import Clock, SystemClock
 from .context import Context
 from .deadletter import DeadLetter
+from .document import Entry, Trail
 from .errors import (
+    ApiKeyExists,
+    ApiKeyNotFound,
     BadInput,
     BadPayload,
     BadSetting,
     BadTask,
+    HookChanged,
+    HookExists,
+    HookNotFound,
     InvalidTransition,
     ItemsFailed,
     JobCancelled,
@@ -21,15 +28,18 @@ from .errors import (
     LeaseLost,
     MainspringError,
     NotLeader,
+    NotSigned,
     ResultTimeout,
     ScheduleChanged,
     ScheduleExists,
     ScheduleNotFound,
     SchemaMismatch,
     ShuttingDown,
+    Stale,
     StoreError,
     StoreUnavailable,
     UnknownTask,
+    WorkerNotFound,
 )
 from .handle import Handle
 from .health import Health
@@ -50,6 +60,8 @@ from .why import Reason
 from .worker import Worker
 
 __all__ = [
+    "ApiKeyExists",
+    "ApiKeyNotFound",
     "Archived",
     "Backoff",
     "BadInput",
@@ -62,11 +74,15 @@ __all__ = [
     "Context",
     "DeadLetter",
     "Discard",
+    "Entry",
     "Execution",
     "Failure",
     "Filter",
     "Handle",
     "Health",
+    "HookChanged",
+    "HookExists",
+    "HookNotFound",
     "InvalidTransition",
     "Items",
     "ItemsFailed",
@@ -87,6 +103,7 @@ __all__ = [
     "Middleware",
     "NewJob",
     "NotLeader",
+    "NotSigned",
     "Reason",
     "ResultTimeout",
     "Retention",
@@ -98,6 +115,7 @@ __all__ = [
     "SchemaMismatch",
     "ShuttingDown",
     "Snooze",
+    "Stale",
     "State",
     "Stats",
     "Store",
@@ -106,10 +124,13 @@ __all__ = [
     "SystemClock",
     "Task",
     "Tick",
+    "Trail",
     "Trigger",
     "UnknownTask",
     "Window",
     "Worker",
+    "WorkerNotFound",
+    "acting",
     "at",
     "cron",
     "every",

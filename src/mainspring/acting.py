@@ -6,12 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from .errors import BadInput
+
 _actor: ContextVar[str | None] = ContextVar("mainspring.actor", default=None)
 
 
 @contextmanager
 def acting(who: str | None) -> Iterator[None]:
-    """Changes made inside are recorded under this name; where nobody is named, nothing is."""
+    """What is changed inside, through app.jobs, app.schedules, app.queues and so on, is recorded under this name.
+
+    Where nobody is named, or None, nothing is recorded. The name goes along with the code: tasks that are started
+    inside have it too. The innermost one counts.
+    """
+    if who is not None and (not isinstance(who, str) or not who.strip()):
+        raise BadInput(f"whoever acts is given by name, such as 'ada'; got {who!r:.80}")
     token = _actor.set(who)
     try:
         yield
@@ -20,4 +28,5 @@ def acting(who: str | None) -> Iterator[None]:
 
 
 def actor() -> str | None:
+    """None: nobody is named."""
     return _actor.get()

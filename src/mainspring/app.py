@@ -16,19 +16,22 @@ from .clock import EPOCH, Clock, StoreClock, SystemClock
 from .codec import encode_call, is_async
 from .config import Fire, load, span
 from .context import Context
-from .control import Dead, Executions, Jobs, Queues, Schedules, Workers
+from .control import Audit, Dead, Executions, Jobs, Keys, Queues, Schedules, Triggers, Webhooks, Workers
 from .control.ground import Ground
 from .deadletter import DeadLetter, check_handler, mourned
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
-from .events import Bus, E, JobEnqueued
+from .events import Bus, E, JobEnqueued, enqueued
 from .handle import Handle
 from .health import Health, check
+from .herald import Herald
 from .hint import hint
-from .job import Breaker, Enqueued, Job, NewJob, OnConflict
+from .job import Breaker, Enqueued, Job, JobId, NewJob, OnConflict, Shown
 from .journal import keep_journal
 from .key import KeySpec
 from .leader import Leader
 from .middleware import Middleware
+from .newsstand import Item, Newsstand
+from .notice import asked
 from .outcome import Outcome, Policy
 from .prune import Archive, Pruner
 from .retention import Retention
@@ -41,11 +44,18 @@ from .store import Store
 from .stores import open_store
 from .sync import Sync
 from .tally import SECONDS, begin
-from .task import Executor, Options, Span, Task, check_name, checked, exclusive, new_job, travelling
+from .task import Executor, JobOptions, Options, Span, Task, check_name, checked, exclusive, new_job, travelling
 from .trigger import Trigger, cron, every
+from .webhook.crier import HEARD, Crier
+from .webhook.delivery import OPTIONS as DELIVERY
+from .webhook.delivery import Delivery
+from .webhook.record import QUEUE as WEBHOOKS
+from .webhook.record import TASK as WEBHOOK
 from .worker import Worker
 
 if TYPE_CHECKING:
+    from litestar.types import ASGIApp
+
     from .testing.harness import Harness, Mode
 
 P = ParamSpec("P")
@@ -112,6 +122,7 @@ class Mainspring:
             raise BadSetting(f"the store is given as a URL or as a Store; got {store!r:.80}")
         given = {"store": store, **settings} if isinstance(store, str) else settings
         self.settings = load(given)
+        _check_allowance(self.settings.webhook_allow)
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.middleware = list(middleware)
         self.events = Bus()
@@ -121,12 +132,16 @@ class Mainspring:
         self._declared: dict[str, Declared] = {}
         corrected = StoreClock(clock or SystemClock())
         self._use(
-            open_store(self.settings.store, clock=corrected, durability=self.settings.durability)
-            if store is None or isinstance(store, str)
-            else store,
+            self._open_store(corrected) if store is None or isinstance(store, str) else store,
             corrected,
         )
+        for kind in HEARD:
+            self.events.subscribe(kind, lambda event: self._crier.hear(event))
         keep_journal(self.events, debug=self.settings.log_level.lower() == "debug")
+
+    def _open_store(self, clock: Clock) -> Store:
+        settings = self.settings
+        return open_store(settings.store, clock=clock, durability=settings.durability, api_key=settings.api_key)
 
     def _use(self, store: Store, clock: StoreClock) -> None:
         """Everything that hangs on the store and the clock, so that a test can put others in their place."""
@@ -134,13 +149,35 @@ class Mainspring:
         self.clock = clock
         self._handles: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
         self._closed = False
-        ground = Ground(self.opened, clock, self.events, self.tasks, self.settings)
+        self._crier = Crier(clock, self.events, self.opened)
+        self.herald = Herald(self.events, clock, self.opened)
+        ground = Ground(self.opened, clock, self.events, self.tasks, self.settings, self._crier)
         self.jobs = Jobs(ground)
         self.dead = Dead(ground, self.jobs)
         self.executions = Executions(ground)
+        self.keys = Keys(ground)
         self.queues = Queues(ground)
         self.workers = Workers(ground)
         self.schedules = Schedules(ground, self._scheduler, self._handle)
+        self.audit = Audit(ground)
+        self.webhooks = Webhooks(ground, self.jobs, lambda jobs: self.hand_over(jobs))
+        self.triggers = Triggers(ground, self.schedules, self.job, lambda jobs: self.hand_over(jobs), self._handle)
+        if self._remote:
+            self._control_remotely(ground)
+
+    @property
+    def _remote(self) -> bool:
+        """Whether the store is an API, which controls by itself."""
+        return getattr(self._root, "remote", False) is True
+
+    def _control_remotely(self, ground: Ground) -> None:
+        from .remote import RemoteJobs, RemoteKeys, RemoteSchedules, RemoteWorkers
+
+        self.jobs = RemoteJobs(ground)
+        self.dead = Dead(ground, self.jobs)
+        self.keys = RemoteKeys(ground)
+        self.workers = RemoteWorkers(ground, self.jobs)
+        self.schedules = RemoteSchedules(ground, self._scheduler, self._handle)
 
     # life
 
@@ -155,6 +192,7 @@ class Mainspring:
     async def close(self) -> None:
         """Later calls raise ShuttingDown, until `async with app:` opens it again."""
         self._closed = True
+        await self.herald.close()
         for store in {id(store): store for store in self._handles.values()}.values():
             await store.close()
         self._handles.clear()
@@ -172,7 +210,18 @@ class Mainspring:
             await store.open()
             await self.clock.learn(store.time)
             self._handles[loop] = store
+        self.herald.stir()
         return store
+
+    def through(self, wrap: Callable[[Store], Store]) -> None:
+        """Has every call of the store go through what `wrap` makes of it; before the app is opened."""
+        if self._handles:
+            raise BadInput("this app is open: what wraps its store has to come before")
+        self._root = wrap(self._root)
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._handles)
 
     @property
     def sync(self) -> Any:
@@ -275,6 +324,8 @@ class Mainspring:
             title = str(name or getattr(fn, "__name__", ""))
             if not title or title == "<lambda>":
                 raise BadTask("this function has no name of its own; give the task one: name='…'")
+            if title == WEBHOOK:
+                raise BadTask(f"task {title!r} is the engine's own; give this one another name=")
             if title in self.tasks:
                 raise BadTask(f"a task named {title!r} is registered already; give this one another name=")
             known = _STUB_OPTIONS if stub else _TASK_OPTIONS
@@ -408,19 +459,51 @@ class Mainspring:
 
         return subscribe
 
+    async def watch(
+        self,
+        *,
+        types: Sequence[str] | None = None,
+        jobs: Sequence[JobId] | None = None,
+        queues: Sequence[str] | None = None,
+        tasks: Sequence[str] | None = None,
+        schedules: Sequence[str] | None = None,
+        states: Sequence[Shown] | None = None,
+        after: int | None = None,
+    ) -> AsyncIterator[Item]:
+        """What happens, in whatever process, as the live feed tells it: `async for item in app.watch(types=["job"])`.
+
+        From now on, or from beyond the number `after`.
+        """
+        wish = asked(types=types, jobs=jobs, queues=queues, tasks=tasks, schedules=schedules, states=states)
+        stand = Newsstand(self.opened, self.clock, self.herald, beat=self.settings.beat)
+        async with stand.reader(after, patient=True) as reader:
+            while stand.open:
+                for item in await reader.read(None):
+                    if wish.met(item.notice):
+                        yield item
+
     # enqueue
 
     async def enqueue(self, task: str, /, **arguments: Any) -> Handle[Any]:
         """A job by its task's name, for a process that does not have the task's code."""
+        (handle,) = await self.hand_over([self.job(task, arguments)])
+        return handle
+
+    def job(self, task: str, arguments: Mapping[str, Any], **options: Unpack[JobOptions]) -> NewJob:
+        """A call as data, by the task's name, for enqueue_many. An app without any tasks cannot check the arguments."""
+        if task == WEBHOOK:  # it is signed, so nobody else has a say in what it tells
+            raise UnknownTask(f"task {task!r} is the engine's own, and tells webhooks only what has happened")
         known = self.tasks.get(task)
         if known is not None:
-            return await known.enqueue(**arguments)
+            made: NewJob = (known.using(**options) if options else known).job(**arguments)
+            return made
         if self.tasks:
             raise UnknownTask(f"no task {task!r} is registered in this app; {hint(task, self.tasks)}")
         payload = encode_call(check_name(task, "task name"), arguments, self.settings.payload_limit)
-        job = new_job(task, payload, Options(), Options(), self.clock.now(), lambda: arguments)
-        (handle,) = await self.hand_over([job])
-        return handle
+        given = checked(options, f"task {task!r}")
+        travelling(given, task)
+        asked = exclusive(Options(**given), task)
+        return new_job(task, payload, asked, asked, self.clock.now(), lambda: arguments)
 
     async def enqueue_many(self, jobs: Iterable[NewJob], *, within: Any = None) -> list[Handle[Any]]:
         """All of them or none, in one round trip: enqueue_many(send.job(to) for to in people)."""
@@ -443,9 +526,7 @@ class Mainspring:
         if within is None and self.events.wants(JobEnqueued):
             for job, answer in zip(jobs, answers, strict=True):
                 if answer.status != "refused":
-                    self.events.emit(
-                        JobEnqueued(at=now, id=answer.id, task=job.task, queue=job.queue, status=answer.status)
-                    )
+                    self.events.emit(enqueued(now, job, answer))
         return [self._handle(answer, job.task) for job, answer in zip(jobs, answers, strict=True)]
 
     # run
@@ -464,7 +545,7 @@ class Mainspring:
         settings = self.settings if concurrency is None else load({"concurrency": concurrency}, {})
         settings = replace(self.settings, concurrency=settings.concurrency)
         real = {name: task for name, task in self.tasks.items() if not task.stub}
-        if not real:
+        if not real and WEBHOOKS not in (queues or ()):
             raise BadInput("this app has no tasks, so a worker would have nothing to run: register some with @app.task")
         if queues is not None:
             if isinstance(queues, str) or not isinstance(queues, Sequence | Mapping) or not queues:
@@ -474,6 +555,9 @@ class Mainspring:
             limits = list(queues.values()) if isinstance(queues, Mapping) else []
             if any(limit is not None and (type(limit) is not int or limit < 1) for limit in limits):
                 raise BadInput(f"a queue's slots are a whole number of at least 1, or None; got {queues!r}")
+        if queues is None or WEBHOOKS in queues:
+            deliver = Delivery(self.clock, self.settings, self.opened).deliver
+            real[WEBHOOK] = Task(self, WEBHOOK, deliver, DELIVERY)
         runner = Runner(
             real, self.middleware, self.clock, timeout=settings.default_timeout,
             policy=Policy(settings.retry_max, settings.backoff), result_limit=settings.result_limit,
@@ -482,7 +566,7 @@ class Mainspring:
         worker = Worker(
             opened=self.opened, runner=runner, tasks={name: task.options.concurrency for name, task in real.items()},
             queues=queues, settings=settings, clock=self.clock, bus=self.events, recycle=recycle, mourned=self._mourned,
-            scheduler=self._scheduler(settings.fire), pruner=self._pruner(),
+            scheduler=self._scheduler(settings.fire), pruner=self._pruner(), herald=self.herald, crier=self._crier,
         )  # fmt: skip
         self._workers.add(worker)
         return worker
@@ -523,12 +607,25 @@ class Mainspring:
 
         return Harness(self, mode, raises=raises)
 
+    def asgi(self, *, auth: bool = True) -> ASGIApp:
+        """The REST API as an ASGI application, to serve alone or to mount under any prefix of another.
+
+        Without `auth` everybody is an admin, and only this machine is served.
+        """
+        from .api.service import asgi
+
+        return asgi(self, auth=auth)
+
     # insight
 
     async def stats(self, window: timedelta | None = timedelta(hours=1)) -> Stats:
         """Jobs by state, and how runs went in the last `window` (None: ever): by task, by queue, in time."""
         if window is not None and not timedelta(0) < window <= LONGEST:
             raise BadInput(f"statistics reach back up to {LONGEST.days} days, or for ever (None); got {window}")
+        if self._remote:
+            from .remote.stats import stats
+
+            return await stats(self.opened, window)
         store, now = await self.opened(), self.clock.now()
         span = resolution(window)
         since = EPOCH if window is None else begin(now - window, span)
@@ -542,9 +639,9 @@ class Mainspring:
             **{str(state): n for state, n in counts.items()},
         )  # fmt: skip
 
-    async def health(self) -> Health:
-        """Whether the workers of this process turn and the store answers; if not, why."""
-        return await check(self.opened, list(self._workers))
+    async def health(self, *, store: bool = True) -> Health:
+        """Whether the workers of this process turn and the store answers, if it is to be asked; if not, why."""
+        return await check(self.opened, list(self._workers), store=store)
 
     async def prune(self) -> int:
         """Removes finished jobs that retention does not keep, as workers do by themselves; returns how many."""
@@ -578,3 +675,10 @@ class Mainspring:
         finally:
             if store not in self._handles.values():
                 await store.close()
+
+
+def _check_allowance(hosts: Sequence[str]) -> None:
+    if hosts:
+        from .webhook.address import Allowance
+
+        Allowance(hosts)

@@ -125,9 +125,17 @@ class Arguments:
                 "Arguments", fields, kw_only=True, gc=False, forbid_unknown_fields=self._extra is None,
                 rename={field: name for name, field in self._fields.items()},
             )  # fmt: skip
+            self._shape = shape
             return msgspec.json.Decoder(shape, dec_hook=_dec_hook).decode
         except (TypeError, ValueError) as bad:
             raise BadTask(f"task {self.task!r} has parameters that JSON cannot carry: {bad}") from None
+
+    def schema(self) -> dict[str, Any]:
+        """What the payload looks like, as JSON Schema; a type that cannot tell may be anything."""
+        named = {"schema_hook": lambda wanted: {"title": getattr(wanted, "__name__", str(wanted))}}
+        (ref,), parts = msgspec.json.schema_components([self._shape], ref_template="#/$defs/{name}", **named)
+        found: dict[str, Any] = parts.pop(ref["$ref"].rpartition("/")[2])
+        return {name: value for name, value in found.items() if name != "title"} | ({"$defs": parts} if parts else {})
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], limit: int) -> str:
         """The payload of a call; refuses what the function would not accept."""

@@ -12,6 +12,7 @@ from .context import Commitment, Context
 from .courier import Courier
 from .errors import BadInput, LeaseLost
 from .failpoint import failpoint
+from .job import Job
 from .outcome import Outcome, decide
 from .runner import Runner
 from .store import Store, Transaction
@@ -20,11 +21,20 @@ from .store import Store, Transaction
 class Completion:
     """What `ctx.transaction()` opens, for the runs of one worker."""
 
-    def __init__(self, runner: Runner, courier: Courier, clock: Clock, store: Callable[[], Store]) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        courier: Courier,
+        clock: Clock,
+        store: Callable[[], Store],
+        told: Callable[[Job, Outcome], Outcome],
+    ) -> None:
+        """`told` adds to an outcome what others are to be told of it."""
         self._runner = runner
         self._courier = courier
         self._clock = clock
         self._store = store
+        self._told = told
 
     def transaction(self, ctx: Context) -> AbstractAsyncContextManager[Any]:
         try:
@@ -72,6 +82,7 @@ class Completion:
         finally:
             commitment.under_way = False
         failpoint("transaction.after_commit")
+        self._courier.tell([(ctx.job, report)])
 
     def _outcome(self, ctx: Context, commitment: Commitment) -> Outcome:
         """As if the task had returned now; too many failed items, or a Snooze given as the result, end the block."""
@@ -79,7 +90,8 @@ class Completion:
         if isinstance(ended, Exception):
             raise ended
         job = ctx.job
-        return decide(job, ended, now=self._clock.now(), policy=self._runner.policy(job), account=ctx.account())
+        policy, account = self._runner.policy(job), ctx.account()
+        return self._told(job, decide(job, ended, now=self._clock.now(), policy=policy, account=account))
 
 
 def _lost(ctx: Context) -> LeaseLost:

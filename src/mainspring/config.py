@@ -18,6 +18,8 @@ from .retry import Backoff
 Span = float | int | str | timedelta
 Durability = Literal["full", "relaxed"]
 Fire = Literal["any", "leader", "never"]
+LogFormat = Literal["console", "json"]
+JwtAlgorithm = Literal["", "HS256", "RS256"]
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", re.ASCII)
@@ -30,6 +32,7 @@ LEAST_TTL = 1.0
 _MOST_WORKERS = 1000
 # A century: beyond, subtracting it from now leaves the calendar.
 _MOST_DAYS = 36_500
+_MOST_HOURS = 8760
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -59,10 +62,33 @@ class Settings(Struct, frozen=True, kw_only=True):
     durability: Durability = "full"
     instance_id: str = ""
     log_level: str = "info"
+    log_format: LogFormat = "console"
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int = 0
     dead_queue: str = "dead"
     dead_retention: float = 168 * 3600.0
     history_keep: int = 100
     history_days: float = 30.0
+    audit_days: float = 365.0
+    api_key: str = ""
+    host: str = "127.0.0.1"
+    port: int = 8765
+    jwt_algorithm: JwtAlgorithm = ""
+    jwt_secret: str = ""
+    jwt_jwks: str = ""
+    jwt_issuer: str = ""
+    jwt_audience: str = ""
+    jwt_role_claim: str = "role"
+    jwt_subject_claim: str = "sub"
+    session_hours: float = 12.0
+    hide_payloads: bool = False
+    webhook_allow: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """Without what opens something."""
+        shown = {f.name: getattr(self, f.name) for f in fields(self)}
+        shown |= {name: "***" for name in ("store", "api_key", "jwt_secret") if shown[name]}
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     @property
     def backoff(self) -> Backoff:
@@ -75,11 +101,15 @@ _SPANS = {
 }  # fmt: skip
 _AT_LEAST = {
     "concurrency": 1, "retry_max": 0, "max_crashes": 1, "recycle_jobs": 0, "payload_limit": 1, "result_limit": 1,
-    "history_keep": 0,
+    "history_keep": 0, "port": 0, "metrics_port": 0,
 }  # fmt: skip
 _CHOICES = {
     "durability": get_args(Durability), "fire": get_args(Fire), "log_level": ("debug", "info", "warning", "error"),
+    "log_format": get_args(LogFormat),
+    "jwt_algorithm": tuple(name for name in get_args(JwtAlgorithm) if name),
 }  # fmt: skip
+
+_SWITCH = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
 
 
 def load(given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
@@ -108,17 +138,40 @@ def _read(name: str, value: Any, source: str) -> Any:
     if name == "recycle_memory":
         return size(value, source)
     default = _DEFAULTS[name]
+    if isinstance(default, tuple):
+        return _list(value, source)
+    if isinstance(default, bool):
+        return _switch(value, source)
     if isinstance(default, int):
         return _integer(name, value, source)
     if isinstance(default, float):
         return _number(value, source)
     if not isinstance(value, str):
         raise BadSetting(f"{source} must be text, got {value!r}")
-    choices = _CHOICES.get(name)
+    choices = {choice.lower(): choice for choice in _CHOICES.get(name, ())}
     if choices and value.lower() not in choices:
-        known = " or ".join(map(repr, choices)) if len(choices) == 2 else f"one of {', '.join(choices)}"
+        known = " or ".join(map(repr, choices.values()))
+        if len(choices) > 2:
+            known = f"one of {', '.join(choices.values())}"
         raise BadSetting(f"{source} must be {known}, got {value!r}")
-    return value.lower() if choices else value
+    return choices.get(value.lower(), value)
+
+
+def _switch(value: Any, source: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    said = _SWITCH.get(value.lower()) if isinstance(value, str) else None
+    if said is None:
+        raise BadSetting(f"{source} must be on or off ({', '.join(_SWITCH)}), got {value!r}")
+    return said
+
+
+def _list(value: Any, source: str) -> tuple[str, ...]:
+    """Texts, or one with commas between them."""
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
+        raise BadSetting(f"{source} must be a list of texts, or one with commas between them; got {value!r}")
+    return tuple(item.strip() for item in items if item.strip())
 
 
 def _integer(name: str, value: Any, source: str) -> int:
@@ -197,8 +250,15 @@ def _check(s: Settings) -> None:
             f"leader_ttl ({s.leader_ttl:g}s) must be at least twice leader_refresh ({s.leader_refresh:g}s), "
             "or one late refresh loses the leadership"
         )
-    if not 0 <= s.history_days <= _MOST_DAYS:
-        raise BadSetting(f"history_days must be from 0 to {_MOST_DAYS}, got {s.history_days:g}")
+    if s.metrics_port > 65_535:
+        raise BadSetting(f"metrics_port must be from 0 (none) to 65535, got {s.metrics_port}")
+    for name, days in (("history_days", s.history_days), ("audit_days", s.audit_days)):
+        if not 0 <= days <= _MOST_DAYS:
+            raise BadSetting(f"{name} must be from 0 to {_MOST_DAYS}, got {days:g}")
+    if not 0 < s.session_hours <= _MOST_HOURS:
+        raise BadSetting(f"session_hours must be more than 0 and at most {_MOST_HOURS}, got {s.session_hours:g}")
+    if s.port > 65_535:
+        raise BadSetting(f"port must be from 0 (any that is free) to 65535, got {s.port}")
     try:
         s.backoff  # noqa: B018  its own checks are the test
     except BadSetting as bad:

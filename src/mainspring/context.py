@@ -161,7 +161,7 @@ class Said:
     """What one run has said so far, and what of it the store does not know yet. Any thread may add."""
 
     def __init__(self, job: Job, desk: Desk) -> None:
-        self._job = job
+        self.job = job
         self.desk = desk
         self._lock = threading.RLock()
         self._kept, self._due = False, False
@@ -169,6 +169,7 @@ class Said:
         self._count = 0
         self._progress: Progress | None = None
         self._told: Progress | None = None
+        self._sent: Progress | None = None
         self.counted: Items | None = None
         self.metadata: dict[str, Any] = {}
         self.log = _Log(_logger, {"job_id": job.id, "task": job.task, "attempt": job.attempt})
@@ -187,7 +188,7 @@ class Said:
         done, total = _number(done), None if total is None else _number(total)
         with self._lock:
             now, told = self.desk.clock.now(), self._told
-            self._progress = Progress(self._job.runs, now, done, total, clean_line(note))
+            self._progress = Progress(self.job.runs, now, done, total, clean_line(note))
             due = told is None or abs(done - told.done) >= STEP or done == total
             due = due or (told is not None and (now - told.at).total_seconds() >= PAUSE)
             if due:
@@ -235,22 +236,23 @@ class Said:
     def _lay(self) -> None:
         self._due = self._kept
         if not self._kept:
-            self.desk.lay(self._job, self)
+            self.desk.lay(self.job, self)
 
     def report(self) -> Report:
         """Everything new; the store has it when the call that carries this returns."""
         with self._lock:
             lines, self._lines, self._due = self._lines, [], False
-            return Report(id=self._job.id, lease=self._job.lease or "", lines=tuple(lines), progress=self._told)
+            progress, self._sent = None if self._told is self._sent else self._told, self._told
+            return Report(id=self.job.id, lease=self.job.lease or "", lines=tuple(lines), progress=progress)
 
     def untold(self, report: Report) -> None:
         """The store does not have it after all."""
         with self._lock:
-            self._lines, self._due = [*report.lines, *self._lines], True
+            self._lines, self._sent, self._due = [*report.lines, *self._lines], None, True
 
     def _add(self, level: int, text: str, n: int | None = None) -> None:
         level = max(0, min(level, MOST))
-        line = LogLine(self._job.runs, n or self._count, self.desk.clock.now(), level, clean_line(text))
+        line = LogLine(self.job.runs, n or self._count, self.desk.clock.now(), level, clean_line(text))
         self._lines.append(line)
 
 
@@ -274,10 +276,10 @@ class Desk:
             with suppress(RuntimeError):  # the worker's loop is closed: nobody carries any more
                 self.ring()
 
-    def take(self) -> list[Report]:
+    def take(self) -> list[tuple[Job, Report]]:
         with self.lock:
             laid, self._laid = self._laid, {}
-        return [said.report() for said in laid.values()]
+        return [(said.job, said.report()) for said in laid.values()]
 
     def __bool__(self) -> bool:
         return bool(self._laid)

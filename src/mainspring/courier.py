@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from .clock import Alarm, Clock
 from .context import Desk
+from .events import Bus, JobReported
 from .insistence import Insistence
-from .job import Report
+from .job import Job, Report
 from .store import Store
 
 # Log lines and progress wait this long for more of them.
@@ -17,11 +19,12 @@ REPORT = 0.5
 class Courier:
     """What lies on the desk reaches the store in order; what a failed call left unsent goes first."""
 
-    def __init__(self, desk: Desk, clock: Clock) -> None:
+    def __init__(self, desk: Desk, clock: Clock, bus: Bus) -> None:
         self._desk = desk
         self._clock = clock
+        self._bus = bus
         self._laid = Alarm(clock)
-        self._unsent: list[Report] = []
+        self._unsent: list[tuple[Job, Report]] = []
         self._carrying = asyncio.Lock()
 
     async def run(self, store: Store, insist: Insistence) -> None:
@@ -40,5 +43,12 @@ class Courier:
         async with self._carrying:
             while reports := self._unsent or self._desk.take():
                 self._unsent = reports
-                await store.report(reports)
+                stands = await store.report([report for _, report in reports])
                 self._unsent = []
+                self.tell([(job, report) for job, report in reports if job.id in stands])
+
+    def tell(self, reports: Sequence[tuple[Job, Report]]) -> None:
+        """The store has accepted them."""
+        if self._bus.wants(JobReported):
+            for job, report in reports:
+                self._bus.emit(JobReported(at=self._clock.now(), job=job, report=report))

@@ -8,6 +8,8 @@ from msgspec import Struct
 
 # As many news are kept at least: enough for a reader that was away for some minutes.
 NEWS_KEPT = 10_000
+# A store that leaves something to the next tidying has taken as many at least.
+TIDIED = 500
 
 
 class Document(Struct, frozen=True, kw_only=True):

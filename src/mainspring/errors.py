@@ -4,12 +4,20 @@ MainspringError
 ├── BadInput (ValueError)       refused before anything was written
 │   ├── BadSetting              a setting, an option or a store URL
 │   ├── BadTask                 a function that cannot be a task
-│   └── BadPayload              arguments that cannot be sent or read
+│   ├── BadPayload              arguments that cannot be sent or read
+│   └── WorkerNotFound          no live worker is called so
 ├── UnknownTask (LookupError)   no task of that name is registered here
 ├── JobNotFound (LookupError)   the store has no job of that id
 ├── ScheduleNotFound (LookupError)  the store has no schedule of that name
 ├── ScheduleExists              a schedule of that name is there already
 ├── ScheduleChanged             others have changed it since it was read
+├── HookNotFound (LookupError)  the store has no webhook, or no trigger, of that name
+├── HookExists                  a webhook, or a trigger, of that name is there already
+├── HookChanged                 others have changed it since it was read
+├── NotSigned                   a call is not by whom it should be
+├── Stale                       a call is well signed, and too long ago
+├── ApiKeyNotFound (LookupError)  the store has no API key of that name or id
+├── ApiKeyExists                an API key of that name is there already
 ├── NotLeader                   what only the leader may do was asked of another
 ├── JobExists                   on_conflict="raise" met a job that holds the key
 ├── InvalidTransition           the job's state does not allow the action
@@ -50,6 +58,10 @@ class BadPayload(BadInput):
     """Arguments that cannot be sent, or a stored payload that cannot be read."""
 
 
+class WorkerNotFound(BadInput):
+    """No live worker is called so."""
+
+
 class UnknownTask(MainspringError, LookupError):
     """No task of that name is registered here."""
 
@@ -66,8 +78,36 @@ class ScheduleExists(MainspringError):
     """A schedule of that name is there already."""
 
 
+class ApiKeyNotFound(MainspringError, LookupError):
+    """The store has no API key of that name or id."""
+
+
+class ApiKeyExists(MainspringError):
+    """An API key of that name is there already."""
+
+
 class ScheduleChanged(MainspringError):
     """Others have changed the schedule since it was read."""
+
+
+class HookNotFound(MainspringError, LookupError):
+    """The store has no webhook, or no trigger, of that name."""
+
+
+class HookExists(MainspringError):
+    """A webhook, or a trigger, of that name is there already."""
+
+
+class HookChanged(MainspringError):
+    """Others have changed the webhook, or the trigger, since it was read."""
+
+
+class NotSigned(MainspringError):
+    """A call of a trigger is not signed by whom it should be; or there is no such trigger, which is not said."""
+
+
+class Stale(MainspringError):
+    """A call of a trigger is well signed, and its timestamp is not of now."""
 
 
 class NotLeader(MainspringError):

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
-from .job import Action, Job, JobId, State, WorkerId
+from .job import Action, Enqueued, Job, JobId, NewJob, Report, State, WorkerId
 from .outcome import Outcome
 from .schedule import Tick
 
@@ -25,6 +25,9 @@ class JobEnqueued(Event, frozen=True, kw_only=True):
     task: str
     queue: str
     status: Literal["new", "duplicate", "replaced", "debounced"]
+    run_at: datetime | None = None
+    """As it was asked for; None: at once."""
+    schedule: str | None = None
 
 
 class JobStarted(Event, frozen=True, kw_only=True):
@@ -60,6 +63,13 @@ class JobLost(Event, frozen=True, kw_only=True):
     job: Job
 
 
+class JobReported(Event, frozen=True, kw_only=True):
+    """A run under way has logged lines or told its progress, and the store has it."""
+
+    job: Job
+    report: Report
+
+
 class JobsExpired(Event, frozen=True, kw_only=True):
     ids: tuple[JobId, ...]
 
@@ -77,6 +87,12 @@ class JobsPruned(Event, frozen=True, kw_only=True):
     state: State
     task: str
     ids: tuple[JobId, ...]
+
+
+class Pruned(Event, frozen=True, kw_only=True):
+    """Retention has removed so many jobs; JobsPruned says which, where somebody wants to know."""
+
+    count: int
 
 
 class TickFired(Event, frozen=True, kw_only=True):
@@ -98,6 +114,23 @@ class SchedulePaused(Event, frozen=True, kw_only=True):
 
     schedule: str
     note: str
+
+
+class SchedulesChanged(Event, frozen=True, kw_only=True):
+    """Somebody has changed these schedules through this app; "declare": the code did, when a worker started."""
+
+    action: Literal["declare", "create", "update", "pause", "resume", "reschedule", "rebalance", "delete"]
+    names: tuple[str, ...]
+
+
+class QueuePaused(Event, frozen=True, kw_only=True):
+    """Somebody has paused this queue through this app."""
+
+    queue: str
+
+
+class QueueResumed(Event, frozen=True, kw_only=True):
+    queue: str
 
 
 class LeaderChanged(Event, frozen=True, kw_only=True):
@@ -132,12 +165,28 @@ class WorkerStopped(Event, frozen=True, kw_only=True):
     worker: WorkerId
 
 
+class WorkersOrdered(Event, frozen=True, kw_only=True):
+    """Somebody has given these workers orders through this app; each hears them at its next beat."""
+
+    action: Literal["resize", "drain", "resume"]
+    workers: tuple[WorkerId, ...]
+
+
 class StoreTrouble(Event, frozen=True, kw_only=True):
     """A store call failed and will be repeated in `again` seconds."""
 
     doing: str
     error: str
     again: float
+
+
+def enqueued(at: datetime, job: NewJob, answer: Enqueued | None = None) -> JobEnqueued:
+    """The store has taken the job, or has said what it did instead."""
+    status = "new" if answer is None or answer.status == "refused" else answer.status
+    return JobEnqueued(
+        at=at, id=answer.id if answer else job.id, task=job.task, queue=job.queue, status=status, run_at=job.run_at,
+        schedule=job.schedule,
+    )  # fmt: skip
 
 
 def ended(at: datetime, job: Job, outcome: Outcome) -> JobEnded:
@@ -166,12 +215,12 @@ class Bus:
     def subscribe(self, kind: type[E], act: Callable[[E], object]) -> None:
         """`act` hears every event of this kind and of those derived from it; Event is all of them."""
         self._subscribers.setdefault(kind, []).append(act)
-        self._heard_by.clear()
+        self._heard_by = {}
 
     def unsubscribe(self, kind: type[E], act: Callable[[E], object]) -> None:
         if act in self._subscribers.get(kind, ()):
             self._subscribers[kind].remove(act)
-            self._heard_by.clear()
+            self._heard_by = {}
 
     def wants(self, kind: type[Event]) -> bool:
         """Whether it is worth making such an event at all."""
@@ -185,8 +234,9 @@ class Bus:
                 _logger.exception("subscriber %r raised on %s", act, type(event).__name__)
 
     def _acts(self, kind: type[Event]) -> tuple[Callable[[Any], object], ...]:
-        acts = self._heard_by.get(kind)
+        # A new one with each subscription: another thread may be about to write what it found before.
+        heard_by = self._heard_by
+        acts = heard_by.get(kind)
         if acts is None:
-            acts = tuple(act for base in kind.__mro__ for act in self._subscribers.get(base, ()))
-            self._heard_by[kind] = acts
+            heard_by[kind] = acts = tuple(act for base in kind.__mro__ for act in self._subscribers.get(base, ()))
         return acts

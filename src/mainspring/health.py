@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Literal
 
 from msgspec import Struct
 
+from .mask import mask_text
 from .store import Store
 from .worker import Worker
 
@@ -25,11 +27,29 @@ class Health(Struct, frozen=True):
     notes: list[str] = []
     """What works, and could work better."""
 
+    def answer(self, question: Literal["live", "ready"]) -> Answer:
+        well = self.live if question == "live" else self.ready
+        return Answer(200 if well else 503, Body("ok" if well else "failing", self.reasons, self.notes))
 
-async def check(opened: Callable[[], Awaitable[Store]], workers: Iterable[Worker]) -> Health:
+
+class Body(Struct, frozen=True):
+    status: Literal["ok", "failing"]
+    reasons: list[str]
+    notes: list[str]
+
+
+class Answer(Struct, frozen=True):
+    """To whoever asks over HTTP."""
+
+    code: int
+    body: Body
+
+
+async def check(opened: Callable[[], Awaitable[Store]], workers: Iterable[Worker], *, store: bool = True) -> Health:
+    """Without `store` it is not asked: one that is away is no reason to start a live process anew."""
     workers = list(workers)
     stuck = [reason for worker in workers for reason in worker.stuck()]
-    trouble = await _trouble(opened)
+    trouble = await _trouble(opened) if store else []
     deaf = [f"worker {worker.id} is deaf: {DEAF}" for worker in workers if worker.deaf]
     return Health(not stuck, not stuck and not trouble, stuck + trouble, deaf)
 
@@ -43,5 +63,5 @@ async def _trouble(opened: Callable[[], Awaitable[Store]]) -> list[str]:
     except TimeoutError:
         return [f"the store has not answered within {PATIENCE:g} s"]
     except Exception as error:  # whatever it is, the answer to "how are you?" is an answer
-        return [f"the store does not answer: {error}"]
+        return [mask_text(f"the store does not answer: {error}")]
     return [trouble] if trouble else []

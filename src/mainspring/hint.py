@@ -10,6 +10,6 @@ def hint(name: object, known: Iterable[str]) -> str:
     import difflib  # needed for a message only
 
     names = sorted(known)
-    if near := difflib.get_close_matches(str(name), names, 1):
+    if near := difflib.get_close_matches(str(name)[:200], names, 1):
         return f"did you mean {near[0]!r}?"
     return f"known: {', '.join(names[:20]) or 'none'}"

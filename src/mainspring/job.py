@@ -86,6 +86,18 @@ ALLOWED: Mapping[Action, frozenset[State]] = {
     Action.UPDATE: frozenset({State.PENDING, State.PAUSED, State.WAITING}),
     Action.DELETE: frozenset(State) - {State.RUNNING},
 }
+# Which jobs an action by filter means where no state is said.
+_WAITING: tuple[Shown, ...] = ("pending", "scheduled", "retrying")
+MEANT: Mapping[Action, tuple[Shown, ...]] = {
+    Action.CANCEL: (*_WAITING, "running", "waiting", "paused"),
+    Action.RETRY: ("dead",),
+    Action.PAUSE: _WAITING,
+    Action.RESUME: ("paused",),
+    Action.UPDATE: (*_WAITING, "waiting", "paused"),
+    Action.DELETE: ("completed", "dead", "cancelled", "expired"),
+}
+# Where an action is allowed and changes nothing.
+_DONE_ALREADY = {Action.CANCEL: State.CANCELLED, Action.PAUSE: State.PAUSED, Action.RESUME: State.PENDING}
 
 
 class Ending(StrEnum):
@@ -266,6 +278,31 @@ class Job(Struct, frozen=True, kw_only=True):
             return "retrying"
         return "scheduled" if self.run_at > now else "pending"
 
+    def met(self, now: datetime) -> State:
+        """The state as an operator meets it: one that waited past its expires_at has expired."""
+        return State.EXPIRED if self.shown(now) == "expired" else self.state
+
+    def actions(self, now: datetime) -> tuple[Action, ...]:
+        """The actions that would change something now. A retry may still find its key held by another job."""
+        state, stopping = self.met(now), self.state is State.RUNNING and self.cancel_reason is not None
+        allowed = [one for one in Action if state in ALLOWED[one] and _DONE_ALREADY.get(one) is not state]
+        return tuple(one for one in allowed if not (stopping and one is Action.CANCEL))
+
+    def state_since(self, now: datetime) -> datetime | None:
+        """When it came into the state people see; None where that is not kept."""
+        match self.shown(now):
+            case "running":
+                return self.started_at
+            case "scheduled":
+                return self.created_at
+            case "pending":
+                return max(self.created_at, self.run_at)
+            case "completed" | "dead" | "cancelled":
+                return self.finished_at
+            case "expired":
+                return self.finished_at or self.expires_at
+        return None
+
 
 class Execution(Struct, frozen=True, kw_only=True):
     """The history row of one run."""
@@ -349,12 +386,22 @@ class Orders(Struct, frozen=True, omit_defaults=True):
     drained: bool = False
 
 
+WorkerState = Literal["open", "draining", "drained", "resuming"]
+
+
 class LiveWorker(Struct, frozen=True):
     """A worker's row in the store."""
 
     info: WorkerInfo
     until: datetime
     orders: Orders = Orders()
+
+    @property
+    def state(self) -> WorkerState:
+        """What people see: orders it has not heard yet are on their way."""
+        if self.orders.drained:
+            return "drained" if self.info.drained and not self.info.running else "draining"
+        return "resuming" if self.info.drained else "open"
 
     @property
     def beat_at(self) -> datetime | None:

@@ -11,6 +11,7 @@ from contextlib import suppress
 import msgspec
 
 from .errors import BadSetting
+from .measure import Counts
 
 # The process's number and the descriptor of its end: "2:7".
 VARIABLE = "MAINSPRING_SUPERVISED"
@@ -27,6 +28,8 @@ class Word(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why it is about to leave by itself."""
     ended: dict[str, int] = {}
     """How many runs left their job in which state."""
+    counts: Counts | None = None
+    """What it has counted since it last told."""
 
 
 class Lifeline:
@@ -35,6 +38,7 @@ class Lifeline:
     def __init__(self, number: int, line: socket.socket) -> None:
         self.number = number
         self._line = line
+        self._left = b""
         line.setblocking(False)
         line.set_inheritable(False)
 
@@ -51,8 +55,15 @@ class Lifeline:
             raise BadSetting(f"{VARIABLE}={text} is set by a supervisor for its own processes only: unset it") from None
 
     def say(self, word: Word) -> None:
-        with suppress(OSError):  # nobody is there to hear it; `watch` has noticed
-            self._line.send(msgspec.json.encode(word) + b"\n")
+        """What the line does not take at once goes with the next word; half a one would garble all that follow."""
+        self._left += msgspec.json.encode(word) + b"\n"
+        with suppress(OSError):  # nobody is there to hear it; `watch` has noticed. Or nobody listens just now
+            self._left = self._left[self._line.send(self._left) :]
+
+    @property
+    def full(self) -> bool:
+        """Whether something said has not gone yet: what can wait had better."""
+        return bool(self._left)
 
     def watch(self, gone: Callable[[], object]) -> None:
         """Calls `gone` once, when the supervisor has died without a word."""

@@ -34,6 +34,7 @@ _BEARER = re.compile(r"(?i)\b(bearer[ \t]{1,20})([^\s\"',;]+)")
 _BASIC = re.compile(r"(?i)\b(basic[ \t]{1,20})([A-Za-z0-9+/]{4,2048}={0,2})")
 _SHAPES = re.compile(
     r"\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*"  # a JSON web token
+    r"|\bms[kt]_[0-9a-z]{1,20}_[0-9A-Za-z]+"  # an API key of our own, or the token of a first start
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
     re.DOTALL,
 )

@@ -1,17 +1,18 @@
-"""Forgets finished jobs as retention says, in small steps beside the work."""
+"""Forgets finished jobs as retention says, and old entries of the audit trail, in small steps beside the work."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from inspect import isawaitable
 
 from msgspec import Struct
 
 from .clock import EPOCH, Clock
 from .config import Settings
-from .events import Bus, JobsPruned
+from .document import TIDIED
+from .events import Bus, JobsPruned, Pruned
 from .insistence import Insistence
 from .job import FINAL, Action, Execution, Filter, Job, LogLine, State
 from .retention import Retention, Rules, kept
@@ -71,7 +72,18 @@ class Pruner:
         gone = await store.forget(rules if self._unwatched() else {}, now=self._clock.now())
         for (state, task), (keep, before) in rules.items():
             gone += await self._group(store, state, task, keep, before)
+        await self._tidy(store)
+        if gone:
+            self._bus.emit(Pruned(at=self._clock.now(), count=gone))
         return gone
+
+    async def _tidy(self, store: Store) -> None:
+        """Documents that have expired, and the audit trail from before what is kept of it."""
+        now, began = self._clock.now(), self._clock.monotonic()
+        since = now - min(timedelta(days=self._settings.audit_days), now - EPOCH)
+        while await store.tidy(audited_since=since, now=now) >= TIDIED:
+            await self._clock.sleep(max(PAUSE, self._clock.monotonic() - began))
+            began = self._clock.monotonic()
 
     async def _rules(self, store: Store) -> Rules:
         now = self._clock.now()

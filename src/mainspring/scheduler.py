@@ -16,7 +16,7 @@ from .amendment import born, fingerprint, redefined
 from .clock import Alarm, Clock
 from .codec import Arguments
 from .errors import BadInput, NotLeader
-from .events import Bus, JobEnqueued, SchedulePaused, TickFired, TickPassed
+from .events import Bus, SchedulePaused, SchedulesChanged, TickFired, TickPassed, enqueued
 from .failpoint import failpoint
 from .ids import new_id
 from .insistence import Insistence
@@ -110,12 +110,15 @@ class Scheduler:
             board = Board((row for row in rows if row.name not in homeless), now)
             wanted = [self._said(name, known.get(name), now, missing_only, board) for name in sorted(names)]
             firings = [firing for firing in wanted if firing is not None]
-            names = set()
+            names, stand = set(), list[str]()
             for firing, done in zip(firings, await store.fire(firings, now=now), strict=True):
                 if done.stands:
                     self.tell(firing)
+                    stand.append(firing.schedule.name)
                 else:  # who came second looks again: most likely there is nothing left to say
                     names.add(firing.schedule.name)
+            if stand:
+                self._bus.emit(SchedulesChanged(at=now, action="declare", names=tuple(stand)))
 
         await self._look_for_dependencies(store)
 
@@ -290,7 +293,7 @@ class Scheduler:
             kind = TickFired if tick.what == "fired" else TickPassed
             self._bus.emit(kind(at=now, schedule=name, tick=tick))
         for job in firing.jobs:
-            self._bus.emit(JobEnqueued(at=now, id=job.id, task=job.task, queue=job.queue, status="new"))
+            self._bus.emit(enqueued(now, job))
 
     def suspect(self, id: JobId, at: datetime) -> None:
         """This job ends in a failure now, if that stands: its schedule, if it has one, may be paused for it."""

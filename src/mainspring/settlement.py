@@ -10,7 +10,7 @@ from contextlib import suppress
 from .clock import Alarm, Clock
 from .courier import Courier
 from .errors import StoreUnavailable
-from .events import Bus, JobEnded, JobEnqueued, JobLost, ended
+from .events import Bus, JobEnded, JobLost, ended, enqueued
 from .failpoint import failpoint
 from .insistence import Insistence
 from .job import Job, JobId
@@ -102,4 +102,4 @@ def tell(bus: Bus, job: Job, outcome: Outcome) -> None:
     at = outcome.finished_at
     bus.emit(ended(at, job, outcome))
     for new in outcome.then:
-        bus.emit(JobEnqueued(at=at, id=new.id, task=new.task, queue=new.queue, status="new"))
+        bus.emit(enqueued(at, new))

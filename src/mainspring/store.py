@@ -73,7 +73,7 @@ class Keeper(Protocol):
         ...
 
     async def drop_documents(self, kind: str, names: Collection[str]) -> list[str]:
-        """Forgets them; returns those that were there, by name."""
+        """Forgets them; returns those that were there, by name, among them what has expired and was not tidied yet."""
         ...
 
     async def documents(
@@ -110,7 +110,10 @@ class Keeper(Protocol):
         ...
 
     async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
-        """Deletes expired documents and entries of before; returns how many went. Some may be left for another time."""
+        """Deletes expired documents and entries of before; returns how many went.
+
+        Some may be left for another time, if document.TIDIED or more went.
+        """
         ...
 
 

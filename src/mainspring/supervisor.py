@@ -15,6 +15,7 @@ import msgspec
 
 from .clock import Alarm, Clock
 from .lifeline import RECYCLED, VARIABLE, Word
+from .measure import Meter
 from .program import Program, can_reload
 from .retry import Backoff
 from .systemd import VARIABLES, notify, watchdog
@@ -30,6 +31,7 @@ PATIENCE = 12.0
 HOPELESS = (1, 2)
 # What a process said last is in the socket when it ends; a process of its own may still hold the other end open.
 LAST_WORDS = 1.0
+LONGEST_WORD = 4 << 20
 MOST = 1000
 
 
@@ -49,6 +51,11 @@ class Child:
 
     def __str__(self) -> str:
         return f"process {self.number} (pid {self.process.pid if self.process else '-'})"
+
+    @property
+    def works(self) -> bool:
+        """Whether its process takes jobs."""
+        return self.up and self.process is not None and self.process.returncode is None
 
     def send(self, number: signal.Signals) -> None:
         """To the process, if there is one; else to whoever waits to start the next one."""
@@ -76,6 +83,8 @@ class Supervisor:
         self.started = 0
         self.ended: Counter[str] = Counter()
         """How many runs left their job in which state; a process that is killed takes its count along."""
+        self.meter = Meter()
+        """What all processes have counted, those that are gone too."""
         self.failed = 0
         """The exit code with which every process failed at the first start."""
 
@@ -218,7 +227,7 @@ class Supervisor:
             theirs.close()
         if not child.wanted or child.replaced is not replaced:
             child.process.kill()  # sent away while it was being made: it has begun nothing
-        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        reader, writer = await asyncio.open_unix_connection(sock=ours, limit=LONGEST_WORD)
         words = asyncio.create_task(self._listen(child, reader, replaced))
         try:
             code = await child.process.wait()
@@ -247,6 +256,8 @@ class Supervisor:
             async for line in reader:
                 word = msgspec.json.decode(line, type=Word)
                 self.ended.update(word.ended)
+                if word.counts is not None:
+                    self.meter.add(word.counts)
                 if word.recycling:
                     child.recycling = word.recycling
                     self._kill_later(child, self._grace + PATIENCE)
@@ -254,6 +265,10 @@ class Supervisor:
                     child.up = self._worked = True
                     _settle(replaced, True)
                     self._tell_ready()
+
+    def missing(self) -> list[str]:
+        """What keeps it from being ready: processes that do not take jobs."""
+        return [f"process {child.number} does not take jobs" for child in self._children.values() if not child.works]
 
     def _tell_ready(self) -> None:
         if not self._ready and all(child.up for child in self._children.values()):

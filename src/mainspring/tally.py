@@ -8,9 +8,15 @@ from typing import Literal, TypeVar
 
 from msgspec import Struct
 
+from .bucket import bucket, middle, percentile
 from .clock import EPOCH, instant, micros
-from .job import Ending, Failure
+from .job import WENT_WRONG, Ending, Failure, Items
 from .outcome import Outcome
+
+__all__ = [
+    "KEPT", "KINDS", "NOT_COUNTED", "OTHERS", "SECONDS", "Span", "Sums", "Tally", "begin", "bucket", "counted",
+    "last_at", "middle", "percentile",
+]  # fmt: skip
 
 K = TypeVar("K")
 Span = Literal["minute", "hour", "day", "ever"]
@@ -34,6 +40,12 @@ class Sums(Struct, omit_defaults=True):
     errors: dict[str, int] = {}
     last: int = 0
     """When the last one ended, in microseconds since 1970."""
+    well: int = 0
+    """When the last one that completed did; 0: none has, or it was counted by an earlier release."""
+    fates: dict[str, int] = {}
+    """The states in which runs that went wrong left their jobs: pending (tried again) or dead."""
+    items: dict[str, int] = {}
+    """What ctx.items() was told, of snoozed and released runs as well: success, failed, skipped."""
 
     def add(self, other: Sums) -> None:
         _add(self.endings, other.endings)
@@ -42,6 +54,9 @@ class Sums(Struct, omit_defaults=True):
             self._met(kind, count)
         self.took += other.took
         self.last = max(self.last, other.last)
+        self.well = max(self.well, other.well)
+        _add(self.fates, other.fates)
+        _add(self.items, other.items)
 
     def count(self, ending: str, spans: Sequence[timedelta]) -> None:
         """Runs that ended alike and took so long."""
@@ -59,6 +74,10 @@ class Sums(Struct, omit_defaults=True):
 
     def meet(self, failure: Failure) -> None:
         self._met(failure.kind, 1)
+
+    def work(self, items: Items) -> None:
+        told = {"success": items.success, "failed": items.failed, "skipped": items.skipped}
+        _add(self.items, {name: count for name, count in told.items() if count})
 
     def _met(self, kind: str, count: int) -> None:
         known = kind in self.errors or len(self.errors) < KINDS
@@ -87,6 +106,8 @@ def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], Sums
             minute = begin(at, "minute")
             after = minute + timedelta(minutes=1)
         key = (outcome.queue, outcome.task)
+        if outcome.account is not None and outcome.account.items is not None and outcome.task:
+            found.setdefault((minute, *key), Sums()).work(outcome.account.items)
         if outcome.ending is completed and outcome.failure is None and outcome.task:
             spans = well.get(key)
             if spans is None:
@@ -99,6 +120,10 @@ def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], Sums
             sums = found.setdefault((minute, *key), Sums())
             sums.count(outcome.ending, [at - (outcome.started_at or at)])
             sums.last = max(sums.last, micros(at))
+            if outcome.ending is completed:
+                sums.well = max(sums.well, micros(at))
+            elif outcome.ending in WENT_WRONG:
+                _add(sums.fates, {outcome.state.value: 1})
             if outcome.failure is not None and outcome.ending is not Ending.CANCELLED:  # a wish is no error
                 sums.meet(outcome.failure)
     _gather(found, well, minute, ends)
@@ -115,6 +140,7 @@ def _gather(
         sums = found.setdefault((minute, *key), Sums())
         sums.count(Ending.COMPLETED, spans)
         sums.last = max(sums.last, micros(ends[key]))
+        sums.well = max(sums.well, micros(ends[key]))
     well.clear()
     ends.clear()
 
@@ -129,32 +155,6 @@ def begin(at: datetime, span: Span) -> datetime:
         case "day":
             return at.replace(hour=0, minute=0, second=0, microsecond=0)
     return EPOCH
-
-
-def bucket(us: int) -> int:
-    """A number for durations alike: four to each doubling, so a percentile is within 13 % of the truth."""
-    if us < 4:
-        return us
-    bits = us.bit_length()
-    return bits * 4 + ((us >> (bits - 3)) & 3)
-
-
-def middle(number: int) -> float:
-    """The duration in seconds that a bucket stands for."""
-    if number < 12:
-        return number / 1e6
-    bits, part = divmod(number, 4)
-    return ((4 + part) * 2 + 1) * 2.0 ** (bits - 4) / 1e6
-
-
-def percentile(spread: Mapping[int, int], share: float) -> float | None:
-    """Seconds within which that share of the runs was over."""
-    left = share * sum(spread.values())
-    for number in sorted(spread):
-        left -= spread[number]
-        if left <= 0:
-            return middle(number)
-    return None
 
 
 def last_at(sums: Sums) -> datetime | None:

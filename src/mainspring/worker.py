@@ -22,6 +22,7 @@ from .config import Settings
 from .courier import Courier
 from .errors import BadInput, MainspringError
 from .events import Bus, JobLost, JobsExpired, JobStarted, SlotLeaked, WorkerStarted, WorkerStopped, WorkerStopping
+from .herald import Herald
 from .insistence import Insistence
 from .job import Beat, Job, Orders, State, WorkerInfo
 from .limits import Limits, given
@@ -38,6 +39,7 @@ from .store import Store
 from .sweep import Sweeper
 from .vigil import Vigil
 from .wear import Wear, resident
+from .webhook.crier import Crier
 
 _logger = logging.getLogger("mainspring")
 # Outcomes not yet stored, as a multiple of the slots, before the worker stops claiming.
@@ -62,6 +64,8 @@ class Worker:
         mourned: Callable[[Job, Outcome], Outcome] = lambda job, outcome: outcome,
         scheduler: Scheduler,
         pruner: Pruner | None = None,
+        herald: Herald,
+        crier: Crier,
     ) -> None:
         """`tasks` and `queues` (a mapping) say how many of each may run at once here; None: no limit.
 
@@ -76,12 +80,14 @@ class Worker:
         self._bus = bus
         self._mourned = mourned
         self._pruner = pruner
+        self._herald = herald
         self._scheduler = scheduler
+        self._crier = crier
         self._slots = Slots(runner, settings.concurrency, clock, self._on_end, self._on_leak)
         self._appetite = Appetite(clock, self._slots, self._free)
-        self._courier = Courier(runner.desk, clock)
+        self._courier = Courier(runner.desk, clock, bus)
         self._settlement = Settlement(clock, bus, self._courier, self._appetite.freed)
-        self._completion = Completion(runner, self._courier, clock, lambda: self._store)
+        self._completion = Completion(runner, self._courier, clock, lambda: self._store, self._told)
         runner.desk.transaction = self._completion.transaction
         self._sweeper = Sweeper(clock, bus, self._crashed)
         self._orders = Orders()
@@ -197,6 +203,8 @@ class Worker:
                 await self._work()
         finally:
             self._bus.emit(WorkerStopped(at=self._clock.now(), worker=self.id))
+            await self._crier.flush()
+            await self._herald.flush()
 
     @asynccontextmanager
     async def _alive(self) -> AsyncIterator[None]:
@@ -204,7 +212,8 @@ class Worker:
         try:
             self._info = replace(self._info, schema=self._store.newest_schema)
             await self._pulse.start(self._store)
-            yield
+            with self._crier.at_work():
+                yield
         finally:
             self._slots.lose()
             self._slots.close()
@@ -220,6 +229,7 @@ class Worker:
                 begin(self._courier.run(store, insist)),  # log lines, progress -> store.report
                 begin(self._sweep_loop()),  # expired -> store.finish
                 begin(self._scheduler.run(store, insist, poll, self._vigil)),  # schedules due -> store.fire
+                begin(self._crier.run(store, insist, self._settings.beat)),  # what happened -> jobs of webhooks
                 begin(self._appetite.listen(store, insist, self._info.queues, poll, self._scheduler.heard)),
             ]
             if self._pruner is not None:
@@ -233,6 +243,7 @@ class Worker:
     # claim: slots -> store.claim -> runner.run
 
     async def _claim_loop(self) -> None:
+        await self._insist("reading webhooks", lambda: self._crier.refresh(self._store))
         while not self._stopping:
             if reason := self._wear.reason():
                 self.recycle(reason)
@@ -288,8 +299,11 @@ class Worker:
                 outcome = self._mourned(job, outcome)
                 if job.schedule is not None:
                     self._scheduler.suspect(job.id, outcome.finished_at)
-            self._settlement.add(run, outcome)
+            self._settlement.add(run, self._told(job, outcome))
         self._appetite.freed()
+
+    def _told(self, job: Job, outcome: Outcome) -> Outcome:
+        return self._crier.told(job, outcome) if self._crier.listens else outcome
 
     def _on_leak(self, job: Job, stack: str) -> None:
         self._bus.emit(SlotLeaked(at=self._clock.now(), job=job, stack=stack))
@@ -311,6 +325,7 @@ class Worker:
             self._silent = False
             self._appetite.ring()
         self._slots.hear(beat, sent)
+        self._herald.heed(beat.watched_until)
         if beat.orders != self._orders:
             self._obey(beat.orders)
         known = self._settlement.keys() | {run.key for run in self._slots}
@@ -345,11 +360,11 @@ class Worker:
     def _crashed(self, job: Job, now: datetime) -> Outcome:
         policy = self._runner.policy(job) if job.task in self._limits.tasks else Policy()
         outcome = decide(job, Crashed(job.worker or "", self._settings.max_crashes), now=now, policy=policy)
-        if outcome.state is not _DEAD:
-            return outcome
-        if job.schedule is not None:
-            self._scheduler.suspect(job.id, outcome.finished_at)
-        return self._mourned(job, outcome)
+        if outcome.state is _DEAD:
+            if job.schedule is not None:
+                self._scheduler.suspect(job.id, outcome.finished_at)
+            outcome = self._mourned(job, outcome)
+        return self._told(job, outcome)
 
     @property
     def deaf(self) -> bool:
@@ -376,12 +391,13 @@ class Worker:
         runs = 0
         async with self._alive(), self._scheduler.at_hand():
             await self._scheduler.declare(self._store)
+            await self._crier.refresh(self._store)
             while runs < limit:
                 while await self._scheduler.turn(self._store) == 0.0:
                     pass
                 await self._sweeper.sweep(self._store)
                 await self._claim()
-                if not len(self._slots):
+                if not await self._crier.flush() and not len(self._slots):
                     break
                 runs += len(self._slots)
                 await self._slots.idle()

@@ -10,7 +10,6 @@ from datetime import timedelta
 import pytest
 
 from mainspring.cli.loading import load
-from mainspring.cli.records import worker_state
 from mainspring.clock import EPOCH
 from mainspring.job import LiveWorker, Orders, WorkerInfo
 
@@ -96,7 +95,7 @@ def test_no_worker_says_how_to_start_one(cli, shop):
     ],
 )
 def test_a_workers_state_shows_orders_on_their_way(about, orders, state):
-    assert worker_state(LiveWorker(info("w", **about), EPOCH, orders)) == state
+    assert LiveWorker(info("w", **about), EPOCH, orders).state == state
 
 
 def test_show_has_everything_and_what_it_runs(cli, process, shop, enqueued, until):

@@ -631,3 +631,35 @@ def test_a_result_whose_own_code_raises_is_lost_and_fails_nobody() -> None:
 def test_an_argument_whose_own_code_raises_is_refused_by_name() -> None:
     with pytest.raises(BadPayload, match=r"argument 'b' of task 'mail' cannot be sent: .*no ink"):
         encode_call("mail", {"b": Broken()}, LIMIT)
+
+
+def test_arguments_say_what_they_look_like() -> None:
+    def move(to: Point, colour: Colour = Colour.RED, *rest: int) -> None: ...
+
+    schema = Arguments(move, "move", Context).schema()
+    assert schema["required"] == ["to"]
+    assert schema["properties"]["to"] == {"$ref": "#/$defs/Point"}
+    assert schema["properties"]["*rest"] == {"type": "array", "items": {"type": "integer"}}
+    assert schema["$defs"]["Colour"]["enum"] == ["red"]
+    assert schema["additionalProperties"] is False
+
+
+def test_a_type_that_cannot_say_what_it_looks_like_is_named() -> None:
+    class Model(pydantic.BaseModel):
+        x: int
+
+    def act(model: Model, **more: str) -> None: ...
+
+    act.__annotations__["model"] = Model
+    schema = Arguments(act, "act", Context).schema()
+    assert schema["properties"] == {"model": {"title": "Model"}}
+    assert "additionalProperties" not in schema
+
+
+def test_a_parameter_type_called_as_ours_does_not_get_in_the_way() -> None:
+    kind = msgspec.defstruct("Arguments", [("x", int)])
+
+    def act(it: Any) -> None: ...
+
+    act.__annotations__["it"] = kind
+    assert "it" in Arguments(act, "act", Context).schema()["properties"]

@@ -39,10 +39,27 @@ GIVEN: dict[str, tuple[str, Any, Any]] = {
     "durability": ("relaxed", "relaxed", "full"),
     "instance_id": ("ada", "ada", "bob"),
     "log_level": ("debug", "debug", "error"),
+    "log_format": ("JSON", "json", "console"),
+    "metrics_host": ("0.0.0.0", "0.0.0.0", "::1"),
+    "metrics_port": ("9464", 9464, 0),
     "dead_queue": ("letters", "letters", "graves"),
     "dead_retention": ("72h", 259200.0, 60.0),
     "history_keep": ("0", 0, 5),
     "history_days": ("1.5", 1.5, 7.0),
+    "jwt_algorithm": ("rs256", "RS256", "HS256"),
+    "jwt_secret": ("s" * 32, "s" * 32, "t" * 32),
+    "jwt_jwks": ("https://id.example/keys", "https://id.example/keys", "keys.json"),
+    "jwt_issuer": ("https://id.example", "https://id.example", "ada"),
+    "jwt_audience": ("mainspring", "mainspring", "jobs"),
+    "jwt_role_claim": ("groups", "groups", "role"),
+    "jwt_subject_claim": ("email", "email", "sub"),
+    "session_hours": ("1.5", 1.5, 24.0),
+    "hide_payloads": ("On", True, False),
+    "audit_days": ("90", 90.0, 7.0),
+    "api_key": ("msk_a", "msk_a", "msk_b"),
+    "host": ("0.0.0.0", "0.0.0.0", "127.0.0.2"),
+    "port": ("80", 80, 0),
+    "webhook_allow": ("10.0.0.0/8, hooks.lan", ("10.0.0.0/8", "hooks.lan"), ("localhost",)),
 }
 
 
@@ -84,7 +101,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
     assert (settings.durability, settings.log_level) == ("full", "info")
     assert (settings.workers, settings.recycle_jobs, settings.recycle_memory) == (1, 0, 0)
     assert (settings.dead_queue, settings.dead_retention) == ("dead", timedelta(days=7).total_seconds())
-    assert (settings.history_keep, settings.history_days) == (100, 30)
+    assert (settings.history_keep, settings.history_days, settings.audit_days) == (100, 30, 365)
 
 
 def test_the_environment_is_read_when_the_app_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +112,7 @@ def test_the_environment_is_read_when_the_app_is_made(monkeypatch: pytest.Monkey
 
 
 def test_the_app_refuses_a_setting_nobody_knows() -> None:
-    with pytest.raises(BadSetting, match=r"unknown setting 'concurency' \(known: beat, concurrency, "):
+    with pytest.raises(BadSetting, match=r"unknown setting 'concurency' \(known: api_key, audit_days, beat, "):
         Mainspring("memory://", concurency=5)
 
 
@@ -147,6 +164,7 @@ NO_SPAN = "must be a span such as 30, '30s', '5m' or '1h', got"
 TOO_SHORT = "must be a span of more than 0 seconds, got"
 NO_SIZE = "must be a size such as '512MB' or '2GB', at least 1MB, or 0 for never; got"
 NO_COUNT = "must be a whole number from 1 to 1000, or 'auto'; got"
+NO_SWITCH = "must be on or off (on, true, yes, 1, off, false, no, 0), got"
 LEVELS = "debug, info, warning, error"
 NO_SIZE = "must be a size such as '512MB' or '2GB', at least 1MB, or 0 for never; got"
 
@@ -207,6 +225,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"fire": "all"}, "fire must be one of any, leader, never, got 'all'"),
     ({"durability": "best"}, "durability must be 'full' or 'relaxed', got 'best'"),
     ({"durability": 5}, "durability must be text, got 5"),
+    ({"log_format": "xml"}, "log_format must be 'console' or 'json', got 'xml'"),
+    ({"metrics_port": 65_536}, "metrics_port must be from 0 (none) to 65535, got 65536"),
     ({"log_level": "loud"}, f"log_level must be one of {LEVELS}, got 'loud'"),
     ({"instance_id": 5}, "instance_id must be text, got 5"),
     ({"store": 5}, "store must be text, got 5"),
@@ -220,8 +240,16 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"dead_retention": 0}, f"dead_retention {TOO_SHORT} 0"),
     ({"history_keep": -1}, "history_keep must be a whole number of at least 0, got -1"),
     ({"history_days": -1}, "history_days must be from 0 to 36500, got -1"),
+    ({"audit_days": -1}, "audit_days must be from 0 to 36500, got -1"),
     ({"history_days": 1e9}, "history_days must be from 0 to 36500, got 1e+09"),
     ({"history_days": "long"}, "history_days must be a number, got 'long'"),
+    ({"jwt_algorithm": "none"}, "jwt_algorithm must be 'HS256' or 'RS256', got 'none'"),
+    ({"session_hours": 0}, "session_hours must be more than 0 and at most 8760, got 0"),
+    ({"session_hours": 1e9}, "session_hours must be more than 0 and at most 8760, got 1e+09"),
+    ({"hide_payloads": "maybe"}, f"hide_payloads {NO_SWITCH} 'maybe'"),
+    ({"hide_payloads": 1}, f"hide_payloads {NO_SWITCH} 1"),
+    ({"webhook_allow": 7}, "webhook_allow must be a list of texts, or one with commas between them; got 7"),
+    ({"webhook_allow": [7]}, "webhook_allow must be a list of texts, or one with commas between them; got [7]"),
 ]
 
 
@@ -262,6 +290,19 @@ def test_a_multiplier_that_is_no_finite_number_is_refused(value: Any) -> None:
 @pytest.mark.parametrize("level", ["DEBUG", "Info", "warning"])
 def test_log_levels_may_be_written_in_any_case(level: str) -> None:
     assert load({"log_level": level}, {}).log_level.lower() == level.lower()
+
+
+@pytest.mark.parametrize("word", ["on", "TRUE", "yes", "1"])
+def test_a_switch_is_turned_on_by_many_words(word: str) -> None:
+    assert load({}, {"MAINSPRING_HIDE_PAYLOADS": word}).hide_payloads
+    assert not load({"hide_payloads": "off"}, {}).hide_payloads
+
+
+def test_settings_do_not_show_what_opens_something() -> None:
+    shown = repr(load({"store": "postgresql://ada:canary@db/jobs", "jwt_secret": "canary" * 6}, {}))
+    assert "canary" not in shown
+    assert "jwt_secret='***'" in shown
+    assert "concurrency=100" in shown
 
 
 def test_a_lease_of_exactly_two_beats_is_enough() -> None:

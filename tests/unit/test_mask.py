@@ -174,3 +174,8 @@ def test_no_text_breaks_it_and_twice_is_once(text: str) -> None:
 def test_a_hostile_text_takes_no_longer_than_another(text: str) -> None:
     """A quadratic pattern would take minutes here."""
     mask_text(text * (400_000 // len(text)))
+
+
+@pytest.mark.parametrize("kind", ["msk_0123456789ab", "mst_start"])
+def test_our_own_keys_and_tokens_are_known_without_a_telling_name(kind: str) -> None:
+    assert mask_text(f"called with {kind}_{'Ab1' * 14}x, twice") == f"called with {MASK}, twice"

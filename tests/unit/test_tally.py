@@ -1,14 +1,17 @@
 """Runs counted: spans, durations in buckets, kinds of failure that cannot grow without bound."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainspring.bucket import below
 from mainspring.clock import EPOCH, micros
-from mainspring.job import Ending, Failure, State
+from mainspring.job import Account, Ending, Failure, Items, State
 from mainspring.outcome import Outcome
 from mainspring.tally import (
     KINDS,
@@ -114,7 +117,8 @@ def test_a_run_is_counted_with_its_ending_and_duration() -> None:
     sums = Sums()
     for took in (1, 1, 3):
         count(sums, ended(took))
-    assert sums == Sums({"completed": 3}, 5_000_000, {bucket(1_000_000): 2, bucket(3_000_000): 1}, {}, micros(NOW))
+    spread, end = {bucket(1_000_000): 2, bucket(3_000_000): 1}, micros(NOW)
+    assert sums == Sums({"completed": 3}, 5_000_000, spread, {}, end, end)
 
 
 @pytest.mark.parametrize("started", [None, NOW + timedelta(seconds=5)], ids=["unknown", "after its end"])
@@ -226,3 +230,19 @@ def test_the_later_end_is_the_last() -> None:
     one.add(other)
     other.add(one)
     assert (one.last, other.last) == (7, 7)
+
+
+@given(st.lists(st.integers(0, 10**12), max_size=30), st.integers(2, 40))
+def test_what_is_below_a_power_of_two_is_counted_exactly(spans: list[int], power: int) -> None:
+    spread = dict(Counter(map(bucket, spans)))
+    assert below(spread, power) == sum(us < 2**power for us in spans)
+
+
+def test_a_count_of_an_earlier_release_is_read_and_added_to() -> None:
+    old = msgspec.json.decode(b'{"endings":{"completed":2},"took":5,"spread":{"3":2},"last":7}', type=Sums)
+    count(old, ended(account=Account(items=Items(success=4))))
+    assert (old.endings["completed"], old.items, old.well) == (3, {"success": 4}, micros(NOW))
+
+
+def test_a_run_of_no_task_counts_no_items() -> None:
+    assert counted([ended(task="", account=Account(items=Items(success=4)))]) == {}

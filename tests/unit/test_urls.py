@@ -12,7 +12,7 @@ from mainspring.stores.sqlite.store import SqliteStore
 
 FORMS = (
     "memory://, sqlite:///file.db (relative), sqlite:////var/lib/file.db (absolute), "
-    "postgresql://user@host/database or redis://host/0"
+    "postgresql://user@host/database, redis://host/0 or https://host of an API"
 )
 SLASHES = "needs three slashes before a relative path, four before an absolute one"
 
@@ -44,7 +44,7 @@ def test_a_sqlite_url_names_its_file(url: str, path: str) -> None:
         ("/var/jobs.db", f"no store named in URL '/var/jobs.db': use {FORMS}"),
         ("mysql://host/db", f"unknown store 'mysql' in URL 'mysql://host/db': use {FORMS}"),
         ("sqlite3:///jobs.db", f"unknown store 'sqlite3' in URL 'sqlite3:///jobs.db': use {FORMS}"),
-        ("http://[::1", f"unknown store 'http' in URL 'http://[::1': use {FORMS}"),
+        ("ftp://[::1", f"unknown store 'ftp' in URL 'ftp://[::1': use {FORMS}"),
         ("sqlite://jobs.db", f"store URL 'sqlite://jobs.db' {SLASHES}: sqlite:///jobs.db"),
         ("sqlite://var/jobs.db", f"store URL 'sqlite://var/jobs.db' {SLASHES}: sqlite:///var/jobs.db"),
         ("sqlite://", f"store URL 'sqlite://' {SLASHES}: sqlite:///jobs.db"),

@@ -230,7 +230,7 @@ async def test_what_many_threads_lay_on_the_desk_is_all_taken() -> None:
         thread.start()
     going.wait()
     while any(thread.is_alive() for thread in threads) or desk:
-        taken += [line for report in desk.take() for line in report.lines]
+        taken += [line for _, report in desk.take() for line in report.lines]
     assert len(taken) == 2000
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any, Literal
 
 from litestar.connection import ASGIConnection
@@ -14,13 +15,14 @@ from msgspec import Struct
 
 from ..acting import acting
 from ..app import Mainspring
+from ..config import Settings
+from ..credential import ROLES, Role, covers
 from .problem import Problem
+from .redaction import shown_to
 
-Role = Literal["viewer", "operator", "admin"]
-ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
 # For routes that anybody may use, and for those that check by themselves who it is.
-ANYONE = "anyone"
-_UNSAFE = {"POST", "PUT", "PATCH", "DELETE"}
+ANYONE: Literal["anyone"] = "anyone"
+UNSAFE = {"POST", "PUT", "PATCH", "DELETE"}
 
 
 class Principal(Struct, frozen=True, kw_only=True):
@@ -31,10 +33,11 @@ class Principal(Struct, frozen=True, kw_only=True):
     role: Role
     scopes: tuple[str, ...] | None = None
     """Nouns with :read or :write, such as jobs:write; None: whatever the role may."""
+    expires_at: datetime | None = None
+    """When whatever it came in with ends."""
 
-    def may(self, role: Role, scope: str) -> bool:
-        noun, _, verb = scope.partition(":")
-        named = self.scopes is None or scope in self.scopes or (verb == "read" and f"{noun}:write" in self.scopes)
+    def may(self, role: Role, scope: str | None = None) -> bool:
+        named = scope is None or covers(self.scopes, scope)
         return named and ROLES.index(self.role) >= ROLES.index(role)
 
 
@@ -48,23 +51,33 @@ Way = Callable[[Connection], Awaitable[Principal | None]]
 
 
 def may(role: Role | Literal["anyone"], **opt: Any) -> dict[str, Any]:
-    """What a route handler says of who may call it: @get("/queues", **may("viewer"))."""
+    """What a route handler says of who may call it: @get("/queues", **may("viewer")).
+
+    Its scope is the first word of its path with :read or :write. `noun` is another word, `reads` says that a POST
+    changes nothing, `unscoped` that no scope is needed, `unkept` that its answer is a secret, not to be kept for who
+    repeats a request.
+    """
     return {"opt": {"role": role, **opt}}
 
 
 class Door:
     """Finds out who asks, before anything else is done; the handler runs in that name."""
 
-    def __init__(self, app: ASGIApp, ways: tuple[Way, ...]) -> None:
+    def __init__(self, app: ASGIApp, ways: tuple[Way, ...], settings: Settings) -> None:
         self._app = app
         self._ways = ways
+        self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != ScopeType.HTTP:
+            scope["user"] = None
             await self._app(scope, receive, send)
             return
+        # No other origin is ever told that it may ask, so nobody has to ask whether.
+        if scope["method"] == "OPTIONS":
+            raise Problem(405, "method_not_allowed", "there is no OPTIONS here: other origins have no access")
         scope["user"] = principal = await self._who(ASGIConnection(scope))
-        with acting(principal.name if principal else None):
+        with acting(principal.name if principal else None), shown_to(principal, self._settings):
             await self._app(scope, receive, send)
 
     async def _who(self, connection: Connection) -> Principal | None:
@@ -76,7 +89,7 @@ class Door:
         return None
 
 
-def guard(connection: Connection, handler: BaseRouteHandler) -> None:
+async def guard(connection: Connection, handler: BaseRouteHandler) -> None:
     """Deny by default: a route that does not say who may call it is for nobody."""
     role = handler.opt.get("role")
     if role == ANYONE:
@@ -86,15 +99,18 @@ def guard(connection: Connection, handler: BaseRouteHandler) -> None:
         raise unauthenticated("this needs an API key, a token or a session: send Authorization: Bearer …")
     if role is None:
         raise Problem(403, "forbidden", "this route says of nobody that he may call it")
+    if not principal.may(role):
+        raise Problem(403, "forbidden", f"{principal.name} is {principal.role}, and this is for role {role} or above")
     if not principal.may(role, scope := scope_of(connection, handler)):
-        needs = f"role {role}" if principal.may(role, scope) or principal.scopes is None else f"{role} and {scope}"
-        raise Problem(403, "forbidden", f"{principal.name} ({principal.role}) may not do this: it needs {needs}")
+        raise Problem(403, "forbidden", f"{principal.name} lacks the scope {scope}")
 
 
-def scope_of(connection: Connection, handler: BaseRouteHandler) -> str:
-    """The route's noun, and whether it changes something: jobs:write."""
+def scope_of(connection: Connection, handler: BaseRouteHandler) -> str | None:
+    """The route's noun, and whether it changes something: jobs:write. None: it needs no scope."""
+    if handler.opt.get("unscoped"):
+        return None
     noun: str = handler.opt.get("noun") or next(iter(handler.paths)).strip("/").split("/")[0]
-    writes = connection.scope.get("method") in _UNSAFE and not handler.opt.get("reads")
+    writes = connection.scope.get("method") in UNSAFE and not handler.opt.get("reads")
     return f"{noun}:{'write' if writes else 'read'}"
 
 

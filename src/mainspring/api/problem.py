@@ -23,6 +23,7 @@ _CODES = {
 }  # fmt: skip
 _STATUS: Mapping[type[Exception], tuple[int, str]] = {
     errors.BadPayload: (422, "bad_payload"),
+    errors.WorkerNotFound: (404, "worker_not_found"),
     errors.BadInput: (422, "bad_input"),
     errors.UnknownTask: (422, "unknown_task"),
     errors.JobNotFound: (404, "job_not_found"),
@@ -30,6 +31,13 @@ _STATUS: Mapping[type[Exception], tuple[int, str]] = {
     errors.ScheduleExists: (409, "schedule_exists"),
     errors.ScheduleChanged: (412, "changed"),
     errors.JobExists: (409, "job_exists"),
+    errors.HookNotFound: (404, "hook_not_found"),
+    errors.HookExists: (409, "hook_exists"),
+    errors.HookChanged: (412, "changed"),
+    errors.NotSigned: (401, "not_signed"),
+    errors.Stale: (400, "stale"),
+    errors.ApiKeyNotFound: (404, "key_not_found"),
+    errors.ApiKeyExists: (409, "key_exists"),
     errors.InvalidTransition: (409, "invalid_transition"),
     errors.ShuttingDown: (503, "shutting_down"),
     errors.StoreUnavailable: (503, "store_unavailable"),
@@ -52,17 +60,23 @@ class Problem(Exception):
 
 def _answer(request: Request[Any, Any, Any], problem: Problem) -> Response[Any]:
     body = {"type": "about:blank", "status": problem.status, "code": problem.code, "detail": problem.detail}
-    headers = {"Cache-Control": "no-store", **problem.headers}
     content = body | {"instance": request.scope["path"]} | problem.extra
-    return Response(content, status_code=problem.status, headers=headers, media_type=MEDIA_TYPE)
+    return Response(content, status_code=problem.status, headers=problem.headers, media_type=MEDIA_TYPE)
 
 
 def _problem(request: Request[Any, Any, Any], error: Problem) -> Response[Any]:
     return _answer(request, error)
 
 
+def code_of(error: errors.MainspringError) -> tuple[int, str]:
+    """The status and the code of an error of the library."""
+    return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+
+
 def _ours(request: Request[Any, Any, Any], error: errors.MainspringError) -> Response[Any]:
-    status, code = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+    status, code = code_of(error)
+    if status == 422 and request.scope["method"] in ("GET", "DELETE"):  # there is nothing but the address
+        status, code = 400, "bad_parameter"
     extra = {name: value for name, value in vars(error).items() if isinstance(value, str)}
     headers = {"Retry-After": str(AGAIN)} if status == 503 else None
     return _answer(request, Problem(status, code, str(error), headers=headers, **extra))
@@ -81,10 +95,14 @@ def _words(one: Any) -> str:
     if not isinstance(one, dict):
         return str(one)
     key, message = one.get("key"), one.get("message", "")
+    if message == "'data'":  # the framework's word for a body that is not there
+        return "this needs a JSON body"
     return f"{key}: {message}" if key else str(message)
 
 
 def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[Any]:
+    if error.status_code == 500:
+        return _unforeseen(request, error)
     code = _CODES.get(error.status_code, "error")
     detail = error.detail or code
     if error.status_code == 404:

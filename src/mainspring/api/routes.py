@@ -6,9 +6,47 @@ from typing import Any
 
 from litestar.handlers import HTTPRouteHandler
 
-from . import queues, scheduler, schedules
+from . import (
+    audit,
+    bulk,
+    dead,
+    enqueue,
+    events,
+    executions,
+    job_actions,
+    jobs,
+    keys,
+    queues,
+    scheduler,
+    schedules,
+    session,
+    stats,
+    tasks,
+    triggers,
+    webhooks,
+    workers,
+)
 
 # Under /api/v1.
-ROUTES: list[HTTPRouteHandler] = [*queues.ROUTES, *scheduler.ROUTES, *schedules.ROUTES]
+ROUTES: list[HTTPRouteHandler] = [
+    *audit.ROUTES,
+    *bulk.ROUTES,
+    *dead.ROUTES,
+    *enqueue.ROUTES,
+    *events.ROUTES,
+    *executions.ROUTES,
+    *job_actions.ROUTES,
+    *jobs.ROUTES,
+    *keys.ROUTES,
+    *queues.ROUTES,
+    *scheduler.ROUTES,
+    *schedules.ROUTES,
+    *session.ROUTES,
+    *stats.ROUTES,
+    *tasks.ROUTES,
+    *triggers.ROUTES,
+    *webhooks.ROUTES,
+    *workers.ROUTES,
+]
 # At the root.
-BESIDE: list[Any] = []
+BESIDE: list[Any] = [*triggers.BESIDE]

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
 from ..schedule import CatchUp, Overlap, Schedule, Spec, Status
 from ..trigger import AnyTrigger, Preview, Window, cron
+from .redaction import shown_data, shown_mapping, shown_text
 
 Span = Annotated[float, Meta(ge=0, description="Seconds.")]
 
@@ -90,8 +91,11 @@ class TickView(Struct, frozen=True):
 
 def schedule_view(row: Schedule) -> ScheduleView:
     rule = row.spec.trigger.named(row.name)
-    spec = asdict(row.spec) | {"payload": Raw(row.spec.payload.encode()), "meaning": rule.explain()}
-    known = asdict(row) | {"spec": SpecView(**spec)}
+    spec = asdict(row.spec) | {
+        "payload": shown_data(row.spec.payload), "metadata": shown_mapping(row.spec.metadata),
+        "meaning": rule.explain(),
+    }  # fmt: skip
+    known = asdict(row) | {"spec": SpecView(**spec), "note": shown_text(row.note)}
     return ScheduleView(**known, status=row.status, warnings=rule.warnings())
 
 

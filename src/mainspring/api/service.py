@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from litestar import Litestar, Request, Router, get
 from litestar.di import Provide
@@ -14,27 +14,51 @@ from litestar.openapi.config import OpenAPIConfig
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from ..app import Mainspring
+from .anyone import anyone
+from .attempts import Attempts
+from .bearer import Bearer
+from .body import Strict
+from .document import document
 from .door import Door, Principal, Way, guard, may
+from .header import Guarded
+from .idempotency import Idempotency
+from .issuer import check_jwt
+from .parameters import known_only
 from .problem import HANDLERS
 from .routes import BESIDE, ROUTES
+from .session import Sessions
+
+if TYPE_CHECKING:
+    from .webtoken import WebTokens
 
 PREFIX = "/api/v1"
 # A job's payload has a limit of its own; a body may carry many jobs.
 BODY_LIMIT = 8 << 20
 
 
-@get("/openapi.json", include_in_schema=False, **may("viewer", noun="openapi"))
+@get("/openapi.json", include_in_schema=False, **may("viewer", unscoped=True))
 async def openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
     """What there is, as OpenAPI 3.1."""
-    return request.app.openapi_schema.to_schema()
+    return document(request.app)
 
 
-def asgi(app: Mainspring, *, ways: Sequence[Way]) -> ASGIApp:
-    """The API of an app. `ways` say who asks: the first that can tell does."""
-    return Mounted(_litestar(app, tuple(ways)))
+def asgi(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None = None) -> ASGIApp:
+    """The API of an app. `ways` say who asks, in place of keys, tokens and sessions: the first that can tell does.
+
+    Without `auth` everybody is an admin, and only this machine is served.
+    """
+    return Guarded(Mounted(litestar(app, auth=auth, ways=ways)))
 
 
-def _litestar(app: Mainspring, ways: tuple[Way, ...]) -> Litestar:
+def litestar(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None = None) -> Litestar:
+    attempts = Attempts(app.clock)
+    known = Sessions(app, attempts)
+    if ways is None:
+        ways = (Bearer(app, attempts, _web_tokens(app)), known) if auth else (anyone,)
+
+    async def sessions() -> Sessions:
+        return known
+
     async def spring() -> Mainspring:
         return app
 
@@ -44,21 +68,38 @@ def _litestar(app: Mainspring, ways: tuple[Way, ...]) -> Litestar:
 
     @asynccontextmanager
     async def opened(_: Litestar) -> AsyncIterator[None]:
-        async with app:
+        """Whoever has opened the app before, a worker beside us perhaps, closes it himself."""
+        if app.is_open:
             yield
+        else:
+            async with app:
+                yield
 
     return Litestar(
-        [Router(PREFIX, route_handlers=ROUTES), *BESIDE],
-        dependencies={"spring": Provide(spring), "who": Provide(who)},
-        middleware=[DefineMiddleware(Door, ways=ways)],
+        [Router(PREFIX, route_handlers=ROUTES, before_request=known_only), *BESIDE],
+        dependencies={"spring": Provide(spring), "who": Provide(who), "sessions": Provide(sessions)},
+        middleware=[
+            DefineMiddleware(Door, ways=tuple(ways), settings=app.settings),
+            DefineMiddleware(Idempotency, spring=app, limit=BODY_LIMIT),
+        ],
         guards=[guard],
         exception_handlers=HANDLERS,
+        request_class=Strict,
         request_max_body_size=BODY_LIMIT,
         openapi_config=_document(),
         lifespan=[opened],
         logging_config=None,
         debug=False,
     )
+
+
+def _web_tokens(app: Mainspring) -> WebTokens | None:
+    check_jwt(app.settings)
+    if not app.settings.jwt_algorithm:
+        return None
+    from .webtoken import WebTokens  # cryptography takes longer to import than all of ours
+
+    return WebTokens(app.settings, app.clock)
 
 
 def _document() -> OpenAPIConfig:

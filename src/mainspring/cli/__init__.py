@@ -16,17 +16,21 @@ __all__ = ["COMMANDS", "main"]
 
 # Help shows these without importing a command; a test holds them to the commands' own words.
 COMMANDS = {
+    "audit": "List who changed what, newest first.",
     "cron": "Explain a cron expression and show its next runs.",
     "dead": "See dead jobs by what killed them, and redrive them.",
     "demo": "Show real jobs running: an example shop on a temporary store.",
+    "dev": "Run worker and API together, and reload changed code.",
     "doctor": "Say what is wrong with the store, its workers and their jobs.",
     "enqueue": "Store a job for TASK and print its id.",
     "import": "Take over what another scheduler has been told.",
     "jobs": "See and steer jobs.",
+    "keys": "Make, see and revoke API keys.",
     "migrate": "Step the store's schema up or down.",
     "prune": "Remove finished jobs that retention does not keep.",
     "queues": "See, pause and resume queues.",
     "schedules": "See and steer what runs when.",
+    "server": "Serve the REST API and metrics until SIGTERM or Ctrl-C.",
     "stats": "Count jobs by state, and tell how runs have gone.",
     "top": "Watch queues, workers and jobs live.",
     "why": "Say why a job is not running, or where it runs.",

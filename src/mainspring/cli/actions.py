@@ -8,13 +8,9 @@ from typing import Any
 import click
 
 from ..app import Mainspring
-from ..job import Action, Shown
+from ..job import MEANT, Action
 from .change import Deed, carry_out, chosen, which_jobs
 from .loading import with_app
-
-OPEN: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running", "waiting", "paused")
-PENDING: tuple[Shown, ...] = ("pending", "scheduled", "retrying")
-FINISHED: tuple[Shown, ...] = ("completed", "dead", "cancelled", "expired")
 
 
 @click.command()
@@ -27,7 +23,7 @@ async def cancel(app: Mainspring, reason: str | None, **given: Any) -> None:
     By id, or those that options choose: without --state, unfinished ones. Waiting jobs never run; running
     ones are interrupted when their worker next beats.
     """
-    choice = await chosen(app, OPEN, given)
+    choice = await chosen(app, MEANT[Action.CANCEL], given)
     act = app.jobs.cancel if reason is None else partial(app.jobs.cancel, reason=reason)
     await carry_out(app, Deed.of(Action.CANCEL, "cancelled", act), choice)
 
@@ -41,7 +37,9 @@ async def retry(app: Mainspring, **given: Any) -> None:
     By id, or those that options choose: without --state, dead ones. They become pending, with all their
     retries.
     """
-    await carry_out(app, Deed.of(Action.RETRY, "pending again", app.jobs.retry), await chosen(app, ("dead",), given))
+    await carry_out(
+        app, Deed.of(Action.RETRY, "pending again", app.jobs.retry), await chosen(app, MEANT[Action.RETRY], given)
+    )
 
 
 @click.command()
@@ -52,7 +50,7 @@ async def pause(app: Mainspring, **given: Any) -> None:
 
     By id, or those that options choose: without --state, pending, scheduled and retrying ones.
     """
-    await carry_out(app, Deed.of(Action.PAUSE, "paused", app.jobs.pause), await chosen(app, PENDING, given))
+    await carry_out(app, Deed.of(Action.PAUSE, "paused", app.jobs.pause), await chosen(app, MEANT[Action.PAUSE], given))
 
 
 @click.command()
@@ -64,7 +62,7 @@ async def resume(app: Mainspring, **given: Any) -> None:
     By id, or those that options choose.
     """
     await carry_out(
-        app, Deed.of(Action.RESUME, "pending again", app.jobs.resume), await chosen(app, ("paused",), given)
+        app, Deed.of(Action.RESUME, "pending again", app.jobs.resume), await chosen(app, MEANT[Action.RESUME], given)
     )
 
 
@@ -77,4 +75,6 @@ async def delete(app: Mainspring, **given: Any) -> None:
     By id, or those that options choose: without --state, finished ones. Running jobs are refused: cancel
     them first.
     """
-    await carry_out(app, Deed.of(Action.DELETE, "deleted", app.jobs.delete), await chosen(app, FINISHED, given))
+    await carry_out(
+        app, Deed.of(Action.DELETE, "deleted", app.jobs.delete), await chosen(app, MEANT[Action.DELETE], given)
+    )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import difflib
 import functools
+import getpass
 import importlib
 import os
+import socket
 import sys
 import traceback
 from collections.abc import Callable, Coroutine
@@ -17,6 +19,7 @@ from typing import Any
 
 import click
 
+from ..acting import acting
 from ..app import Mainspring
 from ..errors import MainspringError
 from ..health import PATIENCE
@@ -65,9 +68,20 @@ def _choosing(command: Command, inside: Command) -> Callable[..., None]:
     @click.option("--store", metavar="URL", help="Only a store, without an app's code [$MAINSPRING_STORE].")
     @functools.wraps(command)
     def run(named: str | None, store: str | None, **given: Any) -> None:
-        asyncio.run(inside(find(named, store), **given))
+        app = find(named, store)
+        with acting(operator()):
+            asyncio.run(inside(app, **given))
 
     return run
+
+
+def operator() -> str:
+    """Whoever runs this command, as the audit trail has it."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a number without a name, as in many containers
+        user = str(os.getuid())
+    return f"cli:{user}@{socket.gethostname()}"
 
 
 def find(named: str | None, store: str | None) -> Mainspring:
@@ -83,6 +97,17 @@ def find(named: str | None, store: str | None) -> Mainspring:
     if os.environ.get("MAINSPRING_STORE", "").strip():
         return Mainspring()
     raise click.UsageError(NOTHING)
+
+
+def named_app(argument: str | None, option: str | None) -> tuple[str, str]:
+    """Which app a command that needs one is for, and where that was said if not on the command line."""
+    if argument and option and argument != option:
+        raise click.UsageError(f"two apps are named, {argument} and {option}: give one")
+    if given := argument or option:
+        return given, ""
+    if variable := os.environ.get("MAINSPRING_APP", "").strip():
+        return variable, " (from $MAINSPRING_APP)"
+    raise click.UsageError("which app? Give module:attribute, e.g. shop:app, or set $MAINSPRING_APP")
 
 
 def place(app: Mainspring) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import click
 import msgspec
@@ -41,7 +41,7 @@ def worker_record(worker: LiveWorker) -> dict[str, Any]:
     """Every field of the worker, its shown state and its orders; queues are null where it serves all."""
     record: dict[str, Any] = msgspec.to_builtins(worker.info)
     orders = {"concurrency": worker.orders.concurrency, "drained": worker.orders.drained}
-    return record | {"state": worker_state(worker), "until": worker.until, "orders": orders}
+    return record | {"state": worker.state, "until": worker.until, "orders": orders}
 
 
 def schedule_record(row: Schedule) -> dict[str, Any]:
@@ -58,17 +58,6 @@ def schedule_record(row: Schedule) -> dict[str, Any]:
 
 def preview_records(coming: Sequence[Preview]) -> list[dict[str, Any]]:
     return [{"at": one.at, "local": one.local.isoformat(), "note": one.note} for one in coming]
-
-
-WorkerState = Literal["open", "draining", "drained", "resuming"]
-
-
-def worker_state(worker: LiveWorker) -> WorkerState:
-    """What people see: orders it has not heard yet are on their way."""
-    info, orders = worker.info, worker.orders
-    if orders.drained:
-        return "drained" if info.drained and not info.running else "draining"
-    return "resuming" if info.drained else "open"
 
 
 def _failure(failure: Failure | None) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .. import finding
+from ..credential import ApiKey
 from ..job import DeadGroup, Job, LogLine, Progress, Queue, Shown, Sort
 from .text import clean
 
@@ -166,6 +167,16 @@ def queue_table(queues: Sequence[Queue]) -> Table:
         mark = state("paused") if queue.paused else Text("► open", "green")
         counts = (queue.pending, queue.scheduled, queue.retrying, queue.running)
         table.add_row(line(queue.name), mark, *(f"{count:,}" for count in counts))
+    return table
+
+
+def key_table(keys: Sequence[ApiKey], now: datetime) -> Table:
+    table = grid("name", "id", "role", "scopes", "made", "used", "expires", cut=("name", "scopes"))
+    for key in keys:
+        scopes = "all" if key.scopes is None else " ".join(key.scopes)
+        used = when(key.last_used_at, now) if key.last_used_at else Text("never", "dim")
+        end = when(key.expires_at, now) if key.expires_at else Text("never", "dim")
+        table.add_row(line(key.name), key.id, key.role, line(scopes), when(key.created_at, now), used, end)
     return table
 
 

@@ -9,6 +9,7 @@ import signal
 import socket
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 import click
 from msgspec.structs import replace
@@ -23,17 +24,12 @@ from ..supervisor import Supervisor
 from ..systemd import notify, watchdog
 from ..worker import Worker
 from .failure import note
-from .loading import load, place
+from .loading import load, named_app, place
 from .loop import run
-from .text import safe
+from .stderr import log_option, log_to_stderr
+from .worker_metrics import Address, Figures, supervise
 
-LEVELS = ("debug", "info", "warning", "error")
 _logger = logging.getLogger("mainspring")
-
-
-class Safe(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return safe(super().format(record))
 
 
 def _processes(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -49,13 +45,17 @@ def _processes(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.option("--queues", metavar="LIST", help="Only these: mail,low. With slots for each: mail=5,low.")
 @click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Slots: how many jobs run at once.")
 @click.option("--workers", metavar="N", callback=_processes, help="Processes with so many slots each; or auto.")
-@click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), help="Default: the app's.")
+@click.option("--metrics", "port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve metrics; 0: any port.")
+@click.option("--metrics-host", "host", metavar="HOST", help="Default: 127.0.0.1, or the app's metrics_host.")
+@log_option
 def worker(
     app: str | None,
     named: str | None,
     queues: str | None,
     concurrency: int | None,
     workers: int | None,
+    port: int | None,
+    host: str | None,
     log_level: str | None,
 ) -> None:
     """Run jobs until SIGTERM or Ctrl-C, then let them finish.
@@ -63,28 +63,23 @@ def worker(
     APP is module:attribute, e.g. shop:app; without it $MAINSPRING_APP counts. A second signal does not
     wait for running jobs: they are released, and run again elsewhere.
     """
-    if app and named and app != named:
-        raise click.UsageError(f"two apps are named, {app} and {named}: give one")
-    chosen = app or named
-    variable = os.environ.get("MAINSPRING_APP", "").strip()
-    if not chosen and not variable:
-        raise click.UsageError("which app? Give module:attribute, e.g. shop:app, or set $MAINSPRING_APP")
+    name, source = named_app(app, named)
     wanted = _queues(queues)
     program, line = Program.this(), Lifeline.grasp()
     # The app looks at this level while it is built: too late to set it afterwards.
     logging.getLogger("mainspring").setLevel((log_level or "info").upper())
-    found = load(chosen) if chosen else load(variable, " (from $MAINSPRING_APP)")
-    _log_to_stderr((log_level or found.settings.log_level).upper(), line)
+    found = load(name, source)
+    log_to_stderr(log_level or found.settings.log_level, "" if line is None else f" [{line.number}]")
     if line is not None:
         name = f"{found.settings.instance_id or socket.gethostname()}-{line.number}"
         found.settings = replace(found.settings, instance_id=name)
-    one = found.worker(queues=wanted, concurrency=concurrency, recycle=True)
+    one, metrics = found.worker(queues=wanted, concurrency=concurrency, recycle=True), _metrics(found, host, port)
     slots = concurrency or found.settings.concurrency
     count = 1 if line is not None else workers or found.settings.workers
     if count > 1:
-        _supervise(Supervisor(program, count, grace=found.settings.grace, clock=found.clock), place(found), slots)
+        _supervise(found, Supervisor(program, count, grace=found.settings.grace, clock=found.clock), slots, metrics)
         return
-    run(_work(found, one, f"queues {queues or 'all'}", slots, line))
+    run(_work(found, one, f"queues {queues or 'all'}", slots, line, metrics))
     if one.recycled is None:
         return
     if line is not None:
@@ -93,8 +88,11 @@ def worker(
     program.restart()
 
 
-async def _work(app: Mainspring, worker: Worker, queues: str, slots: int, line: Lifeline | None) -> None:
+async def _work(
+    app: Mainspring, worker: Worker, queues: str, slots: int, line: Lifeline | None, metrics: Address | None
+) -> None:
     ended: Counter[str] = Counter()
+    figures = None if metrics is None else Figures(app)
     app.events.subscribe(JobEnded, lambda event: ended.update([event.outcome.state.value]))
     tasks = sum(not task.stub for task in app.tasks.values())
     about = f"worker {worker.id} on {place(app)}: {queues}, {tasks} task{'s' * (tasks != 1)}, {slots} slots"
@@ -105,10 +103,12 @@ async def _work(app: Mainspring, worker: Worker, queues: str, slots: int, line: 
     else:
         _obey(app, worker, line)
         # Before the worker lets go of the signals: one that comes after that ends the process without a word.
-        app.events.subscribe(WorkerStopped, lambda event: line.say(Word(ended=dict(ended))))
+        app.events.subscribe(
+            WorkerStopped, lambda event: line.say(Word(ended=dict(ended), counts=figures.take() if figures else None))
+        )
     if can_reload():
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: worker.recycle("SIGHUP"))
-    async with app:
+    async with app, nullcontext() if figures is None or metrics is None else figures.kept(line, *metrics):
         guard = asyncio.create_task(watchdog(app.clock))
         try:
             await worker.run()
@@ -143,11 +143,18 @@ def _obey(app: Mainspring, worker: Worker, line: Lifeline) -> None:
     app.events.subscribe(WorkerStopping, lambda event: line.say(Word(recycling=worker.recycled or "")))
 
 
-def _supervise(supervisor: Supervisor, where: str, slots: int) -> None:
+def _metrics(app: Mainspring, host: str | None, port: int | None) -> Address | None:
+    """Where metrics are served; None: nobody has asked for them."""
+    if port is None and not app.settings.metrics_port:
+        return None
+    return host or app.settings.metrics_host, app.settings.metrics_port if port is None else port
+
+
+def _supervise(app: Mainspring, supervisor: Supervisor, slots: int, metrics: Address | None) -> None:
     if os.name == "nt":
         raise click.UsageError("--workers above 1 needs a system with signals: start one command for each process")
-    click.echo(f"supervisor {os.getpid()} on {where}: {supervisor.count} processes, {slots} slots each")
-    asyncio.run(supervisor.run())
+    click.echo(f"supervisor {os.getpid()} on {place(app)}: {supervisor.count} processes, {slots} slots each")
+    asyncio.run(supervisor.run() if metrics is None else supervise(app, supervisor, *metrics))
     if supervisor.failed:
         note("error", "no process got to work, for the reason above: not trying again", "red")
         raise click.exceptions.Exit(supervisor.failed)
@@ -169,12 +176,3 @@ def _queues(text: str | None) -> dict[str, int | None] | None:
             raise click.UsageError(f"--queues takes mail,low or mail=5,low; cannot read {part!r} in {text!r}")
         wanted[name] = int(slots) if equals else None
     return wanted
-
-
-def _log_to_stderr(level: str, line: Lifeline | None) -> None:
-    """Logs go where the app's module has sent them, or else to stderr; there a supervised process gives its number."""
-    logging.getLogger("mainspring").setLevel(level)
-    handler = logging.StreamHandler()
-    mark = "" if line is None else f" [{line.number}]"
-    handler.setFormatter(Safe(f"%(asctime)s %(levelname)-7s{mark} %(name)s: %(message)s"))
-    logging.basicConfig(level=level, handlers=[handler])

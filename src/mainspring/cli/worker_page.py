@@ -9,8 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..job import Job, LiveWorker
-from .records import WorkerState, worker_state
+from ..job import Job, LiveWorker, WorkerState
 from .render import WIDE, console, exact, facts, grid, line, progress, size, when
 from .text import clean
 
@@ -58,7 +57,7 @@ def worker_page(worker: LiveWorker, jobs: Sequence[Job], now: datetime) -> list[
 
 
 def state(worker: LiveWorker) -> Text:
-    word = worker_state(worker)
+    word = worker.state
     symbol, style = STATES[word]
     return Text(f"{symbol} {word}", style=style, no_wrap=True)
 

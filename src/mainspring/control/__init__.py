@@ -1,12 +1,17 @@
-"""app.jobs, app.schedules, app.dead, app.queues, app.executions, app.workers: seeing and steering the store."""
+"""The parts of an app that see and steer the store: app.jobs, app.schedules, app.queues, app.webhooks and so on."""
 
+from .audit import Audit
 from .dead import Dead
 from .executions import Executions
 from .jobs import PAGE, Jobs, Page
+from .keys import Keys
 from .queues import Queues
 from .schedules import Backfill, Schedules, ScheduleStats
+from .triggers import Triggers
+from .webhooks import Webhooks
 from .workers import Workers
 
 __all__ = [
-    "PAGE", "Backfill", "Dead", "Executions", "Jobs", "Page", "Queues", "ScheduleStats", "Schedules", "Workers",
+    "PAGE", "Audit", "Backfill", "Dead", "Executions", "Jobs", "Keys", "Page", "Queues", "ScheduleStats", "Schedules",
+    "Triggers", "Webhooks", "Workers",
 ]  # fmt: skip

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from ..errors import BadInput
 from ..job import Action, Changed, DeadGroup, Filter, JobId, Update
+from .deed import audited
 from .ground import Ground
 from .jobs import PAGE, Jobs, Page, checked_limit
+from .part import Part
 
 
 class Dead:
@@ -28,15 +30,20 @@ class Dead:
         checked_limit(limit, PAGE)
         return await (await self._ground.opened()).dead(limit=limit)
 
+    @audited("dead.redrive")
     async def redrive(
-        self, which: JobId | Filter | DeadGroup, *, arguments: Mapping[str, Any] | UnsetType = UNSET
+        self,
+        which: JobId | Filter | DeadGroup,
+        *,
+        arguments: Mapping[str, Any] | UnsetType = UNSET,
+        **part: Unpack[Part],
     ) -> Changed:
         """One, those that match, those of a group; Filter() is all. `arguments` go on top of those they have."""
         if isinstance(which, DeadGroup):
             which = Filter(tasks=(which.task,), errors=(which.error,))
         if isinstance(which, Filter):
             which = _dead(which)
-        return await self._jobs.change_with(Action.RETRY, which, Update(), arguments)
+        return await self._jobs.change_with(Action.RETRY, which, Update(), arguments, **part)
 
 
 def _dead(which: Filter) -> Filter:

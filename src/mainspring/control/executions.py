@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..clock import micros
 from ..handle import missing
 from ..job import Execution, JobId
+from ..stats import Figures, figures
+from ..tally import NOT_COUNTED, Sums
 from .ground import Ground
 from .jobs import checked_id
 
@@ -24,3 +27,12 @@ class Executions:
             if execution.number == number:
                 return execution
         raise missing(f"{job_id} with a run {number}")
+
+    async def stats(self, job_id: JobId) -> Figures:
+        """How the runs of a job have gone so far."""
+        sums = Sums()
+        for run in await self.list(job_id=job_id):
+            if run.ending not in NOT_COUNTED:
+                sums.count(run.ending, [run.duration])
+                sums.last = max(sums.last, micros(run.finished_at))
+        return figures(sums)

@@ -12,6 +12,7 @@ from ..config import Settings
 from ..events import Bus
 from ..store import Store
 from ..task import Task
+from ..webhook.crier import Crier
 
 Opened = Callable[[], Awaitable[Store]]
 
@@ -22,3 +23,4 @@ class Ground(Struct, frozen=True):
     events: Bus
     tasks: Mapping[str, Task[Any, Any]]
     settings: Settings
+    crier: Crier

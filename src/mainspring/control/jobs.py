@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from ..codec import data, encode_call
-from ..errors import BadInput, BadPayload, InvalidTransition, JobExists
+from ..errors import BadInput, BadPayload, InvalidTransition, JobExists, MainspringError
 from ..events import JobsChanged
 from ..handle import missing
 from ..job import (
@@ -33,13 +33,16 @@ from ..job import (
     State,
     Update,
 )
-from ..outcome import clean
+from ..outcome import clean, seconds
 from ..task import checked
 from ..why import Facts, Reason, reasons
+from .deed import audited, note
 from .ground import Ground
+from .part import Part, resumed, token
 
 PAGE = 1000
 LINES = 1000
+MOST = 2**31 - 1
 # What why() looks at of all that runs.
 RUNNING = 5000
 _UNFINISHED: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running", "waiting", "paused")
@@ -95,6 +98,22 @@ class Jobs:
         page.next = _token(found[-1], sort) if len(found) == limit else None
         return page
 
+    async def wait(self, id: JobId, timeout: float | timedelta) -> Job:
+        """The job when it has ended, or as it is after `timeout` seconds."""
+        clock, store = self._ground.clock, await self._ground.opened()
+        end = clock.now() + timedelta(seconds=seconds(timeout, "wait()"))
+        while True:
+            job, now = await self.get(id), clock.now()
+            if job.shown(now) in _FINAL or now >= end:
+                return job
+            left = (end - now).total_seconds()
+            await store.wait_final([id], min(left, self._ground.settings.poll_interval))
+
+    async def counts(self) -> dict[Shown, int]:
+        """How many jobs are in each state that people see. Large figures may be estimates."""
+        counts = await (await self._ground.opened()).counts(now=self._ground.clock.now())
+        return {state: counts.get(state, 0) for state in SHOWN}
+
     async def why(self, id: JobId) -> Sequence[Reason]:
         """Every reason why the job is not running, or where it runs; never empty."""
         job, store, now = await self.get(id), await self._ground.opened(), self._ground.clock.now()
@@ -116,11 +135,15 @@ class Jobs:
             return None
         holding = _IDEMPOTENT if job.idempotency_key else _UNFINISHED
         keys = job.unique_key, job.idempotency_key
-        async for page in self._pages(Filter(key_prefix=key, states=holding)):
+        after: str | None = None
+        while True:
+            page = await self._page(Filter(key_prefix=key, states=holding), after, PAGE)
             for one in page:
                 if (one.unique_key, one.idempotency_key) == keys and one.id != job.id:
                     return one
-        return None
+            after = page.next
+            if after is None:
+                return None
 
     async def logs(self, id: JobId, *, limit: int = LINES, after: tuple[int, int] = (0, 0)) -> Sequence[LogLine]:
         """What its runs have logged, first to last; `after` is the (run, n) of the last line seen."""
@@ -143,29 +166,38 @@ class Jobs:
 
     # actions
 
-    async def cancel(self, which: JobId | Filter, reason: str = "cancelled by an operator") -> Changed:
+    @audited("jobs.cancel")
+    async def cancel(
+        self, which: JobId | Filter, reason: str = "cancelled by an operator", **part: Unpack[Part]
+    ) -> Changed:
         """Waiting jobs never run; running ones are interrupted at their worker's next beat."""
-        return await self._change(Action.CANCEL, which, reason)
+        return await self._change(Action.CANCEL, which, reason, **part)
 
-    async def retry(self, which: JobId | Filter) -> Changed:
+    @audited("jobs.retry")
+    async def retry(self, which: JobId | Filter, **part: Unpack[Part]) -> Changed:
         """Dead, cancelled and expired jobs become pending, with all their retries."""
-        return await self._change(Action.RETRY, which)
+        return await self._change(Action.RETRY, which, **part)
 
-    async def pause(self, which: JobId | Filter) -> Changed:
-        return await self._change(Action.PAUSE, which)
+    @audited("jobs.pause")
+    async def pause(self, which: JobId | Filter, **part: Unpack[Part]) -> Changed:
+        return await self._change(Action.PAUSE, which, **part)
 
-    async def resume(self, which: JobId | Filter) -> Changed:
-        return await self._change(Action.RESUME, which)
+    @audited("jobs.resume")
+    async def resume(self, which: JobId | Filter, **part: Unpack[Part]) -> Changed:
+        return await self._change(Action.RESUME, which, **part)
 
-    async def delete(self, which: JobId | Filter) -> Changed:
+    @audited("jobs.delete")
+    async def delete(self, which: JobId | Filter, **part: Unpack[Part]) -> Changed:
         """Gone with their history; running jobs are refused."""
-        return await self._change(Action.DELETE, which)
+        return await self._change(Action.DELETE, which, **part)
 
-    async def reschedule(self, which: JobId | Filter, at: datetime | timedelta) -> Changed:
+    @audited("jobs.reschedule")
+    async def reschedule(self, which: JobId | Filter, at: datetime | timedelta, **part: Unpack[Part]) -> Changed:
         """Waiting jobs are due at that instant, or after that span from now."""
         run_at = self._ground.clock.now() + at if isinstance(at, timedelta) else at
-        return await self.update(which, run_at=run_at)
+        return await self.update(which, run_at=run_at, **part)
 
+    @audited("jobs.update")
     async def update(
         self,
         which: JobId | Filter,
@@ -179,6 +211,7 @@ class Jobs:
         max_retries: int | UnsetType = UNSET,
         tags: Sequence[str] | UnsetType = UNSET,
         metadata: Mapping[str, Any] | UnsetType = UNSET,
+        **part: Unpack[Part],
     ) -> Changed:
         """Waiting jobs get these values; what is left out stays. `arguments` go on top of those they have."""
         given = {
@@ -193,47 +226,56 @@ class Jobs:
         values = checked(given, "this update")
         if "expires" in values:
             values["expires_at"] = values.pop("expires")
-        return await self.change_with(Action.UPDATE, which, Update(**values), arguments)
+        return await self.change_with(Action.UPDATE, which, Update(**values), arguments, **part)
+
+    async def preview(self, action: Action, which: Filter, **part: Unpack[Part]) -> Changed:
+        """What the action would do and refuse by the jobs' states, without doing it. Keys are not looked at."""
+
+        async def look(which: Filter, after: JobId | None, limit: int) -> Changed:
+            page = await self._page(which, after, limit)
+            now = self._ground.clock.now()
+            refused = {job.id: Refusal(job.met(now)) for job in page if job.met(now) not in ALLOWED[action]}
+            return Changed([job.id for job in page if job.id not in refused], refused, page.next)
+
+        return await self._by_filter(which, look, **part)
 
     async def change_with(
-        self, action: Action, which: JobId | Filter, update: Update, arguments: Mapping[str, Any] | UnsetType
+        self,
+        action: Action,
+        which: JobId | Filter,
+        update: Update,
+        arguments: Mapping[str, Any] | UnsetType,
+        **part: Unpack[Part],
     ) -> Changed:
         """An action that edits jobs; with arguments each gets a payload of its own."""
         if arguments is UNSET:
-            return await self._change(action, which, update=update)
+            return await self._change(action, which, update=update, **part)
         if not isinstance(arguments, Mapping) or not all(isinstance(name, str) for name in arguments):
             raise BadInput(f"arguments are given as a mapping by name, got {arguments!r:.80}")
         if not isinstance(which, Filter):
             job = await self.get(which)
             payload = self._edited(job, arguments)
-            return await self._change(action, job.id, update=replace(update, payload=payload))
-        return await self._edit_all(action, which, update, arguments)
+            return await self._change(action, job.id, update=replace(update, payload=payload), **part)
 
-    async def _pages(self, which: Filter) -> AsyncIterator[Page]:
-        after: str | None = None
-        while True:
-            page = await self.list(which, limit=PAGE, after=after, newest=False, sort="created")
-            yield page
-            after = page.next
-            if after is None:
-                return
-
-    async def _edit_all(self, action: Action, which: Filter, update: Update, arguments: Mapping[str, Any]) -> Changed:
-        total = Changed([], {})
-        async for page in self._pages(self._so_far(which)):
-            changed = Changed([], {})
+        async def edit(which: Filter, after: JobId | None, limit: int) -> Changed:
+            page = await self._page(which, after, limit)
+            changed = Changed([], {}, page.next)
             for job in page:
                 _add(changed, await self._edit(action, job, update, arguments))
-            _add(total, changed)
-            self._tell(action, changed)
-        return total
+            await self._tell(action, changed)
+            return changed
+
+        return await self._by_filter(which, edit, **part)
+
+    async def _page(self, which: Filter, after: JobId | None, limit: int) -> Page:
+        return await self.list(which, limit=limit, after=after, newest=False, sort="created")
 
     async def _edit(self, action: Action, job: Job, update: Update, arguments: Mapping[str, Any]) -> Changed:
         try:
             payload = self._edited(job, arguments)
         except BadPayload as bad:
             return Changed([], {job.id: Refusal(job.state, error=str(bad))})
-        return await self._step(action, Filter(ids=(job.id,)), None, "", replace(update, payload=payload))
+        return await self._step(action, Filter(ids=(job.id,)), None, PAGE, "", replace(update, payload=payload))
 
     def _edited(self, job: Job, arguments: Mapping[str, Any]) -> str:
         """The job's payload with some arguments changed; checked as a new call of its task would be."""
@@ -246,52 +288,74 @@ class Jobs:
         return payload
 
     async def _change(
-        self, action: Action, which: JobId | Filter, reason: str = "", update: Update | None = None
+        self,
+        action: Action,
+        which: JobId | Filter,
+        reason: str = "",
+        update: Update | None = None,
+        **part: Unpack[Part],
     ) -> Changed:
         reason = clean(str(reason), 1024)
         if isinstance(which, Filter):
-            return await self._change_all(action, checked_filter(which), reason, update)
+
+            async def step(which: Filter, after: JobId | None, limit: int) -> Changed:
+                changed = await self._step(action, which, after, limit, reason, update)
+                await self._tell(action, changed)
+                return changed
+
+            return await self._by_filter(which, step, **part)
         which = checked_id(which)
-        changed = await self._step(action, Filter(ids=(which,)), None, reason, update)
+        changed = await self._step(action, Filter(ids=(which,)), None, PAGE, reason, update)
+        note(changed=changed)
         if which in changed.refused:
-            refusal = changed.refused[which]
-            if refusal.holder is not None:
-                raise JobExists(refusal.key or "", refusal.holder)
-            allowed = ", ".join(sorted(ALLOWED[action]))
-            raise InvalidTransition(which, refusal.state, action, allowed)
+            raise refused_as(action, which, changed.refused[which])
         if not changed.done:
             raise missing(which)
-        self._tell(action, changed)
+        await self._tell(action, changed)
         return changed
 
-    async def _change_all(self, action: Action, which: Filter, reason: str, update: Update | None) -> Changed:
+    async def _by_filter(
+        self, which: Filter, act: Callable[[Filter, JobId | None, int], Awaitable[Changed]], **part: Unpack[Part]
+    ) -> Changed:
         """Step by step, in order of id; each is told of, so that a later one that fails hides nothing."""
-        total, after, which = Changed([], {}), None, self._so_far(which)
+        left = part.get("limit", MOST)
+        checked_limit(left, MOST)
+        which, after = resumed(checked_filter(which), part.get("after"), self._ground.clock.now())
+        total = Changed([], {})
+        note(changed=total)
         while True:
-            changed = await self._step(action, which, after, reason, update)
+            changed = await act(which, after, min(PAGE, left))
             _add(total, changed)
-            self._tell(action, changed)
-            after = changed.next
-            if after is None:
-                return total
+            after, left = changed.next, left - len(changed.done) - len(changed.refused)
+            if after is None or left <= 0:
+                return total if after is None else replace(total, next=token(which, after))
             await asyncio.sleep(0)
 
-    def _so_far(self, which: Filter) -> Filter:
-        """Those there are now: others may come meanwhile, and are left alone. Ids say themselves who is meant."""
-        if which.ids is not None:
-            return which
-        now = self._ground.clock.now()
-        return replace(which, created_before=min(which.created_before or now, now))
-
     async def _step(
-        self, action: Action, which: Filter, after: JobId | None, reason: str, update: Update | None
+        self,
+        action: Action,
+        which: Filter,
+        after: JobId | None,
+        limit: int,
+        reason: str,
+        update: Update | None,
     ) -> Changed:
         store, now = await self._ground.opened(), self._ground.clock.now()
-        return await store.change(action, which, now=now, limit=PAGE, reason=reason, update=update, after=after)
+        return await store.change(action, which, now=now, limit=limit, reason=reason, update=update, after=after)
 
-    def _tell(self, action: Action, changed: Changed) -> None:
+    async def _tell(self, action: Action, changed: Changed) -> None:
         if changed.done:
             self._ground.events.emit(JobsChanged(at=self._ground.clock.now(), action=action, ids=tuple(changed.done)))
+            await self._ground.crier.flush()
+
+
+def refused_as(action: Action, id: JobId, refusal: Refusal) -> MainspringError:
+    """The error that a refusal means for who asked about this one job."""
+    if refusal.error is not None:
+        return BadPayload(refusal.error)
+    if refusal.holder is not None:
+        return JobExists(refusal.key or "", refusal.holder)
+    return InvalidTransition(id, refusal.state, action, ", ".join(sorted(ALLOWED[action])))
 
 
 def _add(total: Changed, more: Changed) -> None:
@@ -299,7 +363,7 @@ def _add(total: Changed, more: Changed) -> None:
     total.refused.update(more.refused)
 
 
-_TEXTS = ("ids", "states", "queues", "tasks", "tags", "workers", "errors")
+_TEXTS = ("ids", "states", "queues", "tasks", "tags", "workers", "errors", "schedules")
 
 
 def checked_filter(which: Filter) -> Filter:

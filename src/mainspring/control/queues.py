@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..events import QueuePaused, QueueResumed
 from ..job import Queue
 from ..task import check_name
+from .deed import audited, note, noting
 from .ground import Ground
 
 
@@ -16,9 +18,19 @@ class Queues:
     async def list(self) -> Sequence[Queue]:
         return await (await self._ground.opened()).queues(now=self._ground.clock.now())
 
+    @audited("queues.pause")
     async def pause(self, name: str) -> None:
         """Nothing new is claimed from it; running jobs go on, enqueueing goes on."""
-        await (await self._ground.opened()).pause_queue(check_name(name, "queue name"), True)
+        await self._set(name, True)
+        self._ground.events.emit(QueuePaused(at=self._ground.clock.now(), queue=name))
 
+    @audited("queues.resume")
     async def resume(self, name: str) -> None:
-        await (await self._ground.opened()).pause_queue(check_name(name, "queue name"), False)
+        await self._set(name, False)
+        self._ground.events.emit(QueueResumed(at=self._ground.clock.now(), queue=name))
+
+    async def _set(self, name: str, paused: bool) -> None:
+        check_name(name, "queue name")
+        was = noting() and name in {queue.name for queue in await self.list() if queue.paused}
+        await (await self._ground.opened()).pause_queue(name, paused)
+        note(before={"paused": was}, after={"paused": paused})

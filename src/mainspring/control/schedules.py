@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any, TypeVar, Unpack
+from typing import Any, Literal, TypeVar, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,10 +15,11 @@ from msgspec.structs import replace
 from ..amendment import born, fingerprint, paused, redefined, rescheduled, resumed, triggered
 from ..distribution import Distribution, distribution
 from ..errors import BadInput, ScheduleChanged, ScheduleExists, ScheduleNotFound, StoreUnavailable
+from ..events import SchedulesChanged
 from ..handle import Handle
 from ..hint import hint
 from ..ids import new_id
-from ..job import Enqueued, Filter, Shown
+from ..job import Enqueued, Filter, JobId, Shown
 from ..load import Board
 from ..plan import STEP
 from ..schedule import BACKFILL, BY_HAND, TICKS_KEPT, Firing, Owner, Schedule, Spec, Status, Tick, key_of
@@ -29,10 +30,12 @@ from ..store import Store
 from ..task import Task, check_name
 from ..trigger import Preview
 from ..trigger.zone import zone_of
+from .deed import audited, note
 from .ground import Ground
 from .jobs import PAGE, checked_limit
 
 T = TypeVar("T")
+_Deed = Literal["create", "update", "pause", "resume", "reschedule", "rebalance", "delete"]
 # How often a change is tried again when others change the same schedule meanwhile.
 TRIES = 50
 MOST_TICKS = 10_000
@@ -142,6 +145,7 @@ class Schedules:
         """How many ticks come in each of the next 24 hours, and how evenly."""
         return distribution(await everything(await self._store()), self._ground.clock.now())
 
+    @audited("schedules.rebalance")
     async def rebalance(self, *, dry_run: bool = False) -> Rebalance:
         """Moves intervals made with spread=True to where fewer ticks are; those that run, or are about to, stay."""
         store, now = await self._store(), self._ground.clock.now()
@@ -154,6 +158,8 @@ class Schedules:
             fired = await store.fire([Firing(schedule=row) for row in some], now=now)
             changed += [row.name for row, done in zip(some, fired, strict=True) if not done.stands]
         moves = [move for move in planned.moves if move.name not in set(changed)]
+        note(before={move.name: move.from_at for move in moves}, after={move.name: move.to_at for move in moves})
+        self._tell("rebalance", *(move.name for move in moves))
         return replace(planned, dry_run=False, moves=moves, changed=changed)
 
     async def _anchor(self, name: str, spec: Spec, row: Schedule | None, now: datetime) -> datetime | None:
@@ -164,6 +170,7 @@ class Schedules:
 
     # making and changing
 
+    @audited("schedules.create")
     async def create(
         self, name: str, trigger: Any, task: Task[Any, Any] | str, **options: Unpack[ScheduleOptions]
     ) -> Schedule:
@@ -183,8 +190,11 @@ class Schedules:
         (fired,) = await store.fire([Firing(schedule=new)], now=now)
         if not fired.stands:
             raise ScheduleExists(f"a schedule named {name!r} is there already; change it with update()")
+        note(before=None, after=new)
+        self._tell("create", name)
         return new
 
+    @audited("schedules.update")
     async def update(
         self, name: str, *, trigger: Any = None, expected: str | None = None, **options: Unpack[ScheduleOptions]
     ) -> Schedule:
@@ -204,22 +214,25 @@ class Schedules:
             spec = amended(name, row.spec, given, self._ground.tasks.get(row.spec.task), limit)
             return redefined(row, spec, now=now, anchor_at=await self._anchor(name, spec, row, now))
 
-        return await self._change(name, change)
+        return await self._change(name, change, deed="update")
 
+    @audited("schedules.pause")
     async def pause(self, name: str, note: str = "") -> Schedule:
         """It makes no jobs until it is resumed; its running jobs go on."""
         if not isinstance(note, str) or len(note) > 1000:
             raise BadInput("a note is text of at most 1,000 characters")
-        return await self._change(name, lambda row, now: Firing(schedule=paused(row, note, now=now)))
+        return await self._change(name, lambda row, now: Firing(schedule=paused(row, note, now=now)), deed="pause")
 
+    @audited("schedules.resume")
     async def resume(self, name: str, *, catch_up: bool = False) -> Schedule:
         """From now on; or, with `catch_up`, from where it left: ticks it has missed are met by its catch-up rule."""
 
         def change(row: Schedule, now: datetime) -> Firing | None:
             return None if row.paused_at is None else resumed(row, from_now=not catch_up, now=now)
 
-        return await self._change(name, change)
+        return await self._change(name, change, deed="resume")
 
+    @audited("schedules.reschedule")
     async def reschedule(self, name: str, at: datetime) -> Schedule:
         """Its next tick is at this instant; those after it follow its trigger."""
         if not isinstance(at, datetime) or at.tzinfo is None:
@@ -234,34 +247,51 @@ class Schedules:
                 raise BadInput(f"schedule {name!r} has had all its {row.spec.max_runs} runs; raise max_runs first")
             return rescheduled(row, at, now=now)
 
-        return await self._change(name, change)
+        return await self._change(name, change, deed="reschedule")
 
+    @audited("schedules.delete")
     async def delete(self, name: str) -> None:
         """Jobs already made are left alone. One that code declares comes back with the next worker that starts."""
-        store = await self._store()
-        if not await store.drop_schedules([check_name(name, "schedule name")]):
+        store, row = await self._store(), await self.get(name)
+        if not await store.drop_schedules([name]):
             raise await _missing(store, name)
+        note(before=row, after=None)
+        self._tell("delete", name)
 
     # running
 
-    async def trigger(self, name: str, *, kwargs: Mapping[str, Any] | None = None) -> Handle[Any]:
-        """One job at once, paused or not; its next tick is left alone. `kwargs` are in place of its own input."""
+    @audited("schedules.trigger")
+    async def trigger(
+        self, name: str, *, kwargs: Mapping[str, Any] | None = None, id: JobId | None = None
+    ) -> Handle[Any]:
+        """One job at once, paused or not; its next tick is left alone. `kwargs` are in place of its own input.
+
+        `id` is the job's, for who may ask for the same one twice.
+        """
         given: str | None = None
+        there = False
         scheduler = self._scheduler()
 
-        async def change(row: Schedule, now: datetime) -> Firing:
+        async def change(row: Schedule, now: datetime) -> Firing | None:
             nonlocal given
+            if there:
+                return None
             if kwargs is not None:
                 task = self._ground.tasks.get(row.spec.task) or row.spec.task
                 given = payload_of(name, task, kwargs, self._ground.settings.payload_limit)
             payload = given if given is not None else await scheduler.payload(row, now)
-            firing = triggered(row, [now], BY_HAND, now=now, mint=lambda: new_id(now), joins=True)
+            firing = triggered(row, [now], BY_HAND, now=now, mint=lambda: id or new_id(now), joins=True)
             jobs = tuple(job_of(row, tick, payload, now) for tick in firing.ticks)
             return replace(firing, jobs=jobs)
 
-        row = await self._change(name, change)
-        return self._handle(Enqueued(row.last_job_id or ""), row.spec.task)
+        def held(keys: Collection[str]) -> None:
+            nonlocal there
+            there = there or bool(keys)
 
+        row = await self._change(name, change, held)
+        return self._handle(Enqueued(id or row.last_job_id or ""), row.spec.task)
+
+    @audited("schedules.backfill")
     async def backfill(
         self, name: str, start: datetime, end: datetime | None = None, *, dry_run: bool = False, limit: int = 1000
     ) -> Backfill:
@@ -316,6 +346,7 @@ class Schedules:
         name: str,
         change: Callable[[Schedule, datetime], Firing | Awaitable[Firing | None] | None],
         held: Callable[[Collection[str]], None] = lambda keys: None,
+        deed: _Deed | None = None,
     ) -> Schedule:
         """Until the change stands on the newest revision; `held` hears of keys that are in its way."""
         store = await self._store()
@@ -328,9 +359,17 @@ class Schedules:
             (fired,) = await store.fire([firing], now=now)
             if fired.stands:
                 self._scheduler().tell(firing)
+                note(before=row, after=firing.schedule)
+                if deed is not None:
+                    self._tell(deed, name)
+                await self._ground.crier.flush()
                 return firing.schedule
             held(fired.held)
         raise StoreUnavailable(f"schedule {name!r} was changed by others {TRIES} times in a row; try again")
+
+    def _tell(self, deed: _Deed, *names: str) -> None:
+        if names:
+            self._ground.events.emit(SchedulesChanged(at=self._ground.clock.now(), action=deed, names=names))
 
 
 async def _missing(store: Store, name: str) -> ScheduleNotFound:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from ..errors import BadInput
-from ..job import Filter, Job, LiveWorker, WorkerId
+from ..errors import BadInput, WorkerNotFound
+from ..events import WorkersOrdered
+from ..job import Filter, Job, LiveWorker, Orders, WorkerId
+from .deed import audited, note
 from .ground import Ground
 from .jobs import PAGE, checked_limit
 
@@ -36,7 +38,7 @@ class Workers:
         if len(found) > 1:
             raise BadInput(f"the ids of {len(found)} live workers begin with {id!r}: {_names(found)}")
         if not found:
-            raise BadInput(f"no live worker is called {id!r} (alive: {_names(live)})")
+            raise WorkerNotFound(f"no live worker is called {id!r} (alive: {_names(live)})")
         return found[0]
 
     async def running(self, id: WorkerId, *, limit: int = PAGE) -> Sequence[Job]:
@@ -46,26 +48,37 @@ class Workers:
         store = await self._ground.opened()
         return await store.jobs(Filter(workers=(worker.info.id,)), now=self._ground.clock.now(), limit=limit)
 
+    @audited("workers.resize")
     async def resize(self, id: WorkerId | None, concurrency: int | None) -> Sequence[WorkerId]:
         """So many slots from now on (None: as it was started); running jobs are left alone. None: all workers."""
         given = concurrency
         if given is not None and (isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MOST):
             raise BadInput(f"concurrency is a whole number from 1 to {MOST:,}, or None for what it was; got {given!r}")
-        return await self._order(id, concurrency=given)
+        return await self._order("resize", id, concurrency=given)
 
+    @audited("workers.drain")
     async def drain(self, id: WorkerId | None) -> Sequence[WorkerId]:
         """It takes no more jobs; what runs goes on, and it stays alive until it is resumed or stopped."""
-        return await self._order(id, drained=True)
+        return await self._order("drain", id, drained=True)
 
+    @audited("workers.resume")
     async def resume(self, id: WorkerId | None) -> Sequence[WorkerId]:
-        return await self._order(id, drained=False)
+        return await self._order("resume", id, drained=False)
 
-    async def _order(self, id: WorkerId | None, **orders: Any) -> Sequence[WorkerId]:
+    async def _order(
+        self, action: Literal["resize", "drain", "resume"], id: WorkerId | None, **orders: Any
+    ) -> Sequence[WorkerId]:
         store, now = await self._ground.opened(), self._ground.clock.now()
-        ordered = []
+        before: dict[WorkerId, Orders] = {}
+        after: dict[WorkerId, Orders] = {}
+        note(before=before, after=after)
         for worker in await self.list() if id is None else [await self.get(id)]:
-            ordered += await store.order([worker.info.id], replace(worker.orders, **orders), now=now)
-        return ordered
+            new = replace(worker.orders, **orders)
+            for one in await store.order([worker.info.id], new, now=now):
+                before[one], after[one] = worker.orders, new
+        if after:
+            self._ground.events.emit(WorkersOrdered(at=now, action=action, workers=tuple(after)))
+        return list(after)
 
 
 def _names(workers: Sequence[LiveWorker]) -> str:

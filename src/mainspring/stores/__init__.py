@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import cast
 
 from ..clock import Clock
 from ..config import Durability
@@ -11,12 +12,12 @@ from ..store import Store
 
 _FORMS = (
     "memory://, sqlite:///file.db (relative), sqlite:////var/lib/file.db (absolute), "
-    "postgresql://user@host/database or redis://host/0"
+    "postgresql://user@host/database, redis://host/0 or https://host of an API"
 )
 
 
-def open_store(url: str, *, clock: Clock | None = None, durability: Durability = "full") -> Store:
-    """The store of that URL, not yet opened."""
+def open_store(url: str, *, clock: Clock | None = None, durability: Durability = "full", api_key: str = "") -> Store:
+    """The store of that URL, not yet opened; the key is for one that is an API."""
     shown = re.sub(r"(//[^/:@]*):[^/@]*@", r"\1:***@", url)  # a password must not reach a log
     shown = re.sub(r"([?&]password=)[^&]*", r"\1***", shown)
     shown = re.sub(r"([?&]listen=)(?!off(?:&|$))[^&]*", r"\1***", shown)
@@ -66,6 +67,15 @@ def open_store(url: str, *, clock: Clock | None = None, durability: Durability =
                     f"store URL {place.shown!r} needs {error.name}: pip install 'mainspring[redis]'"
                 ) from None
             return RedisStore(place, clock=clock, durability=durability)
+        case "http" | "https":
+            from .http.place import Place as HttpPlace
+
+            site = HttpPlace(url, shown)
+            try:
+                from .http.store import HttpStore
+            except ModuleNotFoundError as error:
+                raise BadSetting(f"store URL {shown!r} needs {error.name}: pip install 'mainspring[http]'") from None
+            return cast(Store, HttpStore(site, api_key))
         case unknown:
             what = f"unknown store {unknown!r}" if unknown else "no store named"
             raise BadSetting(f"{what} in URL {shown!r}: use {_FORMS}")

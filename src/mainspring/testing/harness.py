@@ -78,6 +78,7 @@ class Harness:
 
     def __exit__(self, *_: object) -> None:
         _UNDER_TEST.discard(self._app)
+        self._app.herald.stop()
         app = vars(self._app)
         app.update(self._before)
         for name in app.keys() - self._before.keys():

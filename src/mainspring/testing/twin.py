@@ -43,6 +43,7 @@ from ..outcome import Outcome
 from ..retry import Backoff
 from ..store import Store
 from ..tally import SECONDS, Span
+from .twin_keeper import KEEPER_STEPS, KeeperSteps
 from .twin_series import ID, OWN, SCHEDULES, SERIES_STEPS, SeriesSteps
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -176,7 +177,7 @@ _STEPS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
         },
     ),
 ]
-_steps = st.sampled_from([step for step in [*_STEPS, *SERIES_STEPS] for _ in range(step[0])]).flatmap(
+_steps = st.sampled_from([step for step in [*_STEPS, *SERIES_STEPS, *KEEPER_STEPS] for _ in range(step[0])]).flatmap(
     lambda step: st.tuples(st.just(step[1]), st.fixed_dictionaries(step[2]))
 )
 
@@ -191,7 +192,7 @@ def twin_machine(make_left: Callable[[], Store], make_right: Callable[[], Store]
     return Twin
 
 
-class _Twin(SeriesSteps, RuleBasedStateMachine):
+class _Twin(SeriesSteps, KeeperSteps, RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._loop = asyncio.new_event_loop()

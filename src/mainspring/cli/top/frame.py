@@ -11,7 +11,6 @@ from rich.text import Text
 
 from ...job import LiveWorker, Queue, Shown
 from .. import figures, render
-from ..records import worker_state
 from ..text import clean
 from ..worker_page import STATES, slots
 from .panes import PANES, cut, more
@@ -171,7 +170,7 @@ def _workers(scene: Scene, room: int) -> Table:
 
 
 def _worker(worker: LiveWorker, scene: Scene) -> list[Text]:
-    info, state = worker.info, worker_state(worker)
+    info, state = worker.info, worker.state
     age = None if worker.beat_at is None else max(0.0, (scene.now - worker.beat_at).total_seconds())
     late = age is not None and age > info.lease / 2
     return [

@@ -18,6 +18,7 @@ from ..rows import CLAIMED, COLUMNS, job_of
 from ..rules import LONG_SILENT
 from . import series
 from .jobs import BOTH, OVER, follow, write
+from .keeper import WATCHED
 from .pool import Session
 
 # A claim ends at most this many expired jobs, so that a flood of them does not keep it.
@@ -326,9 +327,10 @@ _BEAT = f"""INSERT INTO mainspring_workers AS known (id, until, info) VALUES ($1
         until = CASE WHEN {_LATE_BEAT} THEN known.until ELSE excluded.until END,
         info = CASE WHEN {_LATE_BEAT} THEN known.info ELSE excluded.info END
     RETURNING orders"""
-# A lease whose jobs have all ended is of no more use.
-_CLEAR = """DELETE FROM mainspring_leases AS held WHERE worker = $1 AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
-    WHERE id = ANY(held.ids) AND lease = held.lease AND state = 'running')"""
+# A lease whose jobs have all ended is of no more use. Who wants news is asked on the same way.
+_CLEAR = f"""WITH gone AS (DELETE FROM mainspring_leases AS held WHERE worker = $1 AND NOT EXISTS (
+        SELECT 1 FROM mainspring_jobs WHERE id = ANY(held.ids) AND lease = held.lease AND state = 'running'))
+    {WATCHED}"""
 _HOLDS = """SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE state = 'running' AND worker = $1
     AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases WHERE worker = $1))"""
 
@@ -340,10 +342,11 @@ async def beat(db: Session, worker: WorkerInfo, until: int, now: int) -> Beat:
         orders = await db.value(_BEAT, worker.id, until, _encode(worker).decode())
     else:
         orders = await db.value("DELETE FROM mainspring_workers WHERE id = $1 RETURNING orders", worker.id)
-    await db.run(_CLEAR, worker.id)
+    watched = await db.value(_CLEAR, worker.id)
     held: list[tuple[JobId, Lease, str | None]] = [(*row,) for row in await db.rows(_HOLDS, worker.id)]
     cancels = {id: reason for id, _, reason in held if reason is not None}
-    return Beat({id: lease for id, lease, _ in held}, cancels, orders_of(orders))
+    until_when = None if watched is None else instant(watched)
+    return Beat({id: lease for id, lease, _ in held}, cancels, orders_of(orders), watched_until=until_when)
 
 
 _SILENT = "worker <> ALL (ARRAY(SELECT id FROM mainspring_workers WHERE until > $1))"

@@ -70,6 +70,7 @@ from . import (
 )
 from .claim import Asked
 from .ear import Ear
+from .keeper import PostgresKeeper
 from .news import News, news
 from .place import Place
 from .pool import Pool, Session, Verb
@@ -101,7 +102,7 @@ def _stirs(outcome: Outcome) -> bool:
     return again or bool(outcome.then or outcome.breaker or outcome.schedule)
 
 
-class PostgresStore:
+class PostgresStore(PostgresKeeper):
     """Each verb is one statement or one short transaction. A handle serves the event loop in which it was opened."""
 
     def __init__(

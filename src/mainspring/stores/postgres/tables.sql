@@ -254,3 +254,75 @@ ALTER INDEX mainspring_rest_error RENAME TO mainspring_finished_error;
 ALTER INDEX mainspring_rest_tags RENAME TO mainspring_finished_tags;
 CREATE UNIQUE INDEX mainspring_finished_done ON mainspring_finished (idempotency_key)
     WHERE idempotency_key IS NOT NULL AND state = 'completed';
+
+-- up 3, for 1
+-- What the service keeps: an API key, a webhook, a session.
+CREATE TABLE mainspring_documents (
+    kind       text COLLATE "C" NOT NULL,
+    name       text COLLATE "C" NOT NULL,
+    revision   bigint           NOT NULL,
+    expires_at bigint,
+    text       text             NOT NULL,
+    PRIMARY KEY (kind, name)
+) WITH (fillfactor = 80);
+CREATE INDEX mainspring_documents_expiring ON mainspring_documents (expires_at) WHERE expires_at IS NOT NULL;
+
+-- Who did what. Read along the id; the other index is for those who tidy up.
+CREATE TABLE mainspring_audit (
+    id      text COLLATE "C" PRIMARY KEY,
+    at      bigint NOT NULL,
+    who     text   NOT NULL,
+    action  text   NOT NULL,
+    target  text   NOT NULL,
+    asked   text   NOT NULL,            -- JSON
+    outcome text                        -- JSON; null: nobody lived to tell
+);
+CREATE INDEX mainspring_audit_old ON mainspring_audit (at);
+
+-- Numbers that outlast a crash. `watched`: until when somebody wants news. `promised`: no news has had a number beyond.
+CREATE TABLE mainspring_marks (
+    name text COLLATE "C" PRIMARY KEY,
+    n    bigint NOT NULL
+) WITH (fillfactor = 50);
+
+-- The newest of what has happened. Not logged: a crash of the server, or another one in its place, loses them all, and
+-- readers see it by the numbers; in return to publish is to write no log, and to wait for no disk while others wait.
+CREATE UNLOGGED TABLE mainspring_news (
+    n    bigint PRIMARY KEY,
+    text text NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+-- Numbers news on from the newest, and says until when somebody wants them. One at a time up to its commit, so whoever
+-- sees a number sees all below it. A function, since each of its statements sees what was committed before it begins; a
+-- statement that had waited for the lock would not. Of `kept` and up to a tenth more, the oldest go by the tenth; where
+-- the last ones went, no dead row is met again.
+CREATE FUNCTION mainspring_publish(texts text[], lock integer, kept bigint) RETURNS bigint
+    LANGUAGE plpgsql SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    step bigint := kept / 10;
+    promised bigint;
+    old bigint;
+    new bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock(lock, -5);
+    promised := coalesce((SELECT n FROM mainspring_marks WHERE name = 'promised'), 0);
+    old := coalesce((SELECT max(n) FROM mainspring_news), promised);
+    new := old + cardinality(texts);
+    IF new > promised THEN
+        -- On the disk before anybody sees a number beyond it.
+        IF current_setting('synchronous_commit') = 'off' THEN SET LOCAL synchronous_commit = on; END IF;
+        INSERT INTO mainspring_marks VALUES ('promised', new + kept) ON CONFLICT (name) DO UPDATE SET n = excluded.n;
+    END IF;
+    INSERT INTO mainspring_news SELECT old + at, one FROM unnest(texts) WITH ORDINALITY AS told (one, at);
+    IF new / step > old / step THEN
+        DELETE FROM mainspring_news WHERE n > old / step * step - kept AND n <= new / step * step - kept;
+    END IF;
+    RETURN (SELECT n FROM mainspring_marks WHERE name = 'watched');
+END $$;
+
+-- down 3
+DROP FUNCTION mainspring_publish(text[], integer, bigint);
+DROP TABLE mainspring_news;
+DROP TABLE mainspring_marks;
+DROP TABLE mainspring_audit;
+DROP TABLE mainspring_documents;

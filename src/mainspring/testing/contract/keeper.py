@@ -6,7 +6,9 @@ import asyncio
 from datetime import datetime
 from typing import Any
 
-from ...document import NEWS_KEPT, Document, Entry, Trail
+from msgspec.structs import replace
+
+from ...document import NEWS_KEPT, TIDIED, Document, Entry, Trail
 from ...ids import new_id
 from ...store import Store
 from .build import NOW, Contract, beat, later
@@ -59,8 +61,13 @@ class DocumentContract(Contract):
 
     async def test_what_is_told_again_as_it_is_stands(self) -> None:
         async with self.opened() as store:
-            assert await put(store, a_document("a")) == [True]
-            assert await put(store, a_document("a")) == [True]
+            first, second = a_document("a"), a_document("a", "new", revision=2, expires_at=later(9))
+            assert await put(store, first) == [True]
+            assert await put(store, first) == [True]
+            assert await put(store, second) == [True]
+            assert await put(store, second) == [True]
+            assert await put(store, replace(second, expires_at=None)) == [False]
+            assert await put(store, second, now=later(9)) == [False]
 
     async def test_an_expired_document_is_not_there_and_its_name_is_free(self) -> None:
         async with self.opened() as store:
@@ -69,6 +76,7 @@ class DocumentContract(Contract):
             assert await texts(store, now=later(10)) == {"b": "text"}
             assert await texts(store, names=["a"], now=later(10)) == {}
             assert await put(store, a_document("a", "again"), now=later(9)) == [False]
+            assert await put(store, a_document("a", "late", revision=2), now=later(10)) == [False]
             assert await put(store, a_document("a", "again"), now=later(10)) == [True]
             assert await texts(store, now=later(10)) == {"a": "again", "b": "text"}
 
@@ -123,7 +131,7 @@ class AuditContract(Contract):
             await store.record([entry])
             told = an_entry(1, id=entry.id, who="mallory", at=later(9), outcome='{"done":1}')
             await store.record([told])
-            await store.record([an_entry(1, id=entry.id, outcome='{"done":2}')])
+            await store.record([an_entry(1, id=entry.id, who="eve", outcome='{"done":2}')])
             (found,) = await store.audit(Trail(), limit=100)
             assert (found.who, found.at, found.outcome) == ("ada", later(1), '{"done":1}')
 
@@ -137,6 +145,17 @@ class AuditContract(Contract):
             assert [entry.at for entry in await store.audit(Trail(), limit=100)] == [later(3), later(2)]
             assert list(await texts(store, now=later(1))) == ["b", "c"]
             assert await store.tidy(audited_since=later(2), now=later(1)) == 0
+
+    async def test_a_tidying_that_takes_few_has_left_nothing(self) -> None:
+        async with self.opened() as store:
+            old = [a_document(f"{n}", expires_at=NOW) for n in range(3 * TIDIED)]
+            await put(store, *old, now=later(-1))
+            await store.record([an_entry(n) for n in range(2 * TIDIED)])
+            gone = [TIDIED]
+            while gone[-1] >= TIDIED:
+                gone.append(await store.tidy(audited_since=later(9999), now=NOW))
+            assert sum(gone[1:]) == 5 * TIDIED
+            assert await store.tidy(audited_since=later(9999), now=NOW) == 0
 
 
 class NewsContract(Contract):

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from ...clock import EPOCH, micros
-from ...job import Action, Ending, Failure, Job, State
+from ...job import Account, Action, Ending, Failure, Items, Job, State
 from ...outcome import Crashed, Discard, Done, Ended, Outcome, Released, Retry, Snooze, decide
 from ...store import Store
 from ...tally import KEPT, NOT_COUNTED, SECONDS, Span, Sums, Tally, bucket
@@ -44,7 +44,8 @@ class TallyContract(Contract):
         async with self.opened() as store:
             job = await start(store, queue="mail", task="send")
             await settle(store, job, Done(), now=later(1.5))
-            sums = Sums({"completed": 1}, 1_500_000, {bucket(1_500_000): 1}, {}, micros(later(1.5)))
+            end = micros(later(1.5))
+            sums = Sums({"completed": 1}, 1_500_000, {bucket(1_500_000): 1}, {}, end, end)
             assert await store.tallies(span, since=EPOCH) == [Tally(BEGINS[span], "mail", "send", sums)]
 
     @pytest.mark.parametrize("ending", Ending)
@@ -72,6 +73,31 @@ class TallyContract(Contract):
             assert tally.sums.took == 4_000_000
             assert tally.sums.spread == {bucket(1_000_000): 2, bucket(2_000_000): 1}
             assert tally.sums.last == micros(later(2))
+
+    async def test_the_last_that_completed_is_known_beside_the_last(self) -> None:
+        async with self.opened() as store:
+            for how, at in ((Done(), 1), (Discard(), 2)):
+                await settle(store, await start(store), how, now=later(at))
+            (tally,) = await store.tallies("ever", since=EPOCH)
+            assert (tally.sums.well, tally.sums.last) == (micros(later(1)), micros(later(2)))
+
+    async def test_what_became_of_the_jobs_of_runs_that_went_wrong_is_counted(self) -> None:
+        async with self.opened() as store:
+            for how in (Retry(60), Retry(60), Discard(), Done(), Snooze(60)):
+                await settle(store, await start(store), how, now=NOW)
+            (tally,) = await store.tallies("ever", since=EPOCH)
+            assert tally.sums.fates == {"pending": 2, "dead": 1}
+
+    async def test_items_are_counted_however_the_run_ended(self) -> None:
+        async with self.opened() as store:
+            jobs = [await start(store) for _ in range(3)]
+            endings: tuple[Ended, ...] = (Done(), Retry(60), Snooze(60))
+            for job, how, items in zip(jobs, endings, (Items(5, 1, 0), Items(2, 0, 3), Items(10)), strict=True):
+                await store.finish([decide(job, how, now=NOW, account=Account(items=items))])
+            for span in SPANS:
+                (tally,) = await store.tallies(span, since=EPOCH)
+                assert tally.sums.items == {"success": 17, "failed": 1, "skipped": 3}
+                assert sum(tally.sums.endings.values()) == 2
 
     async def test_failures_are_counted_by_kind(self) -> None:
         async with self.opened() as store:

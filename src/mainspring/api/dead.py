@@ -1,0 +1,48 @@
+"""/dead: dead letters, seen together and sent on their way again."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from litestar import get, post
+from litestar.params import FromQuery, JSONBody, QueryParameter
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from ..job import Action, DeadGroup
+from .bulk import BulkResult, Choice, chosen, result
+from .door import Spring, may
+from .filters import GROUPS
+from .redaction import shown_error
+
+
+class DeadPage(Struct, frozen=True):
+    items: list[DeadGroup]
+
+
+class Redrive(Choice, kw_only=True, forbid_unknown_fields=True):
+    arguments: dict[str, Any] | UnsetType = UNSET
+    """By name, on top of those they have; each job's task checks them."""
+
+
+@get("/dead", **may("viewer"))
+async def dead_groups(
+    spring: Spring,
+    task: FromQuery[str | None] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=GROUPS)] = 100,
+) -> DeadPage:
+    """Dead jobs of one task that failed in the same way together, most first. The jobs: /jobs?state=dead&error=…"""
+    groups = await spring.dead.groups(limit=limit if task is None else GROUPS)
+    found = [group for group in groups if task in (None, group.task)][:limit]
+    return DeadPage([replace(group, error=shown_error(group.error)) for group in found])
+
+
+@post("/dead/redrive", status_code=200, **may("operator"))
+async def redrive(spring: Spring, data: JSONBody[Redrive]) -> BulkResult:
+    """Dead jobs become pending, with all their retries, up to 1,000 a call; some of their arguments may be changed."""
+    which = await chosen(spring, data, None)
+    changed = await spring.dead.redrive(which, arguments=data.arguments, **data.part())
+    return result(Action.RETRY, data, changed)
+
+
+ROUTES = [dead_groups, redrive]

@@ -1,0 +1,28 @@
+"""/stats: how many jobs there are, and how runs have gone."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+from litestar import get
+from litestar.params import QueryParameter
+from msgspec.structs import replace
+
+from ..config import span
+from ..stats import Stats
+from .door import Spring, may
+from .redaction import shown_error
+
+EVER = "ever"
+Window = Annotated[str, QueryParameter(max_length=20, description="A span such as 15m, 1h, 24h, 7d; or ever.")]
+
+
+@get("/stats", **may("viewer"))
+async def stats(spring: Spring, window: Window = "1h") -> Stats:
+    """Jobs by state, and how runs went within the window: by task, by queue, in time. Durations are seconds."""
+    found = await spring.stats(None if window == EVER else timedelta(seconds=span(window, "window")))
+    return replace(found, errors=[replace(one, error=shown_error(one.error)) for one in found.errors])
+
+
+ROUTES = [stats]

@@ -1,0 +1,96 @@
+"""mainspring audit: who changed what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from ..app import Mainspring
+from ..codec import data
+from ..document import Entry, Trail
+from . import records
+from .failure import hint
+from .loading import place, with_app
+from .options import as_json, moment
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_ACTION = "A whole one, jobs.cancel, or a noun alone: jobs."
+_TARGET = "A job's id, a schedule's or queue's name: as the list says it."
+
+
+@click.command()
+@click.option("--who", metavar="NAME", help="As the list says it.")
+@click.option("--action", metavar="ACTION", help=_ACTION)
+@click.option("--target", metavar="TEXT", help=_TARGET)
+@click.option("--since", type=moment, metavar="INSTANT|SPAN", help="Then or later; 2h: two hours ago.")
+@click.option("--limit", type=click.IntRange(1, 1000), metavar="N", default=20, show_default=True)
+@click.option("--before", metavar="ID", help="Go on where the page before ended, with the same options.")
+@as_json
+@with_app
+async def audit(
+    app: Mainspring, since: datetime | timedelta | None, limit: int, before: str | None, as_json: bool, **parts: Any
+) -> None:
+    """List who changed what, newest first.
+
+    A change is here if whoever made it was named. Those who use this command are, as cli:USER@HOST.
+    """
+    now = app.clock.now()
+    which = Trail(since=now - since if isinstance(since, timedelta) else since, **parts)
+    found = await app.audit.list(which, limit=limit, before=before)
+    if as_json:
+        records.emit([_record(entry) for entry in found])
+    elif found:
+        from . import render
+
+        render.show(_table(found, now))
+    if not found and not as_json:
+        hint("no more entries" if before is not None else _none(app, which))
+    elif len(found) == limit:
+        hint(f"there may be more: --before {found[-1].id}")
+
+
+def _none(app: Mainspring, which: Trail) -> str:
+    if which == Trail():
+        return f"the audit trail of {place(app)} is empty; changes by commands, or inside `with acting(…)`, go there"
+    return f"no entry in the audit trail of {place(app)} fits these options; without them all are listed"
+
+
+def _record(entry: Entry) -> dict[str, Any]:
+    """Every field; what was asked and what became of it as data, not as text."""
+    told = None if entry.outcome is None else data(entry.outcome)
+    return msgspec.structs.asdict(entry) | {"asked": data(entry.asked), "outcome": told}
+
+
+def _table(entries: Sequence[Entry], now: datetime) -> Table:
+    from . import render
+
+    wide = render.console().width >= render.WIDE
+    more = ("outcome",) if wide else ()
+    table = render.grid("when", "who", "action", "target", *more, cut=("who", "target", "outcome"))
+    for entry in entries:
+        said = (entry.who, entry.action, entry.target, *((_told(entry),) if wide else ()))
+        table.add_row(render.when(entry.at, now), *map(render.line, said))
+    return table
+
+
+def _told(entry: Entry) -> str:
+    """What became of it, in a few words."""
+    told = None if entry.outcome is None else data(entry.outcome)
+    if not isinstance(told, dict):
+        return "nobody lived to tell"
+    if "error" in told:
+        return str(told["error"])
+    if "done" in told:
+        refused = f", {told['refused']:,} refused" if told["refused"] else ""
+        return f"{told['done']:,} job{'s' * (told['done'] != 1)}{refused}"
+    after = told.get("after", {})
+    if after is None:
+        return "gone"
+    names = ", ".join(after) if isinstance(after, dict) else "changed"
+    return names if told.get("before") is not None and after else "made" if after else "nothing to change"

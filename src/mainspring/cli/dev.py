@@ -1,0 +1,60 @@
+"""mainspring dev: worker, scheduler and API in one process that starts anew when the code changes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import click
+
+from ..app import Mainspring
+from ..clock import SystemClock
+from ..program import Program
+from ..reloader import VARIABLE, Reloader
+from .loading import load, named_app, place
+from .loop import run
+from .serving import Service, where
+from .stderr import log_option, log_to_stderr
+
+# Seconds that a process may take to end: for code that changes, not for work that counts.
+GRACE = 5.0
+
+
+@click.command()
+@click.argument("app", required=False)
+@click.option("--app", "named", metavar="MODULE:ATTR", help="The same as APP.")
+@where
+@click.option("--no-reload", is_flag=True, help="Go on with the code as it is.")
+@log_option
+def dev(
+    app: str | None,
+    named: str | None,
+    host: str | None,
+    port: int | None,
+    no_auth: bool,
+    no_reload: bool,
+    log_level: str | None,
+) -> None:
+    """Run worker and API together, and reload changed code.
+
+    APP is module:attribute, e.g. shop:app. For writing code; in production run `worker` and `server`.
+    """
+    name, source = named_app(app, named)
+    if not no_reload and not os.environ.get(VARIABLE):
+        log_to_stderr(log_level or "info")
+        reloader = Reloader(Program.this(), Path.cwd(), SystemClock(), patience=2 * GRACE)
+        raise click.exceptions.Exit(asyncio.run(reloader.run()))
+    found = load(name, source)
+    log_to_stderr(log_level or found.settings.log_level)
+    run(_work_and_serve(found, Service(found, host, port, no_auth)))
+
+
+async def _work_and_serve(app: Mainspring, service: Service) -> None:
+    async with app:
+        worker = app.worker()
+        async with worker:
+            await service.greet()
+            about = f"{place(app)}, {len(app.tasks)} tasks; {service.address}"
+            await service.run(lambda: click.echo(f"at work on {about}"))
+            await worker.stop(grace=GRACE)

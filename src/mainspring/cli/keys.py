@@ -1,0 +1,65 @@
+"""mainspring keys: who may use the API, and how far."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from ..app import Mainspring
+from ..credential import ROLES, Role, id_of
+from . import records
+from .failure import hint
+from .loading import place, with_app
+from .options import as_json, span
+
+
+@click.group()
+def keys() -> None:
+    """Make, see and revoke API keys."""
+
+
+@keys.command()
+@click.argument("name")
+@click.option("--role", type=click.Choice(ROLES), default="viewer", show_default=True, help="What it may.")
+@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Only this, e.g. jobs:write; may be repeated.")
+@click.option("--expires", type=span, metavar="SPAN", help="Not valid any more after, e.g. 30d.")
+@as_json
+@with_app
+async def create(
+    app: Mainspring, name: str, role: Role, scopes: tuple[str, ...], expires: float | None, as_json: bool
+) -> None:
+    """Make a key called NAME and print its secret, this once."""
+    secret = await app.keys.create(name, role, scopes or None, expires)
+    if as_json:
+        made = await app.keys.by_id(id_of(secret) or "")
+        return records.emit({"key": msgspec.to_builtins(made), "secret": secret})
+    click.echo(secret)
+    return hint("nobody can show it again; send it as: Authorization: Bearer …")
+
+
+@keys.command("list")
+@as_json
+@with_app
+async def list_(app: Mainspring, as_json: bool) -> None:
+    """The keys that count, without their secrets."""
+    found = await app.keys.list()
+    if as_json:
+        return records.emit(msgspec.to_builtins(found))
+    if not found:
+        return hint(f"{place(app)} has no API keys; make one: mainspring keys create NAME --role operator")
+    from . import render
+
+    return render.show(render.key_table(found, app.clock.now()))
+
+
+@keys.command()
+@click.argument("key", metavar="NAME|ID")
+@as_json
+@with_app
+async def revoke(app: Mainspring, key: str, as_json: bool) -> None:
+    """Let a key, and the sessions it opened, open nothing any more."""
+    gone = await app.keys.revoke(key)
+    if as_json:
+        return records.emit(msgspec.to_builtins(gone))
+    click.echo(f"API key {gone.name!r} ({gone.id}) is revoked")
+    return hint("servers that knew it go by that within 5 seconds")

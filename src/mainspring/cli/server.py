@@ -1,0 +1,43 @@
+"""mainspring server: the REST API, live events and metrics, until it is told to stop."""
+
+from __future__ import annotations
+
+import click
+
+from ..app import Mainspring
+from .loading import find, named_app, place
+from .loop import run
+from .serving import Service, where
+from .stderr import log_option, log_to_stderr
+
+
+@click.command()
+@click.argument("app", required=False)
+@click.option("--app", "named", metavar="MODULE:ATTR", help="The same as APP.")
+@click.option("--store", metavar="URL", help="Only a store, without an app's code [$MAINSPRING_STORE].")
+@where
+@log_option
+def server(
+    app: str | None,
+    named: str | None,
+    store: str | None,
+    host: str | None,
+    port: int | None,
+    no_auth: bool,
+    log_level: str | None,
+) -> None:
+    """Serve the REST API and metrics until SIGTERM or Ctrl-C.
+
+    APP is module:attribute, e.g. shop:app; it checks the arguments of jobs before they are stored. What has
+    begun when the signal comes is answered; a second signal does not wait.
+    """
+    found = find(named_app(app, named)[0] if app or named else None, store)
+    log_to_stderr(log_level or found.settings.log_level)
+    run(_serve(found, Service(found, host, port, no_auth)))
+
+
+async def _serve(app: Mainspring, service: Service) -> None:
+    async with app:
+        await service.greet()
+        await service.run(lambda: click.echo(f"serving {place(app)} on {service.address}"))
+    click.echo("server stopped")

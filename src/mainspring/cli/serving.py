@@ -1,0 +1,52 @@
+"""What `server` and `dev` have in common: an address, who may come in, and the words about it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from ..app import Mainspring
+from .failure import Failed, hint
+from .filters import options
+
+where = options(
+    click.option("--host", metavar="ADDRESS", help="Where to listen. Default: 127.0.0.1, this machine only."),
+    click.option("--port", type=click.IntRange(0, 65_535), metavar="N", help="Default: 8765; 0 is any that is free."),
+    click.option("--no-auth", is_flag=True, help="Let anybody on this machine in, as an admin."),
+)
+
+
+class Service:
+    """The API of an app at an address, before it is served."""
+
+    def __init__(self, app: Mainspring, host: str | None, port: int | None, no_auth: bool) -> None:
+        try:
+            from ..api import server
+            from ..api.loopback import check_bind
+        except ImportError as missing:
+            raise Failed(f"this needs the server's parts: pip install 'mainspring[server]' ({missing})") from None
+        host = host or app.settings.host
+        check_bind(host, not no_auth)
+        self._app, self._auth = app, not no_auth
+        self._server = server
+        self.listener: socket.socket = server.listen(host, app.settings.port if port is None else port)
+        self.address = server.address(self.listener)
+
+    async def run(self, ready: Callable[[], object]) -> None:
+        """Until it is told to stop; what has begun is answered."""
+        asgi: Any = self._app.asgi(auth=self._auth)
+        await self._server.Server(asgi, grace=self._app.settings.grace, ready=ready).run(self.listener)
+
+    async def greet(self) -> None:
+        """How to get in."""
+        if not self._auth:
+            hint("anybody on this machine is let in, as an admin (--no-auth)")
+            return
+        from ..api.welcome import address, welcome
+
+        if token := await welcome(self._app):
+            click.echo(f"first start: sign in once, within an hour, at {address(self.address, token)}")
+            hint("then make keys: mainspring keys create NAME --role operator")

@@ -1,0 +1,243 @@
+"""app.triggers: what others may set off by a signed message, and its being set off."""
+
+from __future__ import annotations
+
+from builtins import list as List
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any, Literal, TypedDict, Unpack
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..acting import acting
+from ..document import Document
+from ..errors import BadInput, UnknownTask
+from ..handle import Handle
+from ..hint import hint
+from ..ids import new_id
+from ..job import Enqueued, Filter, JobId, NewJob
+from ..outcome import seconds
+from ..store import Store
+from ..task import checked
+from ..webhook.inbound import (
+    MOST,
+    REMEMBERED,
+    TRIGGERS,
+    Call,
+    InboundTrigger,
+    KeptTrigger,
+    checked_arguments,
+    checked_kwargs,
+)
+from ..webhook.record import Key, Keys, Unsaid, checked_name, facts, noted, secret_of
+from .deed import audited, note
+from .ground import Ground
+from .schedules import Schedules
+from .webhooks import OVERLAP
+
+_CALLS = "trigger.call"
+# A name that no trigger can have.
+_NOBODY = "-"
+
+
+class TriggerOptions(TypedDict, total=False):
+    """What may be said of a trigger, and said anew."""
+
+    task: str | None
+    schedule: str | None
+    queue: str | None
+    priority: int | None
+    kwargs: Mapping[str, Any]
+    arguments: Literal["body"] | Mapping[str, str]
+    note: str
+
+
+class NewTriggerSecret(Struct, frozen=True):
+    """A trigger and its secret, which is not shown again."""
+
+    trigger: InboundTrigger
+    secret: str
+
+
+class Triggers:
+    def __init__(
+        self,
+        ground: Ground,
+        schedules: Schedules,
+        job: Callable[..., NewJob],
+        hand_over: Callable[[Sequence[NewJob]], Awaitable[List[Handle[Any]]]],
+        handle: Callable[[Enqueued, str], Handle[Any]],
+    ) -> None:
+        self._ground = ground
+        self._schedules = schedules
+        self._job = job
+        self._hand_over = hand_over
+        self._handle = handle
+
+    # reading
+
+    async def get(self, name: str) -> InboundTrigger:
+        found = await TRIGGERS.get(await self._ground.opened(), checked_name(name, "trigger"), self._now())
+        return found.shown
+
+    async def list(self) -> Sequence[InboundTrigger]:
+        """All of them, by name."""
+        return [kept.shown for kept in await TRIGGERS.find(await self._ground.opened(), None, self._now())]
+
+    # making and changing
+
+    async def create(
+        self, name: str, *, secret: str | None = None, **options: Unpack[TriggerOptions]
+    ) -> NewTriggerSecret:  # fmt: skip
+        """From now on a message signed with its secret makes a job of `task`, or fires `schedule`."""
+        return await self._create(name, options, Unsaid(secret_of(secret)))
+
+    @audited("triggers.create")
+    async def _create(self, name: str, options: TriggerOptions, secret: Unsaid) -> NewTriggerSecret:
+        store, now = await self._ground.opened(), self._now()
+        made = self._said(InboundTrigger(name=checked_name(name, "trigger"), created_at=now), options)
+        if len(await TRIGGERS.find(store, None, now)) >= MOST:
+            raise BadInput(f"there are {MOST:,} triggers already; delete one")
+        kept = await TRIGGERS.add(store, KeptTrigger(made, Keys((Key(secret.value),))), now)
+        note(before=None, after=facts(kept.shown))
+        return NewTriggerSecret(kept.shown, secret.value)
+
+    @audited("triggers.update")
+    async def update(
+        self,
+        name: str,
+        *,
+        disabled: bool | None = None,
+        expected: int | None = None,
+        **options: Unpack[TriggerOptions],
+    ) -> InboundTrigger:
+        """Says some of it anew. With `expected`, the revision that was read, only if nobody has changed it since."""
+        if not options and disabled is None:
+            raise BadInput(f"update of trigger {name!r} was given nothing to change")
+        now = self._now()
+
+        def act(kept: KeptTrigger) -> KeptTrigger:
+            said = self._said(kept.trigger, options)
+            if disabled is not None:
+                said = replace(said, disabled_at=(said.disabled_at or now) if disabled else None)
+            return replace(kept, trigger=said)
+
+        return (await self._change(name, act, expected)).shown
+
+    async def rotate(
+        self, name: str, *, overlap: float | timedelta = OVERLAP, secret: str | None = None
+    ) -> NewTriggerSecret:
+        """A new secret, shown this once; messages signed with the one before it count for as long as `overlap`."""
+        return await self._rotate(name, seconds(overlap, "overlap"), Unsaid(secret_of(secret)))
+
+    @audited("triggers.rotate")
+    async def _rotate(self, name: str, overlap: float, secret: Unsaid) -> NewTriggerSecret:
+        until = self._now() + timedelta(seconds=overlap)
+        kept = await self._change(name, lambda kept: replace(kept, keys=kept.keys.rotated(secret.value, until)))
+        return NewTriggerSecret(kept.shown, secret.value)
+
+    @audited("triggers.delete")
+    async def delete(self, name: str) -> None:
+        """Jobs that it has made are left alone."""
+        trigger = await self.get(name)
+        await TRIGGERS.drop(await self._ground.opened(), name, self._now())
+        note(before=facts(trigger), after=None)
+
+    # being called
+
+    async def receive(self, name: str, call: Call) -> Handle[Any]:
+        """What the message sets off, if it is signed and of now; the same message sets it off once.
+
+        NotSigned: the signature does not hold, or there is no such trigger. BadInput: the message does not fit.
+        """
+        store, now = await self._ground.opened(), self._now()
+        try:
+            wanted = checked_name(name, "trigger")
+        except BadInput:
+            wanted = _NOBODY
+        found = await TRIGGERS.find(store, [wanted], now)
+        trigger = call.checked(found[0] if found else None, now).trigger
+        values = trigger.values(call.body)
+        with acting(f"trigger:{trigger.name}"):
+            if trigger.task is None:
+                return await self._fired(store, trigger, values, call, now)
+            given = {key: value for key in ("queue", "priority") if (value := getattr(trigger, key)) is not None}
+            return await self._enqueued(store, trigger, self._job(trigger.task, values, **given), call, now)
+
+    async def _enqueued(
+        self, store: Store, trigger: InboundTrigger, job: NewJob, call: Call, now: datetime
+    ) -> Handle[Any]:
+        id, there = await self._once(store, trigger.name, call, now)
+        if there:
+            return self._handle(Enqueued(id, "duplicate"), job.task)
+        # A task may have keys of its own, and a job has one.
+        own = job.unique_key or job.idempotency_key
+        key = {} if own else {"idempotency_key": f"trigger:{trigger.name}:{call.id}"}
+        (handle,) = await self._hand_over([replace(job, id=id, **key)])
+        return handle
+
+    async def _fired(
+        self, store: Store, trigger: InboundTrigger, values: dict[str, Any], call: Call, now: datetime
+    ) -> Handle[Any]:
+        schedule = trigger.schedule or ""
+        task = (await self._schedules.get(schedule)).spec.task
+        id, there = await self._once(store, trigger.name, call, now)
+        if there:
+            return self._handle(Enqueued(id, "duplicate"), task)
+        own_input = not trigger.arguments and not trigger.kwargs
+        return await self._schedules.trigger(schedule, kwargs=None if own_input else values, id=id)
+
+    async def _once(self, store: Store, name: str, call: Call, now: datetime) -> tuple[JobId, bool]:
+        """The id of the message's job, the same for whoever brings it; and whether the job is there already.
+
+        Who crashed between the two leaves the id to who comes next.
+        """
+        seen = f"{name}:{sha256(call.id.encode()).hexdigest()}"
+        document = Document(kind=_CALLS, name=seen, text=new_id(now), expires_at=now + REMEMBERED)
+        if (await store.put_documents([document], now=now))[0]:
+            return document.text, False
+        known = await store.documents(_CALLS, [seen], now=now, limit=1)
+        id = known[0].text if known else document.text
+        return id, bool(await store.jobs(Filter(ids=(id,)), now=now, limit=1))
+
+    # inside
+
+    def _now(self) -> datetime:
+        return self._ground.clock.now()
+
+    def _said(self, trigger: InboundTrigger, given: TriggerOptions) -> InboundTrigger:
+        """With what was given; refuses what does not go together."""
+        for name in given:
+            if name not in TriggerOptions.__annotations__:
+                raise TypeError(f"unexpected keyword argument {name!r}")
+        values: dict[str, Any] = dict(given)
+        what = f"trigger {trigger.name!r}"
+        values |= checked({key: values[key] for key in ("queue", "priority") if values.get(key) is not None}, what)
+        for key, check in (("arguments", checked_arguments), ("kwargs", checked_kwargs), ("note", noted)):
+            if key in values:
+                values[key] = check(values[key])
+        said: InboundTrigger = replace(trigger, **values)
+        if (said.task is None) == (said.schedule is None):
+            raise BadInput(f"{what} makes a job of a task, or fires a schedule: give one of them")
+        if said.schedule is not None and (said.queue is not None or said.priority is not None):
+            raise BadInput(f"{what} fires a schedule, which has a queue and a priority of its own")
+        tasks = self._ground.tasks
+        if said.task is not None and tasks and said.task not in tasks:
+            raise UnknownTask(f"{what}: no task {said.task!r} is registered in this app; {hint(said.task, tasks)}")
+        return said
+
+    async def _change(
+        self, name: str, act: Callable[[KeptTrigger], KeptTrigger], expected: int | None = None
+    ) -> KeptTrigger:
+        store, before = await self._ground.opened(), List[KeptTrigger]()
+
+        def seen(kept: KeptTrigger) -> KeptTrigger:
+            before[:] = [kept]
+            return act(kept)
+
+        name = checked_name(name, "trigger")
+        kept = await TRIGGERS.change(store, name, self._now(), seen, expected=expected)
+        note(before=facts(before[0].shown), after=facts(kept.shown))
+        return kept

@@ -1,0 +1,33 @@
+"""Prometheus metrics: of the whole cluster from the store, and of this process from what it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+try:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
+    from prometheus_client.exposition import choose_encoder
+    from prometheus_client.registry import Collector
+except ImportError as missing:
+    from ..errors import BadSetting
+
+    raise BadSetting("metrics need prometheus-client: pip install 'mainspring[metrics]'") from missing
+
+
+class Ready(Collector):
+    """Families that are there already."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = list(families)
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def exposition(families: Iterable[Metric], accept: str = "") -> tuple[bytes, str]:
+    """The page as Prometheus reads it, and its content type: the format it accepts, or the plain text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Ready(families))
+    encode, kind = choose_encoder(accept)
+    return encode(registry), kind

@@ -1,0 +1,74 @@
+"""Metrics that only a process knows of itself, as families."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+from prometheus_client.core import Metric
+
+from ..clock import Clock
+from ..measure import Counts, Meter, values
+from .families import counter, histogram, seconds
+
+STORE_SECONDS = "mainspring_store_seconds"
+STORE_ERRORS = "mainspring_store_errors_total"
+FINISH_SIZE = "mainspring_finish_batch_size"
+CLAIM_SIZE = "mainspring_claim_batch_size"
+JOB_LAG = "mainspring_job_lag_seconds"
+JOBS_EXPIRED = "mainspring_jobs_expired_total"
+JOBS_LOST = "mainspring_jobs_lost_total"
+LEAKS = "mainspring_leaks_total"
+LOOP_LAG = "mainspring_loop_lag_seconds"
+STARTS = "mainspring_process_starts_total"
+
+# A size n is counted as n million millionths, so its bounds are those of durations: up to 1 is below 2**20.
+_CALLS, _WAITS = seconds(7, 24), seconds(10, 16, 2) | seconds(17, 24) | seconds(26, 34, 2)
+_SIZES = {20: 1.0, 21: 2.0, 22: 4.0, 23: 8.0, 24: 16.0, 25: 33.0, 26: 67.0, 27: 134.0, 28: 268.0, 30: 1073.0}
+
+
+class Kind(Struct, frozen=True):
+    """What a metric means."""
+
+    text: str
+    labels: tuple[str, ...] = ()
+    bounds: Mapping[int, float] = {}
+    """Of a histogram; a counter has none."""
+
+
+KINDS: Mapping[str, Kind] = {
+    STORE_SECONDS: Kind("How long calls of the store took.", ("verb",), _CALLS),
+    STORE_ERRORS: Kind("Calls of the store that failed.", ("verb", "error")),
+    FINISH_SIZE: Kind("How many outcomes were settled in one call.", (), _SIZES),
+    CLAIM_SIZE: Kind("How many jobs were taken in one call that found some.", (), _SIZES),
+    JOB_LAG: Kind("From when a job was due to when a worker took it.", ("queue",), _WAITS),
+    JOBS_EXPIRED: Kind("Jobs that were not started before their expires_at."),
+    JOBS_LOST: Kind("Runs whose lease was lost, so that they count for nothing."),
+    LEAKS: Kind("Runs that ignored their interruption, and kept their slot."),
+    LOOP_LAG: Kind("How late the event loop came back to a sleeper of one second.", (), seconds(10, 24, 2)),
+    STARTS: Kind("Processes that the supervisor has started."),
+}
+
+
+def families(counts: Counts) -> Iterator[Metric]:
+    """Every metric, those without a sample too."""
+    for name, kind in KINDS.items():
+        if kind.bounds:
+            spreads = counts.spreads.get(name, {})
+            found = {_labels(key, kind): (spread.buckets, spread.total) for key, spread in spreads.items()}
+            yield histogram(name, kind.text, kind.labels, found, kind.bounds)
+        else:
+            totals = counts.totals.get(name, {} if kind.labels else {"": 0.0})
+            yield counter(name, kind.text, kind.labels, {_labels(key, kind): n for key, n in totals.items()})
+
+
+def _labels(key: str, kind: Kind) -> tuple[str, ...]:
+    return tuple(values(key)) if kind.labels else ()
+
+
+async def watch_loop(meter: Meter, clock: Clock) -> None:
+    """Until cancelled."""
+    while True:
+        began = clock.monotonic()
+        await clock.sleep(1.0)
+        meter.observe(LOOP_LAG, (max(0.0, clock.monotonic() - began - 1.0),))

@@ -1,0 +1,103 @@
+"""A store whose verbs are timed: the one place that does it, and only where somebody asked for metrics."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from ..events import JobLost, SlotLeaked
+from ..job import Claim
+from ..measure import Meter
+from ..store import Store
+from .process import (
+    CLAIM_SIZE,
+    FINISH_SIZE,
+    JOB_LAG,
+    JOBS_EXPIRED,
+    JOBS_LOST,
+    LEAKS,
+    STORE_ERRORS,
+    STORE_SECONDS,
+)
+
+if TYPE_CHECKING:
+    from ..app import Mainspring
+
+# All but those that wait on purpose, or come once in a life.
+_VERBS = {
+    name for name in dir(Store) if not name.startswith("_") and inspect.iscoroutinefunction(getattr(Store, name))
+} - {"wait", "wait_final", "open", "close", "migrate"}
+
+
+class Timed:
+    """Otherwise the store it wraps."""
+
+    def __init__(self, store: Store, meter: Meter, monotonic: Callable[[], float]) -> None:
+        self._store = store
+        self._meter = meter
+        self._monotonic = monotonic
+
+    def beside(self) -> Store:
+        inner = self._store.beside()
+        return cast(Store, self if inner is self._store else Timed(inner, self._meter, self._monotonic))
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._store, name)
+        if name not in _VERBS:
+            return value
+        verb = self._timed(name, value)
+        setattr(self, name, verb)  # so that the next call comes straight to it
+        return verb
+
+    def _timed(self, name: str, verb: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        meter, monotonic, note = self._meter, self._monotonic, _NOTES.get(name)
+
+        async def timed(*args: Any, **given: Any) -> Any:
+            began = monotonic()
+            try:
+                answer = await verb(*args, **given)
+            except Exception as error:
+                meter.count(STORE_ERRORS, name, type(error).__name__)
+                raise
+            finally:
+                meter.observe(STORE_SECONDS, (monotonic() - began,), name)
+            if note is not None:
+                note(meter, args, given, answer)
+            return answer
+
+        return timed
+
+
+def _finished(meter: Meter, args: Sequence[Any], given: dict[str, Any], answer: Any) -> None:
+    outcomes = args[0] if args else given["outcomes"]
+    meter.observe(FINISH_SIZE, (len(outcomes),))
+
+
+def _claimed(meter: Meter, args: Sequence[Any], given: dict[str, Any], claim: Claim) -> None:
+    now: datetime = given["now"]
+    if claim.expired:
+        meter.count(JOBS_EXPIRED, by=len(claim.expired))
+    if not claim.jobs:
+        return
+    meter.observe(CLAIM_SIZE, (len(claim.jobs),))
+    lags: dict[str, list[float]] = {}
+    for job in claim.jobs:
+        lags.setdefault(job.queue, []).append(max(0.0, (now - job.run_at).total_seconds()))
+    for queue, waited in lags.items():
+        meter.observe(JOB_LAG, waited, queue)
+
+
+_NOTES: dict[str, Callable[[Meter, Sequence[Any], dict[str, Any], Any], None]] = {
+    "finish": _finished,
+    "claim": _claimed,
+}
+
+
+def measured(app: Mainspring, meter: Meter) -> Meter:
+    """Has the meter count what this app does from now on; before the app is opened."""
+    app.through(lambda store: cast(Store, Timed(store, meter, app.clock.monotonic)))
+    app.events.subscribe(JobLost, lambda event: meter.count(JOBS_LOST))
+    app.events.subscribe(SlotLeaked, lambda event: meter.count(LEAKS))
+    return meter

@@ -1,0 +1,8 @@
+"""Control where the store is an API: one call of it does what control would do in several steps of its own."""
+
+from .jobs import RemoteJobs
+from .keys import RemoteKeys
+from .schedules import RemoteSchedules
+from .workers import RemoteWorkers
+
+__all__ = ["RemoteJobs", "RemoteKeys", "RemoteSchedules", "RemoteWorkers"]

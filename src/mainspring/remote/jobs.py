@@ -1,0 +1,154 @@
+"""app.jobs over an API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Unpack
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import asdict
+
+from ..control.jobs import PAGE, Jobs, Page, checked_filter, checked_id, checked_limit
+from ..control.part import Part
+from ..job import SHOWN, Action, Changed, Filter, Job, JobId, Refusal, Sort, State, Update
+from ..outcome import seconds
+from ..stores.http.answers import JobAnswer
+from ..stores.http.answers import Page as Answers
+from ..stores.http.store import MANY, WAIT
+from ..stores.http.store import PAGE as ANSWERS
+from ..why import Reason
+from .line import line_of
+
+# The parameters of a list, where they are not called as in a Filter.
+_NAMED = {
+    "states": "state", "queues": "queue", "tasks": "task", "tags": "tag", "schedules": "schedule", "workers": "worker",
+    "errors": "error", "ids": "id",
+}  # fmt: skip
+
+
+class _Refused(Struct):
+    id: JobId
+    detail: str
+    state: State | None = None
+
+
+class _Done(Struct):
+    ids: list[JobId]
+    refused: list[_Refused]
+    next: str | None = None
+
+
+class RemoteJobs(Jobs):
+    async def get(self, id: JobId) -> Job:
+        line = await line_of(self._ground)
+        return (await line.ask(JobAnswer, "GET", "jobs", checked_id(id))).record()
+
+    async def list(
+        self,
+        which: Filter | None = None,
+        *,
+        limit: int = 100,
+        after: str | None = None,
+        newest: bool = True,
+        sort: Sort | None = None,
+    ) -> Page:
+        checked_limit(limit, PAGE)
+        line, page = await line_of(self._ground), Page()
+        said = {_NAMED.get(name, name): value for name, value in asdict(checked_filter(which or Filter())).items()}
+        while len(page) < limit:
+            asked = {"limit": min(limit - len(page), ANSWERS), "after": after, "sort": sort, "full": "true"}
+            order = {"order": "desc" if newest else "asc"}
+            some = await line.ask(Answers[JobAnswer], "GET", "jobs", query=said | asked | order)
+            page += [one.record() for one in some.items]
+            page.next = after = some.next
+            if after is None:
+                break
+        return page
+
+    async def wait(self, id: JobId, timeout: float | timedelta) -> Job:
+        line, clock = await line_of(self._ground), self._ground.clock
+        end = clock.now() + timedelta(seconds=seconds(timeout, "wait()"))
+        while True:
+            left = min((end - clock.now()).total_seconds(), WAIT)
+            query = {"wait": max(left, 0.0)}
+            job = (await line.ask(JobAnswer, "GET", "jobs", checked_id(id), query=query, wait=WAIT)).record()
+            if job.state.final or left <= 0:
+                return job
+
+    async def why(self, id: JobId) -> Sequence[Reason]:
+        return await (await line_of(self._ground)).ask(list[Reason], "GET", "jobs", checked_id(id), "why")
+
+    async def preview(self, action: Action, which: Filter, **part: Unpack[Part]) -> Changed:
+        return await self._bulk(which, {"action": action, "dry_run": True}, part)
+
+    async def change_with(
+        self,
+        action: Action,
+        which: JobId | Filter,
+        update: Update,
+        arguments: Mapping[str, Any] | UnsetType,
+        **part: Unpack[Part],
+    ) -> Changed:
+        """Arguments are merged where they are known in full: what the API shows has no secrets."""
+        given = {name: value for name, value in asdict(update).items() if value is not UNSET}
+        if arguments is not UNSET:
+            given["arguments"] = arguments
+        if action is Action.RETRY:
+            return await self._redrive(which, given, part)
+        if isinstance(which, Filter):
+            return await self._bulk(which, {"action": action, "update": given}, part)
+        await (await line_of(self._ground)).ask(Any, "PATCH", "jobs", checked_id(which), body=given)
+        return Changed([which], {})
+
+    async def _redrive(self, which: JobId | Filter, given: Mapping[str, Any], part: Part) -> Changed:
+        if isinstance(which, Filter):
+            return await self._bulk(which, given, part, "dead", "redrive")
+        changed = await self._bulk(Filter(ids=(which,)), given, part, "dead", "redrive")
+        if not changed.done:
+            await super().retry(which)  # which says what is wrong
+        return changed
+
+    async def _change(
+        self,
+        action: Action,
+        which: JobId | Filter,
+        reason: str = "",
+        update: Update | None = None,
+        **part: Unpack[Part],
+    ) -> Changed:
+        said = {"reason": str(reason)[:1024]} if reason else {}
+        if isinstance(which, Filter):
+            return await self._bulk(which, {"action": action, **said}, part)
+        line, id = await line_of(self._ground), checked_id(which)
+        if action is Action.DELETE:
+            await line.ask(Any, "DELETE", "jobs", id)
+        else:
+            await line.ask(Any, "POST", "jobs", id, action.value, body=said or None)
+        return Changed([id], {})
+
+    async def _bulk(self, which: Filter, body: Mapping[str, Any], part: Part, *path: str) -> Changed:
+        """In calls as large as the API takes them, until `part` is done."""
+        line, total, after = await line_of(self._ground), Changed([], {}), part.get("after")
+        left = part.get("limit")
+        ids = list(checked_filter(which).ids or ())
+        while True:
+            room = MANY if left is None else min(MANY, left - len(total.done) - len(total.refused))
+            if ids:
+                chosen: dict[str, Any] = {"ids": ids[:MANY]}
+                del ids[:MANY]
+            else:
+                chosen = {"filter": _said(which, path), "all": True, "limit": room, "after": after}
+            done = await line.ask(_Done, "POST", *(path or ("jobs", "bulk")), body={**body, **chosen})
+            total.done.extend(done.ids)
+            total.refused.update({one.id: Refusal(one.state) for one in done.refused if one.state is not None})
+            after = done.next
+            met = len(total.done) + len(total.refused)
+            if not ids and (after is None or (left is not None and met >= left)):
+                return Changed(total.done, total.refused, after)
+
+
+def _said(which: Filter, path: Sequence[str]) -> dict[str, Any]:
+    """A filter that says no state means every state, or is about dead jobs anyway."""
+    given = {name: value for name, value in asdict(which).items() if value is not None}
+    return given if path or which.states is not None else {**given, "states": SHOWN}

@@ -1,0 +1,36 @@
+"""app.keys over an API."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+from ..config import Span
+from ..control.keys import Keys
+from ..credential import ApiKey, Role
+from .line import line_of
+
+
+class RemoteKeys(Keys):
+    async def create(
+        self,
+        name: str,
+        role: Role = "viewer",
+        scopes: Collection[str] | None = None,
+        expires: Span | datetime | None = None,
+    ) -> str:
+        key = self.draft(name, role, scopes, expires)
+        left = None if key.expires_at is None else (key.expires_at - self._ground.clock.now()).total_seconds()
+        body = {"name": key.name, "role": key.role, "scopes": key.scopes, "expires": left}
+        made = await (await line_of(self._ground)).ask(dict[str, Any], "POST", "keys", body=body)
+        return str(made["secret"])
+
+    async def list(self) -> Sequence[ApiKey]:
+        return await (await line_of(self._ground)).ask(list[ApiKey], "GET", "keys")
+
+    async def revoke(self, key: str) -> ApiKey:
+        line = await line_of(self._ground)
+        known = [one for one in await self.list() if key in (one.name, one.id)]
+        await line.ask(Any, "DELETE", "keys", key)
+        return known[0]

@@ -1,0 +1,16 @@
+"""app.stats over an API."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from ..control.ground import Opened
+from ..stats import Stats
+
+
+async def stats(opened: Opened, window: timedelta | None) -> Stats:
+    store: Any = await opened()
+    asked = "ever" if window is None else f"{window.total_seconds():g}s"
+    found: Stats = await store.line.ask(Stats, "GET", "stats", query={"window": asked})
+    return found

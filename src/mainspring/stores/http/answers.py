@@ -1,0 +1,64 @@
+"""What an API answers, and the records it stands for."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Generic, TypeVar
+
+from msgspec import Raw, Struct
+from msgspec.structs import asdict
+
+from ...document import Entry
+from ...job import Job, LiveWorker, Orders, State, WorkerInfo
+from ...schedule import Schedule, Spec
+
+T = TypeVar("T")
+
+
+class Page(Struct, Generic[T]):
+    items: list[T]
+    next: str | None = None
+
+
+class Time(Struct):
+    now: datetime
+
+
+class JobAnswer(Job, frozen=True, kw_only=True):
+    payload: Raw  # type: ignore[assignment]
+    result: Raw = Raw(b"null")  # type: ignore[assignment]
+
+    def record(self) -> Job:
+        """Only a job that has completed has a result, if only null."""
+        result = bytes(self.result).decode() if self.state is State.COMPLETED else None
+        return Job(**(asdict(self) | {"payload": bytes(self.payload).decode(), "result": result}))
+
+
+class EntryAnswer(Entry, frozen=True, kw_only=True):
+    asked: Raw  # type: ignore[assignment]
+    outcome: Raw = Raw(b"null")  # type: ignore[assignment]
+
+    def record(self) -> Entry:
+        told = None if bytes(self.outcome) == b"null" else bytes(self.outcome).decode()
+        return Entry(**(asdict(self) | {"asked": bytes(self.asked).decode(), "outcome": told}))
+
+
+class WorkerAnswer(WorkerInfo, frozen=True, kw_only=True):
+    until: datetime
+    orders: Orders = Orders()
+
+    def record(self) -> LiveWorker:
+        known = {name: getattr(self, name) for name in WorkerInfo.__struct_fields__}
+        return LiveWorker(WorkerInfo(**known), self.until, self.orders)
+
+
+class SpecAnswer(Spec, frozen=True, kw_only=True):
+    payload: Raw = Raw(b"{}")  # type: ignore[assignment]
+
+
+class ScheduleAnswer(Schedule, frozen=True, kw_only=True):
+    spec: SpecAnswer
+
+    def record(self) -> Schedule:
+        spec = asdict(self.spec) | {"payload": bytes(self.spec.payload).decode()}
+        return Schedule(**(asdict(self) | {"spec": Spec(**spec)}))

@@ -1,0 +1,49 @@
+"""Where an API is, by its URL."""
+
+from __future__ import annotations
+
+import ipaddress
+from ssl import SSLContext
+from urllib.parse import parse_qsl, urlsplit
+
+from ...errors import BadSetting
+from ..redis.certificates import FILES, context
+
+_WAY_OUT = "use https://host/prefix, where the API is mounted"
+
+
+class Place:
+    """https://host/prefix?ca=file: the API is under that prefix."""
+
+    def __init__(self, url: str, shown: str) -> None:
+        self.shown = shown
+        try:
+            parts = urlsplit(url)
+            named = bool(parts.hostname) and parts.port != 0
+        except ValueError as error:
+            raise BadSetting(f"store URL {shown!r}: {error}; {_WAY_OUT}") from None
+        if not named or parts.fragment:
+            raise BadSetting(f"store URL {shown!r} does not name an API: {_WAY_OUT}")
+        if parts.username is not None or parts.password is not None:
+            raise BadSetting(f"store URL {shown!r} takes no user or password: give api_key=, or $MAINSPRING_API_KEY")
+        if parts.scheme == "http" and not _near(parts.hostname or ""):
+            raise BadSetting(f"store URL {shown!r} would send the API key for everybody to read: use https://")
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        if unknown := [name for name in options if name not in FILES]:
+            raise BadSetting(f"store URL {shown!r} has an unknown option {unknown[0]!r} (known: {', '.join(FILES)})")
+        self.root = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+        self._files = options
+
+    def tls(self) -> SSLContext:
+        return context(self._files, self.shown)
+
+
+def _near(host: str) -> bool:
+    """This machine, or a network of one's own, where who listens can do worse."""
+    if host == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return "." not in host
+    return address.is_private

@@ -1,0 +1,139 @@
+"""What an inbound trigger is: who may set off what, and which part of a message becomes arguments. No I/O, no clock."""
+
+from __future__ import annotations
+
+import secrets
+from base64 import b64encode
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..codec import encode
+from ..errors import BadInput, BadPayload, NotSigned, Stale
+from .record import Keys
+from .shelf import Shelf
+
+MOST = 1000
+# How far a message's timestamp may be from now, either way.
+TOLERANCE = timedelta(minutes=5)
+# How long a message that was taken is known by its id, beyond its job.
+REMEMBERED = timedelta(days=1)
+ID_LIMIT = 200
+BODY = "body"
+_NOBODYS = "whsec_" + b64encode(secrets.token_bytes(32)).decode()
+
+
+class InboundTrigger(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str
+    task: str | None = None
+    """Of which it makes a job; else the schedule that it fires."""
+    schedule: str | None = None
+    queue: str | None = None
+    priority: int | None = None
+    kwargs: Mapping[str, Any] = {}
+    """The same each time."""
+    arguments: Literal["body"] | Mapping[str, str] = {}
+    """"body": the members of the message are arguments, by name. Else by argument what of it: {"event": "body"}, or
+    {"order": "body.data.id"}."""
+    note: str = ""
+    created_at: datetime
+    disabled_at: datetime | None = None
+    revision: int = 1
+
+    def values(self, body: bytes) -> dict[str, Any]:
+        """The arguments of a call; those of the message do not take the place of fixed ones."""
+        taken = _taken(self.arguments, body) if self.arguments else {}
+        if twice := sorted(taken.keys() & self.kwargs.keys()):
+            raise BadPayload(f"trigger {self.name!r} gives argument {twice[0]!r} itself; leave it out of the message")
+        return {**taken, **self.kwargs}
+
+
+class KeptTrigger(Struct, frozen=True, omit_defaults=True):
+    """A trigger as the store has it: with its secrets, which nobody else gets to see."""
+
+    trigger: InboundTrigger
+    keys: Keys
+    revision: int = 1
+
+    @property
+    def name(self) -> str:
+        return self.trigger.name
+
+    @property
+    def shown(self) -> InboundTrigger:
+        return replace(self.trigger, revision=self.revision)
+
+
+TRIGGERS = Shelf("trigger", KeptTrigger, "trigger")
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """A message as it came, not yet believed."""
+
+    id: str
+    timestamp: str
+    signature: str
+    body: bytes
+
+    def checked(self, kept: KeptTrigger | None, now: datetime) -> KeptTrigger:
+        """Who may be called by it. Takes as long for a trigger that is not there as for a wrong signature."""
+        from .signature import verified
+
+        known = kept is not None and kept.trigger.disabled_at is None
+        keys = kept.keys.valid(now) if kept is not None and known else []
+        signed = verified([*keys, _NOBODYS, _NOBODYS][:2], self.id, self.timestamp, self.signature, self.body)
+        if not signed or not known or kept is None:
+            raise NotSigned("the signature does not hold, or there is no such trigger")
+        if abs(now.timestamp() - _seconds(self.timestamp)) > TOLERANCE.total_seconds():
+            raise Stale(
+                f"the message's timestamp is more than {TOLERANCE.seconds // 60} minutes from now: sign it anew"
+            )
+        if not 0 < len(self.id) <= ID_LIMIT or not self.id.isprintable():
+            raise BadInput(f"webhook-id is 1 to {ID_LIMIT} printable characters")
+        return kept
+
+
+def _seconds(timestamp: str) -> int:
+    return int(timestamp[:12]) if timestamp.isascii() and timestamp.isdigit() else 0
+
+
+def checked_arguments(given: Any) -> Literal["body"] | dict[str, str]:
+    if given == BODY:
+        return "body"
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise BadInput(f'arguments is "body", or a mapping such as {{"event": "body"}}; got {given!r:.80}')
+    for name, path in given.items():
+        if not isinstance(path, str) or path.partition(".")[0] != BODY or "" in path.split("."):
+            raise BadInput(f'argument {name!r} is taken from "body", or from a part of it such as "body.data.id"; got {path!r:.80}')  # fmt: skip  # noqa: E501
+    return dict(given)
+
+
+def checked_kwargs(given: Any) -> dict[str, Any]:
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise BadInput(f"kwargs are given as a mapping by name, got {given!r:.80}")
+    copied: dict[str, Any] = msgspec.json.decode(encode(dict(given)))
+    return copied
+
+
+def _taken(arguments: Literal["body"] | Mapping[str, str], body: bytes) -> dict[str, Any]:
+    try:
+        data = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as bad:
+        raise BadPayload(f"the message is not JSON: {bad}") from None
+    if isinstance(arguments, str):
+        if not isinstance(data, dict):
+            raise BadPayload("the message is not a JSON object, whose members would be the arguments")
+        return data
+    return {name: _part(data, path) for name, path in arguments.items()}
+
+
+def _part(data: Any, path: str) -> Any:
+    for step in path.split(".")[1:]:
+        if not isinstance(data, dict) or step not in data:
+            raise BadPayload(f"the message has no {path!r}")
+        data = data[step]
+    return data

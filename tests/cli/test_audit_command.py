@@ -1,0 +1,125 @@
+"""mainspring audit, and the name under which every command acts."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import socket
+
+import pytest
+
+
+@pytest.fixture
+def me() -> str:
+    return f"cli:{getpass.getuser()}@{socket.gethostname()}"
+
+
+@pytest.fixture
+def entries(cli, shop):
+    def listed(*args):
+        return json.loads(cli("audit", "--app", shop, "--json", *args).stdout)
+
+    return listed
+
+
+def test_a_command_that_changes_something_is_in_the_trail(cli, shop, enqueued, entries, me):
+    id = enqueued("add", "a=1")
+    cli("jobs", "cancel", id, "--reason", "why", "--app", shop)
+    (entry,) = entries()
+    assert (entry["who"], entry["action"], entry["target"]) == (me, "jobs.cancel", id)
+    assert entry["asked"] == {"reason": "why"}
+    assert entry["outcome"] == {"done": 1, "refused": 0, "ids": [id]}
+    assert entry["at"].endswith("Z")
+
+
+def test_every_kind_of_change_by_command_is_in_the_trail(cli, shop, enqueued, entries, me):
+    id = enqueued("add", "a=1", "--delay", "1h")
+    for words in (
+        ["jobs", "pause", id],
+        ["jobs", "resume", id],
+        ["jobs", "update", id, "--priority", "3"],
+        ["queues", "pause", "mail"],
+        ["schedules", "create", "s", "--every", "1h", "--task", "add", "--kwargs", '{"a": 1}'],
+        ["schedules", "pause", "s"],
+        ["schedules", "trigger", "s"],
+        ["schedules", "delete", "s"],
+    ):
+        done = cli(*words, "--app", shop, input="y\n")
+        assert done.exit_code == 0, done.stderr
+    assert [entry["action"] for entry in entries()] == [
+        "schedules.delete", "schedules.trigger", "schedules.pause", "schedules.create", "queues.pause",
+        "jobs.update", "jobs.resume", "jobs.pause",
+    ]  # fmt: skip
+    assert {entry["who"] for entry in entries()} == {me}
+
+
+def test_commands_that_only_look_or_enqueue_leave_no_entry(cli, shop, enqueued, entries):
+    id = enqueued("add", "a=1")
+    for words in (["jobs", "list"], ["jobs", "show", id], ["queues", "list"], ["stats"], ["audit"]):
+        assert cli(*words, "--app", shop).exit_code == 0
+    assert entries() == []
+
+
+def test_a_user_without_a_name_is_known_by_number(cli, shop, entries, monkeypatch):
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 4711")
+
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    monkeypatch.setattr("os.getuid", lambda: 4711)
+    cli("queues", "pause", "mail", "--app", shop)
+    assert entries()[0]["who"] == f"cli:4711@{socket.gethostname()}"
+
+
+def test_the_trail_is_listed_newest_first(cli, shop, enqueued, monkeypatch, me):
+    id = enqueued("add", "a=1")
+    for words in (["queues", "pause", "mail"], ["jobs", "cancel", id], ["jobs", "pause", id]):
+        cli(*words, "--app", shop)
+    monkeypatch.setenv("COLUMNS", "200")
+    table = cli("audit", "--app", shop).stdout.splitlines()
+    assert table[0].split() == ["WHEN", "WHO", "ACTION", "TARGET", "OUTCOME"]
+    assert [line.split(me)[1].split()[0] for line in table[1:]] == ["jobs.pause", "jobs.cancel", "queues.pause"]
+    assert table[1].split(me)[1].split()[1] == id
+    assert table[2].rstrip().endswith("1 job")
+    assert table[3].split()[-2:] == ["mail", "paused"]
+
+
+def test_the_trail_is_narrowed_by_options(cli, shop, entries, me):
+    for words in (["queues", "pause", "mail"], ["queues", "pause", "low"], ["queues", "resume", "mail"]):
+        cli(*words, "--app", shop)
+
+    def found(*args):
+        return [(entry["action"], entry["target"]) for entry in entries(*args)]
+
+    assert found("--target", "mail") == [("queues.resume", "mail"), ("queues.pause", "mail")]
+    assert found("--action", "queues.pause") == [("queues.pause", "low"), ("queues.pause", "mail")]
+    assert len(found("--action", "queues", "--who", me, "--since", "1h")) == 3
+    assert found("--who", "ada") == found("--action", "jobs") == found("--since", "2990-01-01T00:00:00Z") == []
+
+
+def test_a_page_says_how_to_go_on(cli, shop, entries):
+    for name in ("a", "b", "c"):
+        cli("queues", "pause", name, "--app", shop)
+    page = cli("audit", "--app", shop, "--limit", "2")
+    (*_, last) = entries("--limit", "2")
+    assert page.stderr == f"there may be more: --before {last['id']}\n"
+    assert [entry["target"] for entry in entries("--before", last["id"])] == ["a"]
+    assert "no more entries" in cli("audit", "--app", shop, "--before", "0").stderr
+
+
+def test_an_empty_trail_says_what_goes_there(cli, shop):
+    empty = cli("audit", "--app", shop)
+    assert (empty.exit_code, empty.stdout) == (0, "")
+    assert "the audit trail of sqlite:///jobs.db is empty" in empty.stderr
+    assert "no entry in the audit trail of sqlite:///jobs.db fits" in cli("audit", "--app", shop, "--who", "x").stderr
+    assert json.loads(cli("audit", "--app", shop, "--json").stdout) == []
+
+
+def test_text_of_others_does_not_steer_the_terminal(cli, shop, inside):
+    from mainspring import acting
+
+    async def act(app):
+        with acting("\x1b[31mred"):
+            await app.queues.pause("mail")
+
+    inside(act)
+    assert "\\x1b[31mred" in cli("audit", "--app", shop).stdout

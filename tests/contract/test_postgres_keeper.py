@@ -1,0 +1,269 @@
+"""What only PostgreSQL can get wrong of what the service keeps: commits out of order, crashes, dead rows."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import pytest
+from filled import fill, told
+
+from mainspring.document import NEWS_KEPT, Document, Feed, Trail
+from mainspring.store import Store
+from mainspring.stores import open_store
+from mainspring.stores.postgres import keeper
+from mainspring.stores.postgres.place import Place
+from mainspring.stores.postgres.pool import LOOK, SETTINGS, Pool
+from mainspring.testing.contract.build import NOW, Contract, a_worker, later
+from mainspring.testing.contract.keeper import (
+    AuditContract,
+    DocumentContract,
+    NewsContract,
+    a_document,
+    an_entry,
+    put,
+    texts,
+)
+from servers import Postgres
+
+
+class Kept(Contract):
+    @pytest.fixture(autouse=True)
+    def _server(self, postgres: Postgres) -> None:
+        self.server, self.url = postgres, postgres.fresh()
+        self.place = Place(self.url, "")
+
+    def make_store(self) -> Store:
+        return open_store(self.url)
+
+    @asynccontextmanager
+    async def connected(self, **settings: str) -> AsyncIterator[Any]:
+        connection = await asyncpg.connect(self.server.dsn, server_settings=settings)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+    async def publish(self, connection: Any, *news: str) -> None:
+        await connection.execute(self.place.sql(keeper.PUBLISH), news, self.place.lock, NEWS_KEPT)
+
+
+class TestContract(Kept, DocumentContract, AuditContract, NewsContract):
+    """Their part of it, by itself."""
+
+
+async def waits(server: Postgres, call: asyncio.Task[Any]) -> bool:
+    """Whether it waits for a lock, once it does or has ended."""
+    sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mainspring' AND wait_event_type = 'Lock'"
+    async with asyncio.timeout(10):
+        while not (waiting := (await asyncio.to_thread(server.run, sql))[0][0]) and not call.done():
+            pass
+    return bool(waiting)
+
+
+class TestNews(Kept):
+    async def test_whoever_publishes_behind_an_open_transaction_is_not_seen_before_it(self) -> None:
+        async with self.opened() as store, self.connected() as other, asyncio.timeout(20):
+            await store.publish(["zeroth"], now=NOW)
+            async with other.transaction():
+                await self.publish(other, "first")
+                publishing = asyncio.create_task(store.publish(["second"], now=NOW))
+                waited = await waits(self.server, publishing)
+                feed = await store.news(after=1, limit=10)
+                assert (feed, waited) == (Feed([], 1, 1), True)
+            await publishing
+            feed = await store.news(after=feed.last, limit=10)
+            assert [(one.n, one.text) for one in feed.news] == [(2, "first"), (3, "second")]
+
+    async def test_news_of_a_transaction_that_is_taken_back_leave_no_number_behind(self) -> None:
+        async with self.opened() as store, self.connected() as other, asyncio.timeout(20):
+            await store.publish(["zeroth"], now=NOW)
+            lost = other.transaction()
+            await lost.start()
+            await self.publish(other, "never said")
+            publishing = asyncio.create_task(store.publish(["said"], now=NOW))
+            assert await waits(self.server, publishing)
+            await lost.rollback()
+            await publishing
+            assert [(one.n, one.text) for one in (await store.news(after=1, limit=10)).news] == [(2, "said")]
+
+    async def test_after_a_crash_of_the_server_numbers_go_on_and_readers_see_what_is_lost(self) -> None:
+        async with self.opened() as store:
+            await store.publish(["a", "b"], now=NOW)
+            await store.watch(until=later(60), now=NOW)
+            await asyncio.to_thread(self.server.crash)
+            await asyncio.to_thread(self.server.start)
+        async with self.opened() as store:
+            feed = await store.news(after=1, limit=10)
+            assert (feed.news, feed.first) == ([], feed.last + 1)
+            assert feed.first > 3
+            assert await store.publish(["c"], now=NOW) == later(60)
+            again = await store.news(after=1, limit=10)
+            assert [(one.n, one.text) for one in again.news] == [(feed.first, "c")]
+            assert (again.first, again.last) == (feed.first, feed.first)
+
+    @pytest.mark.parametrize("count", [1, 999, 1000, 1001, 7000])
+    async def test_of_news_in_batches_of_any_size_no_more_are_kept_than_that(self, count: int) -> None:
+        async with self.opened() as store:
+            # The first by the thousand, so that those in question are soon at the edge.
+            for _ in range(11):
+                await store.publish(["x"] * 1000, now=NOW)
+            for _ in range(3):
+                await store.publish(["y"] * count, now=NOW)
+            feed = await store.news(after=0, limit=1)
+            assert feed.last == 11_000 + 3 * count
+            assert NEWS_KEPT <= feed.last - feed.first + 1 < NEWS_KEPT + 1000
+            ((kept, first),) = self.server.run("SELECT count(*), min(n) FROM fresh.mainspring_news")
+            assert (kept, first) == (feed.last - feed.first + 1, feed.first)
+
+    async def test_dead_rows_of_what_was_forgotten_are_in_nobodys_way(self) -> None:
+        async with self.opened() as store, self.connected(**SETTINGS) as other, self.connected() as holder:
+            hold = holder.transaction(isolation="repeatable_read")
+            await hold.start()
+            await holder.execute("SELECT 1")  # from here on nothing is cleared away
+            for _ in range(100):
+                await store.publish(["x"] * 1000, now=NOW)
+            await store.publish(["x"] * 999, now=NOW)
+            # 90,000 dead rows are on 700 pages or so; a thousand that go with the next one cost one each.
+            assert await self.pages(other, keeper._NEWS, 0, 10, NEWS_KEPT) < 60
+            assert await self.pages(other, keeper.PUBLISH, ["x"], self.place.lock, NEWS_KEPT) < 1500
+            await hold.rollback()
+
+    async def pages(self, connection: Any, sql: str, *values: Any) -> int:
+        """So many the statement looks at."""
+        explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {self.place.sql(sql)}"
+        (found,) = json.loads(await connection.fetchval(explain, *values))
+        return int(found["Plan"]["Shared Hit Blocks"] + found["Plan"]["Shared Read Blocks"])
+
+    async def test_a_beat_hears_of_watchers_even_if_it_is_the_last(self) -> None:
+        async with self.opened() as store:
+            await store.watch(until=later(20), now=NOW)
+            for until in (later(5), NOW):
+                assert (await store.beat(a_worker(), until=until, now=NOW)).watched_until == later(20)
+
+
+class TestDocuments(Kept):
+    async def test_batches_in_opposite_order_do_not_wait_for_each_other_in_a_ring(self) -> None:
+        async with self.opened() as left, self.opened() as right, asyncio.timeout(20):
+            names = [f"name {n}" for n in range(50)]
+            before = self.deadlocks()
+
+            async def write(store: Store, turn: int, names: list[str]) -> list[bool]:
+                return await put(store, *(a_document(name, f"{turn} {id(store)}") for name in names))
+
+            for turn in range(5):
+                kind = await asyncio.gather(write(left, turn, names), write(right, turn, names[::-1]))
+                first, second = kind[0], kind[1][::-1]
+                assert all(a != b for a, b in zip(first, second, strict=True))
+                assert len(await left.drop_documents("key", names)) == 50
+            assert self.deadlocks() == before
+
+    def deadlocks(self) -> int:
+        return int(self.server.run("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")[0][0])
+
+    async def test_who_puts_the_next_revision_while_another_does_waits_and_does_not_stand(self) -> None:
+        async with self.opened() as store, self.connected() as other, asyncio.timeout(20):
+            await put(store, a_document("a"))
+            async with other.transaction():
+                await other.execute(self.place.sql("UPDATE mainspring_documents SET revision = 2, text = 'theirs'"))
+                putting = asyncio.create_task(put(store, a_document("a", "ours", revision=2)))
+                assert await waits(self.server, putting)
+            assert (await putting, await texts(store)) == ([False], {"a": "theirs"})
+
+    async def test_what_is_dropped_while_its_next_revision_is_put_does_not_come_back(self) -> None:
+        async with self.opened() as store, self.connected() as other, asyncio.timeout(20):
+            await put(store, a_document("a"))
+            async with other.transaction():
+                await other.execute(self.place.sql("DELETE FROM mainspring_documents"))
+                putting = asyncio.create_task(put(store, a_document("a", "ours", revision=2)))
+                assert await waits(self.server, putting)
+            assert (await putting, await texts(store)) == ([False], {})
+
+    async def test_what_is_written_anew_while_others_tidy_up_stays(self) -> None:
+        async with self.opened() as store, self.connected() as other:
+            await put(store, a_document("a", expires_at=later(1)), a_document("b", expires_at=later(1)))
+            async with other.transaction():
+                await other.execute(
+                    self.place.sql("UPDATE mainspring_documents SET expires_at = NULL, text = 'new' WHERE name = 'a'")
+                )
+                assert await store.tidy(audited_since=NOW, now=later(2)) == 1
+            assert await texts(store, now=later(2)) == {"a": "new"}
+
+    async def test_tidying_goes_step_by_step(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(keeper, "TIDIED", 2)
+        async with self.opened() as store:
+            await put(store, *(a_document(name, expires_at=later(1)) for name in "abc"))
+            await store.record([an_entry(n) for n in range(3)])
+            gone = [await store.tidy(audited_since=later(9), now=later(9)) for _ in range(3)]
+            assert gone == [4, 2, 0]
+
+
+class TestPlace(Kept):
+    async def test_two_apps_in_one_database_keep_their_own(self) -> None:
+        for url in (f"{self.url}&prefix=other_", self.server.own("elsewhere")):
+            other = open_store(url)
+            await other.open()
+            async with self.opened() as store:
+                await put(store, a_document())
+                await store.record([an_entry(1)])
+                await store.publish(["x"], now=NOW)
+                await store.watch(until=later(9), now=NOW)
+                assert await kept(other) == ([], [], Feed([], 1, 0), None)
+                await other.publish(["y"], now=NOW)
+                assert (await store.news(after=0, limit=9)).last == 1
+                await store.drop_documents("key", ["one"])
+            await other.migrate(0)
+            await other.close()
+            self.server.fresh()
+
+    async def test_a_step_down_takes_what_the_service_keeps_and_nothing_else(self) -> None:
+        store = open_store(self.server.own("own"))
+        await store.open()
+        await fill(store)
+        before = await told(store)
+        await put(store, a_document())
+        await store.record([an_entry(1)])
+        await store.publish(["a"], now=NOW)
+        await store.watch(until=later(60), now=NOW)
+        assert await store.migrate(2) == [2]
+        assert await store.migrate() == [3]
+        assert await told(store) == before
+        assert await kept(store) == ([], [], Feed([], 1, 0), None)
+        assert await put(store, a_document()) == [True]
+        await store.close()
+
+
+async def kept(store: Store) -> tuple[list[Document], list[Any], Feed, Any]:
+    return (
+        await store.documents("key", now=NOW, limit=9),
+        await store.audit(Trail(), limit=9),
+        await store.news(after=0, limit=9),
+        await store.watched(),
+    )
+
+
+class TestPlans(Kept):
+    async def test_the_trail_is_walked_along_its_ids_whatever_is_asked(self) -> None:
+        async with self.opened() as store:
+            await store.record([an_entry(n, who=f"who {n % 10}") for n in range(3000)])
+        pool = Pool(self.place)
+        for asked in ((None,) * 6, ("x", "who 1", "jobs", None, 0, 10**16)):
+
+            async def plan(db: Any, values: tuple[Any, ...] = asked) -> list[Any]:
+                await db.run(LOOK)
+                return await db.rows(f"EXPLAIN {keeper._AUDIT}", *values, 50)
+
+            lines = "\n".join(line for (line,) in await pool.step(plan))
+            assert "Index Scan Backward using mainspring_audit_pkey" in lines
+            assert "Sort" not in lines
+        await pool.close()
+
+    async def test_documents_are_found_by_their_names(self) -> None:
+        async with self.opened() as store, self.connected(**SETTINGS) as other:
+            await put(store, *(a_document(f"{n:05}") for n in range(500)))
+            for names, after in ((None, None), (None, "00100"), (["00001", "00002"], None)):
+                explain = f"EXPLAIN {self.place.sql(keeper._SOME)}"
+                rows = await other.fetch(explain, "key", names, 0, 50, after)
+                assert "mainspring_documents_pkey" in "\n".join(line for (line,) in rows)

@@ -1,0 +1,65 @@
+"""Counts of one process: added up they never go back, and no label makes them grow without bound."""
+
+import threading
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.measure import LABELS, OTHER, Counts, Meter, values
+
+
+def copy(counts: Counts) -> Counts:
+    return msgspec.json.decode(msgspec.json.encode(counts), type=Counts)
+
+
+def test_what_is_taken_again_and_again_adds_up_to_the_whole() -> None:
+    meter, sum_of_parts, whole = Meter(), Counts(), Meter()
+    for step in range(20):
+        for one in (meter, whole):
+            one.count("calls", "claim", by=step)
+            one.observe("seconds", [step / 3, 0.5], "claim")
+        sum_of_parts.add(copy(meter.take()))
+    assert sum_of_parts == whole.whole()
+    assert not meter.take()
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=40), st.integers(0, 40))
+def test_a_process_that_ends_takes_nothing_back(events: list[tuple[str, int]], killed_after: int) -> None:
+    supervisor, last = Meter(), 0.0
+    for n, (label, by) in enumerate(events):
+        process = Meter()
+        process.count("calls", label, by=by)
+        if n != killed_after:
+            supervisor.add(copy(process.take()))
+        now = sum(supervisor.whole().totals.get("calls", {}).values())
+        assert now >= last
+        last = now
+
+
+def test_labels_beyond_the_limit_are_counted_together() -> None:
+    meter = Meter()
+    for n in range(LABELS + 50):
+        meter.count("calls", f"v{n}", "e")
+        meter.observe("seconds", [1.0], f"q{n}")
+    counts = meter.whole()
+    assert len(counts.totals["calls"]) == len(counts.spreads["seconds"]) == LABELS + 1
+    assert sum(counts.totals["calls"].values()) == LABELS + 50
+    (other,) = (key for key in counts.totals["calls"] if OTHER in key)
+    assert values(other) == [OTHER, OTHER]
+    assert counts.totals["calls"][other] == 50
+
+
+def test_two_threads_lose_no_count() -> None:
+    meter = Meter()
+
+    def work() -> None:
+        for _ in range(20_000):
+            meter.count("calls")
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert meter.whole().totals == {"calls": {"": 80_000}}

@@ -1,0 +1,304 @@
+"""The newsstand: one looks for all, whoever comes back misses nothing, and is told if that cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mainspring import BadInput, Mainspring, StoreUnavailable
+from mainspring.document import NEWS_KEPT, Feed
+from mainspring.newsstand import AT_HAND, WATCH, Item, Newsstand, TooSlow
+from mainspring.notice import RESET, Notice, encode
+from mainspring.store import Store
+from mainspring.stores.memory.store import MemoryStore
+from mainspring.testing import VirtualClock
+
+
+class Looked(MemoryStore):
+    """Counts looks, and fails when it is told to."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.looks, self.fails = 0, False
+
+    async def news(self, *, after: int, limit: int) -> Feed:
+        self.looks += 1
+        if self.fails:
+            raise StoreUnavailable("not now")
+        return await super().news(after=after, limit=limit)
+
+
+class Ground:
+    """A store that somebody watches, and a stand before it."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.store = Looked(clock)
+        self.app = Mainspring(self.store, clock=clock)
+
+    def stand(self, **more: Any) -> Newsstand:
+        return Newsstand(self.app.opened, self.clock, self.app.herald, beat=5.0, **more)
+
+    async def publish(self, *names: str) -> None:
+        texts = [encode(Notice(type="queue.paused", at=self.clock.now(), queue=name)) for name in names]
+        await self.store.publish(texts, now=self.clock.now())
+
+    async def watched(self, seconds: float = 3600) -> None:
+        await self.store.watch(until=self.clock.now() + timedelta(seconds=seconds), now=self.clock.now())
+
+
+@pytest.fixture
+def ground(clock: VirtualClock) -> Ground:
+    return Ground(clock)
+
+
+def said(items: list[Item]) -> list[str]:
+    return [item.notice.queue or f"{item.notice.type}:{item.notice.reason}" for item in items]
+
+
+async def read(ground: Ground, reader: Any, seconds: float = 1.0) -> list[str]:
+    """What it reads within that time."""
+    reading = asyncio.ensure_future(reader.read(seconds))
+    await ground.clock.elapse(seconds=seconds)
+    return said(await reading)
+
+
+async def test_a_reader_hears_what_comes_from_now_on(ground: Ground) -> None:
+    await ground.watched()
+    await ground.publish("before")
+    async with ground.stand().reader() as reader:
+        await ground.publish("one", "two")
+        assert await read(ground, reader) == ["one", "two"]
+        await ground.publish("three")
+        assert await read(ground, reader) == ["three"]
+        assert await read(ground, reader) == []
+
+
+async def test_whoever_comes_back_goes_on_where_he_was(ground: Ground) -> None:
+    await ground.watched()
+    await ground.publish(*"abcdef")
+    async with ground.stand().reader(3) as reader:
+        assert await read(ground, reader) == ["d", "e", "f"]
+        assert reader.after == 6
+        await ground.publish("g")
+        assert await read(ground, reader) == ["g"]
+
+
+async def test_pages_that_are_not_at_hand_are_read_until_there_are_no_more(ground: Ground) -> None:
+    await ground.watched()
+    await ground.publish(*(str(n) for n in range(2500)))
+    seen: list[str] = []
+    async with ground.stand().reader(0) as reader:
+        while found := await read(ground, reader, 0.5):
+            seen += found
+    assert seen == [str(n) for n in range(2500)]
+
+
+async def test_a_number_that_is_no_longer_kept_is_answered_with_a_reset(ground: Ground) -> None:
+    await ground.watched()
+    await ground.publish(*(str(n) for n in range(NEWS_KEPT + 10)))
+    async with ground.stand().reader(9) as reader:
+        assert await read(ground, reader) == ["reset:too_old"]
+        assert reader.after == NEWS_KEPT + 10
+        await ground.publish("next")
+        assert await read(ground, reader) == ["next"]
+    async with ground.stand().reader(11) as reader:
+        assert (await read(ground, reader))[0] == "11"
+
+
+async def test_a_number_that_was_never_given_is_answered_with_a_reset(ground: Ground) -> None:
+    await ground.watched()
+    await ground.publish("a")
+    async with ground.stand().reader(500) as reader:
+        assert await read(ground, reader) == ["reset:began_anew"]
+        await ground.publish("b")
+        assert await read(ground, reader) == ["b"]
+
+
+async def test_a_reader_that_is_ahead_of_the_stand_is_not_reset(ground: Ground) -> None:
+    """It may come from another process, which has looked a moment later."""
+    await ground.watched()
+    stand = ground.stand()
+    async with stand.reader() as first:
+        await ground.publish("a", "b")
+        async with stand.reader(1) as second:
+            assert await read(ground, second, 0.1) == ["b"]
+            await ground.publish("c")
+            assert await read(ground, second) == ["c"]
+        assert await read(ground, first) == ["a", "b", "c"]
+
+
+async def test_readers_are_reset_when_the_feed_begins_anew_under_them(ground: Ground) -> None:
+    await ground.watched()
+    await ground.publish(*"abc")
+    async with ground.stand().reader() as reader:
+        assert await read(ground, reader) == []
+        ground.store._news.clear()
+        ground.store._told = 0
+        await ground.publish("x")
+        assert await read(ground, reader) == ["reset:began_anew"]
+        assert await read(ground, reader) == ["x"]
+
+
+async def test_what_happened_while_nobody_watched_is_made_known_by_a_reset(ground: Ground) -> None:
+    await ground.watched(60)
+    await ground.publish("seen")
+    ground.clock.advance(hours=1)
+    async with ground.stand().reader(1) as reader:
+        assert await read(ground, reader, 0.1) == ["reset:unwatched"]
+
+
+async def test_even_if_another_reader_has_come_before_him(ground: Ground) -> None:
+    await ground.watched(60)
+    await ground.publish("seen")
+    ground.clock.advance(hours=1)
+    stand = ground.stand()
+    async with stand.reader():
+        await ground.publish("later")
+        async with stand.reader(1) as returned:
+            assert (await read(ground, returned, 0.1)) == ["reset:unwatched", "later"]
+
+
+async def test_when_everybody_must_have_heard_of_the_watch_there_is_a_last_reset(ground: Ground) -> None:
+    async with ground.stand().reader() as reader:
+        assert await read(ground, reader, 5.9) == []
+        assert await read(ground, reader, 1) == ["reset:settled"]
+        assert await read(ground, reader, 120) == []
+
+
+async def test_no_reset_where_somebody_watches_already(ground: Ground) -> None:
+    await ground.watched(60)
+    async with ground.stand().reader() as reader:
+        assert await read(ground, reader, 50) == []
+
+
+async def test_the_watch_is_announced_again_before_it_ends_and_outlives_the_reader(ground: Ground) -> None:
+    async with ground.stand().reader() as reader:
+        await read(ground, reader, 300)
+        until = await ground.store.watched()
+        assert until is not None
+        assert WATCH - 21 <= (until - ground.clock.now()).total_seconds() <= WATCH
+        assert ground.app.herald.watched
+    assert ground.app.herald.watched
+
+
+async def test_one_look_serves_all_readers(ground: Ground) -> None:
+    await ground.watched()
+    stand = ground.stand()
+    async with readers(stand, 50) as many:
+        ground.store.looks = 0
+        await ground.publish("a")
+        reading = [asyncio.ensure_future(reader.read(1.0)) for reader in many]
+        await ground.clock.elapse(seconds=1)
+        assert [said(await one) for one in reading] == [["a"]] * 50
+        assert ground.store.looks <= 6
+
+
+@asynccontextmanager
+async def readers(stand: Newsstand, n: int) -> AsyncIterator[list[Any]]:
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(stand.reader()) for _ in range(n)]
+
+
+async def test_nobody_looks_when_nobody_reads(ground: Ground) -> None:
+    async with ground.stand().reader() as reader:
+        await read(ground, reader)
+    await ground.clock.elapse(seconds=1)
+    ground.store.looks = 0
+    await ground.clock.elapse(seconds=60)
+    assert ground.store.looks == 0
+
+
+async def test_a_reader_that_falls_behind_is_told_so_and_harms_no_other(ground: Ground) -> None:
+    await ground.watched()
+    stand = ground.stand()
+    async with stand.reader() as slow, stand.reader() as quick, stand.reader(patient=True) as patient:
+        await read(ground, slow, 0.1)
+        await read(ground, patient, 0.1)
+        seen = 0
+        for _ in range(0, AT_HAND + 1000, 1000):
+            await ground.publish(*["x"] * 1000)
+            seen += len(await read(ground, quick))
+        assert seen == AT_HAND + 1000
+        with pytest.raises(TooSlow):
+            await slow.read(0)
+        assert len(await patient.read(0)) == 1000
+
+
+async def test_a_store_in_trouble_is_waited_out(ground: Ground) -> None:
+    await ground.watched()
+    async with ground.stand().reader() as reader:
+        ground.store.fails = True
+        assert await read(ground, reader, 10) == []
+        await ground.publish("a")
+        ground.store.fails = False
+        assert await read(ground, reader, 2) == ["a"]
+
+
+async def test_readers_leave_when_the_process_does(ground: Ground) -> None:
+    leaving = False
+    stand = ground.stand(leaving=lambda: leaving)
+    async with stand.reader() as reader:
+        await read(ground, reader)
+        leaving = True
+        reading = asyncio.ensure_future(reader.read(None))
+        await ground.clock.elapse(seconds=1)
+        assert await reading == []
+        assert not stand.open
+
+
+async def test_readers_leave_when_the_app_is_closed(ground: Ground) -> None:
+    stand = ground.stand()
+    async with stand.reader() as reader:
+        await ground.app.close()
+        assert await read(ground, reader) == []
+        assert not stand.open
+
+
+async def test_a_text_that_is_no_notice_is_passed_over(ground: Ground) -> None:
+    await ground.watched()
+    now = ground.clock.now()
+    bad = ["nonsense", '{"type":"a\\nb","at":"2030-01-01T09:00:00Z"}', '{"type":"a.b",\n"at":"2030-01-01T09:00:00Z"}']
+    async with ground.stand().reader() as reader:
+        await ground.store.publish(bad, now=now)
+        await ground.publish("good")
+        assert await read(ground, reader) == ["good"]
+
+
+# app.watch
+
+
+async def test_the_app_itself_can_watch(clock: VirtualClock, store: Store) -> None:
+    app = Mainspring(store, clock=clock)
+
+    @app.task
+    async def work() -> None: ...
+
+    found: list[Item] = []
+
+    async def follow() -> None:
+        async for item in app.watch(types=["job.completed"], tasks=["work"]):
+            found.append(item)
+
+    async with app:
+        following = asyncio.ensure_future(follow())
+        await clock.elapse(seconds=1)
+        async with app.worker():
+            handle = await work.enqueue()
+            await clock.elapse(seconds=1)
+        await clock.elapse(seconds=10)
+        following.cancel()
+    assert [item.notice.type for item in found] == ["job.completed", RESET]
+    assert found[0].notice.job is not None
+    assert found[0].notice.job.id == handle.id
+
+
+async def test_whoever_watches_for_what_there_is_not_is_told_at_once(ground: Ground) -> None:
+    with pytest.raises(BadInput, match="no event type"):
+        async for _ in ground.app.watch(types=["jobs"]):
+            pass

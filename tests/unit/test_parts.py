@@ -1,0 +1,223 @@
+"""Changes by filter in parts, what they would do, and what of a job follows from its record."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mainspring import BadInput, Filter, JobNotFound, Mainspring
+from mainspring.job import MEANT, SHOWN, Action, Job, State
+from mainspring.testing.clock import VirtualClock
+from mainspring.testing.contract.build import NOW
+
+
+async def work(a: int = 0) -> int:
+    return a
+
+
+async def fill(app: Mainspring, count: int) -> list[str]:
+    task = app.tasks.get("work") or app.task(work)
+    return [handle.id for handle in await app.enqueue_many(task.job(n) for n in range(count))]
+
+
+# parts
+
+
+@pytest.mark.parametrize("act", ["pause", "cancel", "delete"])
+async def test_a_part_does_so_many_and_says_where_to_go_on(app: Mainspring, act: str) -> None:
+    ids = await fill(app, 5)
+    first = await getattr(app.jobs, act)(Filter(), limit=3)
+    rest = await getattr(app.jobs, act)(Filter(), limit=3, after=first.next)
+    assert (first.done, rest.done, rest.next) == (ids[:3], ids[3:], None)
+
+
+async def test_refused_jobs_count_in_a_part(app: Mainspring) -> None:
+    ids = await fill(app, 3)
+    changed = await app.jobs.retry(Filter(), limit=2)
+    assert (changed.done, list(changed.refused)) == ([], ids[:2])
+    assert list((await app.jobs.retry(Filter(), limit=2, after=changed.next)).refused) == ids[2:]
+
+
+async def test_jobs_that_come_between_two_parts_are_left_alone(app: Mainspring, clock: VirtualClock) -> None:
+    ids = await fill(app, 2)
+    first = await app.jobs.pause(Filter(), limit=1)
+    clock.advance(seconds=1)
+    await fill(app, 1)
+    assert (await app.jobs.pause(Filter(), after=first.next)).done == ids[1:]
+
+
+async def test_edits_go_in_parts_too(app: Mainspring) -> None:
+    ids = await fill(app, 3)
+    first = await app.jobs.update(Filter(), arguments={"a": 7}, limit=2)
+    assert first.done == ids[:2]
+    assert (await app.jobs.update(Filter(), arguments={"a": 7}, limit=2, after=first.next)).done == ids[2:]
+
+
+async def test_dead_letters_are_redriven_in_parts(app: Mainspring) -> None:
+    @app.task(max_retries=0)
+    async def fail() -> None:
+        raise ValueError("no")
+
+    ids = [(await fail.enqueue()).id for _ in range(3)]
+    await app.drain()
+    first = await app.dead.redrive(Filter(), limit=2)
+    assert len(first.done) == 2
+    rest = await app.dead.redrive(Filter(), limit=2, after=first.next)
+    assert sorted(first.done + rest.done) == ids
+
+
+@pytest.mark.parametrize("after", ["x", "!", "\ud800", "WyIyMDMwLTAxLTAxIiwiYSJd", "WzEsMl0", 7])
+async def test_a_strange_place_to_go_on_from_is_refused(app: Mainspring, after: Any) -> None:
+    with pytest.raises(BadInput, match="is not where a change was cut short; give its `next`"):
+        await app.jobs.pause(Filter(), after=after)
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, "5", 2**31])
+async def test_a_part_of_no_size_is_refused(app: Mainspring, limit: Any) -> None:
+    with pytest.raises(BadInput, match="limit must be from 1"):
+        await app.jobs.pause(Filter(), limit=limit)
+
+
+async def test_a_preview_says_what_would_be_done_and_does_nothing(app: Mainspring) -> None:
+    first, second = await fill(app, 2)
+    await app.jobs.pause(first)
+    seen = await app.jobs.preview(Action.RETRY, Filter())
+    assert (seen.done, {id: refusal.state for id, refusal in seen.refused.items()}) == (
+        [],
+        {first: State.PAUSED, second: State.PENDING},
+    )
+    assert (await app.jobs.preview(Action.CANCEL, Filter(), limit=1)).done == [first]
+    assert [job.state for job in await app.jobs.list(newest=False)] == [State.PAUSED, State.PENDING]
+
+
+async def test_a_preview_meets_a_job_past_its_time_as_expired(app: Mainspring, clock: VirtualClock) -> None:
+    id = (await app.task(work).using(expires=5).enqueue()).id
+    clock.advance(seconds=6)
+    assert (await app.jobs.preview(Action.RETRY, Filter())).done == [id]
+    assert (await app.jobs.retry(Filter())).done == [id]
+
+
+def test_an_action_by_filter_means_states_it_is_allowed_in() -> None:
+    assert set(MEANT) == set(Action)
+    assert MEANT[Action.RETRY] == ("dead",)
+
+
+# one job
+
+
+async def test_waiting_for_a_job_ends_with_it(app: Mainspring) -> None:
+    (id,) = await fill(app, 1)
+    await app.drain()
+    assert (await app.jobs.wait(id, 30)).state is State.COMPLETED
+
+
+async def test_waiting_for_a_job_ends_with_the_timeout(app: Mainspring) -> None:
+    (id,) = await fill(app, 1)
+    assert (await app.jobs.wait(id, 0)).state is State.PENDING
+
+
+async def test_waiting_for_a_job_that_is_not_there_says_so(app: Mainspring) -> None:
+    with pytest.raises(JobNotFound):
+        await app.jobs.wait("nope", 1)
+
+
+async def test_every_state_is_counted(app: Mainspring) -> None:
+    await fill(app, 2)
+    counts = await app.jobs.counts()
+    assert tuple(counts) == SHOWN
+    assert (counts["pending"], counts["dead"]) == (2, 0)
+
+
+async def test_the_runs_of_one_job_have_figures(app: Mainspring) -> None:
+    @app.task(max_retries=1, name="once")
+    async def flaky(fails: list[int]) -> None:
+        if len(await app.executions.list(job_id=id)) == 0:
+            raise ValueError("no")
+
+    id = (await flaky.enqueue([1])).id
+    await app.drain()
+    await app.jobs.reschedule(id, timedelta(0))
+    await app.drain()
+    figures = await app.executions.stats(id)
+    assert (figures.runs, figures.completed, figures.failed, figures.success_rate) == (2, 1, 1, 0.5)
+    assert figures.last_at == (await app.jobs.get(id)).finished_at
+
+
+# by name, with options
+
+
+async def test_a_job_by_name_takes_the_options_of_using(app: Mainspring) -> None:
+    app.task(work)
+    job = app.job("work", {"a": 1}, queue="low", delay=60, unique_key="k")
+    assert (job.queue, job.payload, job.unique_key) == ("low", '{"a":1}', "k")
+    assert job.run_at == NOW + timedelta(seconds=60)
+
+
+async def test_an_app_without_tasks_takes_the_same_options(app: Mainspring) -> None:
+    job = app.job("far", {"a": 1}, priority=3, tags=["x"], timeout=None)
+    assert (job.task, job.payload, job.priority, job.tags, job.timeout) == ("far", '{"a":1}', 3, ("x",), None)
+
+
+@pytest.mark.parametrize("registered", [True, False])
+async def test_a_bad_option_is_named(app: Mainspring, registered: bool) -> None:
+    if registered:
+        app.task(work)
+    with pytest.raises(BadInput, match="option priority of task 'work'"):
+        app.job("work", {}, priority=10**6)
+
+
+# what follows from a record
+
+
+def a_job(state: State = State.PENDING, **fields: Any) -> Job:
+    return Job(
+        id="j",
+        task="t",
+        payload="{}",
+        queue="q",
+        priority=0,
+        state=state,
+        **{"run_at": NOW, "created_at": NOW} | fields,
+    )
+
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("job", "actions"),
+    [
+        (a_job(), "cancel pause update delete"),
+        (a_job(State.RUNNING), "cancel"),
+        (a_job(State.RUNNING, cancel_reason="no"), ""),
+        (a_job(State.WAITING), "cancel update delete"),
+        (a_job(State.PAUSED), "cancel resume update delete"),
+        (a_job(State.COMPLETED), "delete"),
+        (a_job(State.DEAD), "retry delete"),
+        (a_job(State.CANCELLED), "retry delete"),
+        (a_job(State.EXPIRED), "retry delete"),
+        (a_job(expires_at=NOW), "retry delete"),
+    ],
+)
+def test_a_job_knows_what_can_be_done_to_it(job: Job, actions: str) -> None:
+    assert " ".join(job.actions(NOW)) == actions
+
+
+@pytest.mark.parametrize(
+    ("job", "since"),
+    [
+        (a_job(run_at=NOW - HOUR), NOW),
+        (a_job(created_at=NOW - HOUR), NOW),
+        (a_job(created_at=NOW - HOUR, run_at=NOW + HOUR), NOW - HOUR),
+        (a_job(State.RUNNING, started_at=NOW), NOW),
+        (a_job(State.DEAD, finished_at=NOW), NOW),
+        (a_job(State.EXPIRED, finished_at=NOW), NOW),
+        (a_job(expires_at=NOW - HOUR), NOW - HOUR),
+        (a_job(attempt=1), None),
+        (a_job(State.PAUSED), None),
+    ],
+)
+def test_a_job_knows_since_when_it_is_so(job: Job, since: object) -> None:
+    assert job.state_since(NOW) == since

@@ -1,0 +1,200 @@
+"""app.webhooks: making, changing and seeing webhooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from mainspring import BadInput, BadSetting, BadTask, HookChanged, HookExists, HookNotFound, Mainspring
+from mainspring.acting import acting
+from mainspring.document import Document, Trail
+from mainspring.testing import VirtualClock
+from mainspring.webhook.record import EVENTS, MOST, WEBHOOKS
+
+URL = "https://hooks.example.com/in"
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+async def test_a_webhook_is_there_once_it_is_created(app: Mainspring, clock: VirtualClock) -> None:
+    made = await app.webhooks.create(
+        "ops", URL, ["job.dead", "job.completed"], queues=["mail"], tasks=["send"], tags=["a"], include=["result"],
+        note="pager",
+    )  # fmt: skip
+    hook = await app.webhooks.get("ops")
+    assert made.webhook == hook
+    assert (hook.name, hook.url, hook.events) == ("ops", URL, ("job.completed", "job.dead"))
+    assert (hook.queues, hook.tasks, hook.tags, hook.include) == (("mail",), ("send",), ("a",), ("result",))
+    assert (hook.note, hook.created_at, hook.disabled_at, hook.revision) == ("pager", clock.now(), None, 1)
+    assert list(await app.webhooks.list()) == [hook]
+
+
+async def test_a_secret_is_shown_once_and_never_again(app: Mainspring) -> None:
+    made = await app.webhooks.create("ops", URL, ["job.dead"])
+    assert made.secret.startswith("whsec_")
+    seen = [await app.webhooks.get("ops"), await app.webhooks.list(), await app.webhooks.update("ops", note="x")]
+    assert made.secret not in repr(seen)
+    assert b"whsec_" not in msgspec.json.encode(seen)
+
+
+async def test_a_secret_may_be_ones_own(app: Mainspring) -> None:
+    assert (await app.webhooks.create("ops", URL, ["job.dead"], secret=SECRET)).secret == SECRET
+    with pytest.raises(BadInput, match="a secret is 'whsec_'"):
+        await app.webhooks.create("other", URL, ["job.dead"], secret="hunter2")
+
+
+async def test_a_name_is_given_once(app: Mainspring) -> None:
+    await app.webhooks.create("ops", URL, ["job.dead"])
+    with pytest.raises(HookExists, match="a webhook named 'ops' is there already"):
+        await app.webhooks.create("ops", URL, ["job.dead"])
+
+
+@pytest.mark.parametrize("act", ["get", "delete", "rotate", "test", "standing", "deliveries"])
+async def test_a_name_that_is_not_there_is_said_with_one_that_is(app: Mainspring, act: str) -> None:
+    await app.webhooks.create("ops", URL, ["job.dead"])
+    with pytest.raises(HookNotFound, match=r"there is no webhook .opps..*ops"):
+        await getattr(app.webhooks, act)("opps")
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "a name for no URL": ({"name": "a/b"}, "a webhook's name is up to 100 letters, digits, dots, dashes"),
+    "no name": ({"name": ""}, "a webhook's name is"),
+    "a colon": ({"name": "a:b"}, "a webhook's name is"),
+    "no URL": ({"url": "hooks"}, "a webhook's URL begins with https://"),
+    "not public": ({"url": "https://169.254.169.254/"}, "is not public .link-local, where clouds"),
+    "http": ({"url": "http://hooks.example.com/"}, "is told by https only"),
+    "no events": ({"events": []}, "events takes a list of 1 or more of: job.completed, job.dead"),
+    "a text": ({"events": "job.dead"}, "events takes a list"),
+    "an unknown event": ({"events": ["job.born"]}, "events: 'job.born' is none of: job.completed"),
+    "a test": ({"events": ["webhook.test"]}, "is none of"),
+    "include": ({"include": ["everything"]}, "include: 'everything' is none of: arguments, metadata, result"),
+    "queues": ({"queues": []}, "queues takes a list of 1 to 100 names, or None"),
+    "tags": ({"tags": "a"}, "tags takes a list"),
+    "a tag": ({"tags": [""]}, "a tag is 1 to 200 printable characters"),
+    "note": ({"note": 7}, "a note is text"),
+}
+
+
+@pytest.mark.parametrize(("given", "message"), BAD.values(), ids=BAD)
+async def test_what_cannot_be_is_refused_by_name(app: Mainspring, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        await app.webhooks.create(**({"name": "ops", "url": URL, "events": ["job.dead"]} | given))
+    assert list(await app.webhooks.list()) == []
+
+
+async def test_what_is_allowed_may_be_private_and_open(make_app: Callable[..., Mainspring]) -> None:
+    app = make_app(webhook_allow=["10.0.0.0/8", "hooks.lan"])
+    await app.webhooks.create("one", "http://10.1.2.3:8080/", EVENTS)
+    await app.webhooks.create("two", "http://hooks.lan/", EVENTS)
+    with pytest.raises(BadInput, match="is not public"):
+        await app.webhooks.update("two", url="https://192.168.0.1/")
+
+
+def test_an_allowance_that_means_nothing_is_refused_with_the_app() -> None:
+    with pytest.raises(BadSetting, match="webhook_allow takes networks"):
+        Mainspring("memory://", webhook_allow="10.0.0.1/8")
+
+
+async def test_there_is_an_end_to_how_many_there_are(app: Mainspring) -> None:
+    for n in range(MOST):
+        await app.webhooks.create(f"hook-{n}", URL, ["job.dead"])
+    with pytest.raises(BadInput, match="there are 100 webhooks already"):
+        await app.webhooks.create("one-more", URL, ["job.dead"])
+
+
+# changing
+
+
+async def test_an_update_changes_what_it_says_and_counts(app: Mainspring) -> None:
+    before = (await app.webhooks.create("ops", URL, ["job.dead"], queues=["mail"])).webhook
+    after = await app.webhooks.update("ops", events=["job.expired"], queues=None)
+    assert after == await app.webhooks.get("ops")
+    assert (after.events, after.queues, after.revision) == (("job.expired",), None, 2)
+    assert (after.url, after.created_at) == (before.url, before.created_at)
+
+
+async def test_an_update_of_what_others_have_changed_is_refused_if_one_says_what_one_read(app: Mainspring) -> None:
+    await app.webhooks.create("ops", URL, ["job.dead"])
+    await app.webhooks.update("ops", note="one", expected=1)
+    with pytest.raises(HookChanged, match="webhook 'ops' was changed by others since it was read"):
+        await app.webhooks.update("ops", note="two", expected=1)
+    assert (await app.webhooks.get("ops")).note == "one"
+
+
+async def test_an_update_of_nothing_is_refused(app: Mainspring) -> None:
+    await app.webhooks.create("ops", URL, ["job.dead"])
+    with pytest.raises(BadInput, match="was given nothing to change"):
+        await app.webhooks.update("ops")
+    with pytest.raises(TypeError, match="'colour'"):
+        await app.webhooks.update("ops", colour="red")  # type: ignore[call-arg]
+
+
+async def test_a_webhook_is_disabled_and_enabled_again(app: Mainspring, clock: VirtualClock) -> None:
+    await app.webhooks.create("ops", URL, ["job.dead"])
+    off = await app.webhooks.update("ops", disabled=True)
+    assert (off.disabled_at, off.disabled_reason) == (clock.now(), "by an operator")
+    on = await app.webhooks.update("ops", disabled=False)
+    assert (on.disabled_at, on.disabled_reason) == (None, "")
+
+
+async def test_a_rotation_keeps_the_secret_before_for_a_while_and_none_older(
+    app: Mainspring, clock: VirtualClock
+) -> None:
+    async def valid() -> list[str]:
+        return (await WEBHOOKS.get(await app.opened(), "ops", clock.now())).keys.valid(clock.now())
+
+    first = (await app.webhooks.create("ops", URL, ["job.dead"])).secret
+    second = (await app.webhooks.rotate("ops", overlap=3600)).secret
+    assert await valid() == [second, first]
+    third = (await app.webhooks.rotate("ops", overlap=timedelta(hours=2))).secret
+    assert await valid() == [third, second]
+    clock.advance(hours=2)
+    assert await valid() == [third]
+
+
+async def test_a_deleted_webhook_is_gone(app: Mainspring) -> None:
+    await app.webhooks.create("ops", URL, ["job.dead"])
+    await app.webhooks.delete("ops")
+    assert list(await app.webhooks.list()) == []
+    await app.webhooks.create("ops", URL, ["job.dead"])
+
+
+def test_the_engines_own_task_is_nobody_elses(app: Mainspring) -> None:
+    with pytest.raises(BadTask, match="is the engine's own"):
+        app.task(name="mainspring.webhook")(lambda: None)
+
+
+async def test_a_record_that_cannot_be_read_is_left_out(app: Mainspring, clock: VirtualClock) -> None:
+    store = await app.opened()
+    await store.put_documents(
+        [Document(kind="webhook", name="later", text='{"of": "a later release"}')], now=clock.now()
+    )
+    await app.webhooks.create("ops", URL, ["job.dead"])
+    assert [hook.name for hook in await app.webhooks.list()] == ["ops"]
+
+
+# the audit trail
+
+
+async def test_changes_are_in_the_trail_and_secrets_are_not(app: Mainspring) -> None:
+    with acting("ada"):
+        await app.webhooks.create("ops", URL, ["job.dead"], secret=SECRET)
+        await app.webhooks.update("ops", events=["job.expired"])
+        made = await app.webhooks.rotate("ops")
+        await app.webhooks.test("ops")
+        await app.webhooks.delete("ops")
+        await app.triggers.create("orders", schedule="x", secret=SECRET)
+        await app.triggers.update("orders", note="y")
+        await app.triggers.rotate("orders", secret=SECRET)
+        await app.triggers.delete("orders")
+    found = list(await (await app.opened()).audit(Trail(), limit=100))[::-1]
+    assert [(entry.who, entry.action, entry.target) for entry in found] == [
+        ("ada", f"webhooks.{act}", "ops") for act in ("create", "update", "rotate", "test", "delete")
+    ] + [("ada", f"triggers.{act}", "orders") for act in ("create", "update", "rotate", "delete")]
+    changed = msgspec.json.decode(found[1].outcome or "")
+    assert (changed["before"], changed["after"]) == ({"events": ["job.dead"]}, {"events": ["job.expired"]})
+    assert SECRET not in str(found)
+    assert made.secret not in str(found)

@@ -1,0 +1,167 @@
+"""A secret planted wherever users put something comes out of no route; what viewers may not see, neither."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple
+
+import pytest
+from http_client import ORIGIN, browser
+from litestar.enums import MediaType
+from route_table import Route, call, routes
+
+from mainspring import Context, Failure, LogLine, Mainspring, every
+from mainspring.api.door import Principal
+from mainspring.api.redaction import shown_notice, shown_to
+from mainspring.api.service import asgi, litestar
+from mainspring.clock import EPOCH
+from mainspring.config import Settings
+from mainspring.credential import Role
+from mainspring.job import Progress
+from mainspring.mask import MASK
+from mainspring.notice import Notice, encode
+from mainspring.testing import VirtualClock
+
+CANARY = "kan4rienvogel"
+# What is no secret by its name, and still nobody's business where payloads are hidden.
+PRIVATE = "lebenslauf"
+TABLE = list(routes(litestar(Mainspring("memory://"))))
+
+
+class Planted(NamedTuple):
+    service: Any
+    admin: dict[str, str]
+    viewer: dict[str, str]
+    names: dict[str, str]
+    """Of something that is there, by noun."""
+
+
+async def plant(app: Mainspring) -> dict[str, str]:
+    """Jobs that ended well, that failed and that wait, and a schedule: each with all it can carry."""
+
+    @app.task(queue="mail", max_retries=0)
+    async def send(ctx: Context, password: str, text: str, fail: bool = False) -> dict[str, str]:
+        ctx.log.warning("password=%s, %s", password, text)
+        ctx.progress(1, 2, f"token={password}")
+        ctx.note(secret=password, about=text)
+        if fail:
+            raise ValueError(f"api_key: {password} of {text}")
+        return {"api_key": password, "text": text}
+
+    carried = {"metadata": {"secret": CANARY, "about": PRIVATE}}
+    good = await send.using(**carried).enqueue(CANARY, PRIVATE)
+    await send.using(**carried).enqueue(CANARY, PRIVATE, fail=True)
+    await app.drain()
+    waiting = await send.using(delay=3600, **carried).enqueue(CANARY, PRIVATE)
+    await app.jobs.cancel(waiting.id, reason=f"password={CANARY}")
+    await send.using(delay=3600, **carried).enqueue(CANARY, PRIVATE)
+    arguments = {"password": CANARY, "text": PRIVATE}
+    await app.schedules.create("nightly", every(days=1), send, kwargs=arguments, **carried)
+    await app.schedules.pause("nightly", note=f"token={CANARY}")
+    await app.queues.pause("mail")
+    return {
+        "jobs": good.id, "executions": f"{good.id}.1", "schedules": "nightly", "queues": "mail", "tasks": "send",
+        "keys": "nobody",
+    }  # fmt: skip
+
+
+def planted(**settings: Any) -> Planted:
+    async def make() -> Planted:
+        app = Mainspring("memory://", clock=VirtualClock(), **settings)
+        names = await plant(app)
+
+        async def key(role: Role) -> dict[str, str]:
+            return {"Authorization": f"Bearer {await app.keys.create(role, role)}", "Origin": ORIGIN}
+
+        return Planted(asgi(app), await key("admin"), await key("viewer"), names)
+
+    return asyncio.run(make())
+
+
+@pytest.fixture(scope="module")
+def usual() -> Planted:
+    return planted()
+
+
+@pytest.fixture(scope="module")
+def condemned() -> Planted:
+    """For those who delete what others look at."""
+    return planted()
+
+
+@pytest.fixture(scope="module")
+def hidden() -> Planted:
+    return planted(hide_payloads=True)
+
+
+def path(route: Route, names: dict[str, str]) -> str:
+    """With the name of something that is there in place of the first parameter."""
+    named = route.path
+    while "{" in named:
+        begin, _, rest = named.partition("{")
+        named = begin + names.get(route.noun, "mail") + rest.partition("}")[2]
+    return named
+
+
+@pytest.mark.parametrize("who", ["admin", "viewer"])
+@pytest.mark.parametrize("route", TABLE, ids=str)
+async def test_no_route_tells_a_secret(usual: Planted, condemned: Planted, route: Route, who: str) -> None:
+    there = condemned if route.method == "DELETE" else usual
+    answer = await call(there.service, route, getattr(there, who), path=path(route, there.names))
+    assert CANARY not in answer.text
+    assert CANARY not in str(answer.headers)
+
+
+@pytest.mark.parametrize("route", [route for route in TABLE if route.method == "GET"], ids=str)
+async def test_no_route_tells_viewers_what_is_hidden_from_them(hidden: Planted, route: Route) -> None:
+    answer = await call(hidden.service, route, hidden.viewer, path=path(route, hidden.names))
+    assert PRIVATE not in answer.text
+    assert CANARY not in answer.text
+
+
+def of(noun: str, ending: str) -> Route:
+    gets = (route for route in TABLE if route.method == "GET" and route.noun == noun)
+    return next(route for route in gets if route.path.endswith(ending))
+
+
+async def test_viewers_cannot_ask_for_a_text_that_is_hidden_from_them(hidden: Planted) -> None:
+    async def found(who: dict[str, str], error: str) -> list[Any]:
+        async with browser(hidden.service, headers=who) as http:
+            answer = await http.get("/jobs", params={"state": "dead", "error": error})
+            assert answer.status_code == 200, answer.text
+            return [job["error"] for job in answer.json()["items"]]
+
+    kind = Failure("ValueError", f"api_key: {CANARY} of {PRIVATE}").kind
+    assert len(await found(hidden.admin, kind)) == 1
+    assert await found(hidden.viewer, kind) == []
+    assert await found(hidden.viewer, "ValueError: ***") == ["ValueError: ***"]
+
+
+async def test_live_events_are_no_way_around(hidden: Planted) -> None:
+    said = Notice(
+        type="job.log", at=EPOCH, line=LogLine(1, 1, EPOCH, 20, PRIVATE), error=Failure("ValueError", PRIVATE, PRIVATE),
+        progress=Progress(1, EPOCH, 1, note=PRIVATE),
+    )  # fmt: skip
+    settings, viewer = Settings(hide_payloads=True), Principal(name="key:v", role="viewer")
+    with shown_to(viewer, settings):
+        assert PRIVATE not in shown_notice(said, encode(said))
+    with shown_to(Principal(name="key:o", role="operator"), settings):
+        assert shown_notice(said, encode(said)) == encode(said)
+    with shown_to(viewer, Settings()):
+        assert shown_notice(said, encode(said)) == encode(said)
+
+
+async def test_who_steers_sees_what_viewers_do_not(hidden: Planted) -> None:
+    one = of("schedules", "/schedules/{name:str}")
+    admin = await call(hidden.service, one, hidden.admin, path=path(one, hidden.names))
+    viewer = await call(hidden.service, one, hidden.viewer, path=path(one, hidden.names))
+    assert (PRIVATE in admin.text, PRIVATE in viewer.text) == (True, False)
+    assert MASK in viewer.text
+
+
+async def test_the_routes_really_show_what_was_planted(usual: Planted) -> None:
+    one = of("schedules", "/schedules/{name:str}")
+    answer = await call(usual.service, one, usual.viewer, path=path(one, usual.names))
+    assert (answer.status, answer.headers["content-type"]) == (200, MediaType.JSON)
+    assert PRIVATE in answer.text
+    assert MASK in answer.text

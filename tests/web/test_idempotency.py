@@ -1,0 +1,225 @@
+"""Idempotency-Key: a repeated request is answered as the first time, and not carried out again."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from http_client import Client, browser
+
+from mainspring import Mainspring, StoreUnavailable
+from mainspring.api import asgi
+from mainspring.api.door import Principal
+from mainspring.testing import VirtualClock
+
+SEND = {"task": "send", "arguments": {"to": "a@example.com"}}
+KEY = {"Idempotency-Key": "order-1"}
+
+
+async def jobs(spring: Mainspring) -> int:
+    return len(await spring.jobs.list())
+
+
+async def test_a_repeated_request_gets_the_first_answer_and_makes_no_second_job(
+    spring: Mainspring, client: Client
+) -> None:
+    async with client("operator") as http:
+        first = await http.post("/jobs", json=SEND, headers=KEY)
+        again = await http.post("/jobs", json=SEND, headers=KEY)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.content == again.content
+    assert first.headers["Location"] == again.headers["Location"]
+    assert "Idempotent-Replayed" not in first.headers
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert await jobs(spring) == 1
+
+
+async def test_without_the_header_every_request_is_a_new_one(spring: Mainspring, client: Client) -> None:
+    async with client("operator") as http:
+        for _ in range(2):
+            await http.post("/jobs", json=SEND)
+    assert await jobs(spring) == 2
+    assert await (await spring.opened()).documents("answer", now=spring.clock.now(), limit=10) == []
+
+
+async def test_many_jobs_are_made_once_too(spring: Mainspring, client: Client) -> None:
+    async with client("operator") as http:
+        first = await http.post("/jobs", json={"jobs": [SEND] * 3}, headers=KEY)
+        again = await http.post("/jobs", json={"jobs": [SEND] * 3}, headers=KEY)
+    assert first.json() == again.json()
+    assert len({job["id"] for job in first.json()["jobs"]}) == 3
+    assert await jobs(spring) == 3
+
+
+async def test_another_request_under_the_same_key_is_refused(spring: Mainspring, client: Client) -> None:
+    async with client("operator") as http:
+        await http.post("/jobs", json=SEND, headers=KEY)
+        other = await http.post("/jobs", json={**SEND, "priority": 5}, headers=KEY)
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_mismatch")
+    assert await jobs(spring) == 1
+
+
+async def test_a_key_means_its_route_and_its_owner_only(spring: Mainspring, client: Client) -> None:
+    async with client("operator") as http, client("operator") as other:
+        first = (await http.post("/jobs", json=SEND, headers=KEY)).json()
+        assert (await other.post("/jobs", json=SEND, headers=KEY)).json() != first
+        paused = await http.post(f"/jobs/{first['id']}/pause", headers=KEY)
+        assert (paused.status_code, paused.json()["state"]) == (200, "paused")
+    assert await jobs(spring) == 2
+
+
+async def test_a_refusal_is_kept_as_well(spring: Mainspring, client: Client) -> None:
+    async with client("operator") as http:
+        first = await http.post("/jobs/nope/cancel", headers=KEY)
+        again = await http.post("/jobs/nope/cancel", headers=KEY)
+    assert (first.status_code, again.status_code) == (404, 404)
+    assert first.content == again.content
+    assert again.headers["Content-Type"] == "application/problem+json"
+    assert again.headers["Idempotent-Replayed"] == "true"
+
+
+async def test_an_answer_is_kept_for_a_day(spring: Mainspring, client: Client, clock: VirtualClock) -> None:
+    async with client("operator") as http:
+        await http.post("/jobs", json=SEND, headers=KEY)
+        clock.advance(hours=23, minutes=59)
+        assert (await http.post("/jobs", json=SEND, headers=KEY)).headers["Idempotent-Replayed"] == "true"
+        clock.advance(minutes=1)
+        assert "Idempotent-Replayed" not in (await http.post("/jobs", json=SEND, headers=KEY)).headers
+    assert await jobs(spring) == 2
+
+
+async def test_whoever_may_not_leaves_no_trace(spring: Mainspring, client: Client) -> None:
+    async with client("viewer") as viewer, client(None) as nobody:
+        assert (await viewer.post("/jobs", json=SEND, headers=KEY)).status_code == 403
+        assert (await nobody.post("/jobs", json=SEND, headers=KEY)).status_code == 401
+    assert await (await spring.opened()).documents("answer", now=spring.clock.now(), limit=10) == []
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "caf\xe9", "a\tb"])
+async def test_a_strange_key_is_refused(client: Client, key: str) -> None:
+    async with client("operator") as http:
+        answer = await http.post("/jobs", json=SEND, headers={"Idempotency-Key": key.encode("latin-1")})  # type: ignore[dict-item]
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_parameter")
+
+
+async def test_an_answer_that_is_a_secret_is_never_kept(spring: Mainspring, client: Client) -> None:
+    async with client("admin") as http:
+        answer = await http.post("/keys", json={"name": "deploy", "role": "viewer"}, headers=KEY)
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_parameter")
+    assert "deploy" not in [key.name for key in await spring.keys.list()]
+
+
+async def test_a_body_over_the_limit_is_refused(client: Client) -> None:
+    async with client("operator") as http:
+        answer = await http.post("/jobs", content=b" " * (9 << 20), headers=KEY)
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+
+
+# while it goes on, and after trouble
+
+
+class Stuck:
+    """A store call that waits until it is let go."""
+
+    def __init__(self, act: Any) -> None:
+        self._act = act
+        self.reached, self.let_go = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, *args: Any, **options: Any) -> Any:
+        self.reached.set()
+        await self.let_go.wait()
+        return await self._act(*args, **options)
+
+
+async def test_while_the_first_is_carried_out_the_second_is_told_to_come_again(
+    spring: Mainspring, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await spring.opened()
+    stuck = Stuck(store.enqueue)
+    async with client("operator") as http:
+        monkeypatch.setattr(store, "enqueue", stuck)
+        first = asyncio.create_task(http.post("/jobs", json=SEND, headers=KEY))
+        await stuck.reached.wait()
+        second = await http.post("/jobs", json=SEND, headers=KEY)
+        assert (second.status_code, second.json()["code"]) == (409, "idempotency_in_progress")
+        assert second.headers["Retry-After"] == "1"
+        stuck.let_go.set()
+        assert (await first).status_code == 201
+    assert await jobs(spring) == 1
+
+
+def elsewhere(spring: Mainspring) -> Any:
+    """Another server on the same store, where the same one asks."""
+
+    async def way(_: Any) -> Principal:
+        return Principal(name="key:one", role="operator")
+
+    return browser(asgi(spring, ways=[way]))
+
+
+async def test_after_a_crash_between_the_job_and_the_answer_a_repeat_makes_no_second_job(
+    spring: Mainspring, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await spring.opened()
+    put = store.put_documents
+
+    async def crash(documents: Any, **options: Any) -> Any:
+        if documents[0].kind == "answer" and documents[0].revision > 1:
+            raise asyncio.CancelledError  # as if the process were gone
+        return await put(documents, **options)
+
+    async with elsewhere(spring) as dying, elsewhere(spring) as other:
+        monkeypatch.setattr(store, "put_documents", crash)
+        with pytest.raises(asyncio.CancelledError):
+            await dying.post("/jobs", json=SEND, headers=KEY)
+        monkeypatch.undo()
+        (made,) = await spring.jobs.list()
+        early = await other.post("/jobs", json=SEND, headers=KEY)
+        assert early.json()["code"] == "idempotency_in_progress"
+        clock.advance(timedelta(seconds=60))
+        again = await other.post("/jobs", json=SEND, headers=KEY)
+        assert (again.status_code, again.json()["id"]) == (201, made.id)
+        assert (await dying.post("/jobs", json=SEND, headers=KEY)).headers["Idempotent-Replayed"] == "true"
+    assert await jobs(spring) == 1
+
+
+async def test_after_an_answer_was_lost_in_the_store_the_repeat_has_the_same_job(
+    spring: Mainspring, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await spring.opened()
+    enqueue = store.enqueue
+
+    async def unheard(*args: Any, **options: Any) -> Any:
+        await enqueue(*args, **options)
+        raise StoreUnavailable("the connection is gone")
+
+    async with client("operator") as http:
+        monkeypatch.setattr(store, "enqueue", unheard)
+        lost = await http.post("/jobs", json=SEND, headers=KEY)
+        assert (lost.status_code, lost.headers["Retry-After"]) == (503, "1")
+        monkeypatch.undo()
+        again = await http.post("/jobs", json=SEND, headers=KEY)
+    assert [job.id for job in await spring.jobs.list()] == [again.json()["id"]]
+
+
+async def test_a_store_that_is_away_when_the_answer_is_kept_keeps_nobody_waiting(
+    spring: Mainspring, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await spring.opened()
+    put = store.put_documents
+
+    async def away(documents: Any, **options: Any) -> Any:
+        if documents[0].kind == "answer" and documents[0].revision > 1:
+            raise StoreUnavailable("restarting")
+        return await put(documents, **options)
+
+    async with client("operator") as http:
+        monkeypatch.setattr(store, "put_documents", away)
+        first = await http.post("/jobs", json=SEND, headers=KEY)
+        assert first.status_code == 201
+        monkeypatch.undo()
+        again = await http.post("/jobs", json=SEND, headers=KEY)
+    assert again.json() == first.json()
+    assert await jobs(spring) == 1

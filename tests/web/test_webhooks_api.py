@@ -1,0 +1,248 @@
+"""/webhooks, /triggers and /hooks over HTTP."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from http_client import Client
+
+from mainspring import Mainspring, every
+from mainspring.api.triggers import LIMIT
+from mainspring.testing import VirtualClock
+from mainspring.webhook.record import STANDINGS, Standing
+
+URL = "https://hooks.example.com/services/T0K3N?x=1"
+HOOK = {"name": "ops", "url": URL, "events": ["job.dead"]}
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+def signed(
+    body: bytes, clock: VirtualClock, id: str = "msg_1", *, ago: int = 0, secret: str = SECRET
+) -> dict[str, str]:
+    """Headers by the standard's own words, without our code."""
+    timestamp = str(int(clock.now().timestamp()) - ago)
+    key = base64.b64decode(secret.removeprefix("whsec_"))
+    made = hmac.new(key, f"{id}.{timestamp}.".encode() + body, hashlib.sha256).digest()
+    return {
+        "webhook-id": id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": f"v1,{base64.b64encode(made).decode()}",
+    }
+
+
+# webhooks
+
+
+async def test_a_webhook_is_made_and_its_secret_told_once(client: Client) -> None:
+    async with client("admin") as http:
+        made = await http.post("/webhooks", json=HOOK | {"queues": ["mail"], "include": ["result"]})
+        assert made.status_code == 201
+        secret = made.json()["secret"]
+        assert secret.startswith("whsec_")
+        hook = made.json()["webhook"]
+        assert (hook["name"], hook["url"], hook["events"]) == ("ops", URL, ["job.dead"])
+        assert (hook["queues"], hook["tasks"], hook["include"]) == (["mail"], None, ["result"])
+        assert (hook["failures"], hook["delivered_at"], hook["disabled_at"]) == (0, None, None)
+        one, all = await http.get("/webhooks/ops"), await http.get("/webhooks")
+        assert (one.json(), all.json()) == (hook, [hook])
+        assert "whsec_" not in one.text + all.text
+
+
+async def test_the_path_of_a_url_is_for_admins(client: Client) -> None:
+    async with client("admin") as admin, client("operator") as operator, client("viewer") as viewer:
+        await admin.post("/webhooks", json=HOOK)
+        for http in (operator, viewer):
+            for path in ("/webhooks", "/webhooks/ops"):
+                answer = await http.get(path)
+                assert answer.status_code == 200
+                assert "https://hooks.example.com/…" in answer.text
+                assert "T0K3N" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "code"),
+    [
+        ({"url": "https://169.254.169.254/"}, 422, "bad_input"),
+        ({"events": []}, 422, "bad_input"),
+        ({"events": ["job.born"]}, 422, "invalid"),
+        ({"colour": "red"}, 422, "invalid"),
+        ({"name": "a b"}, 422, "bad_input"),
+        ({"secret": "hunter2"}, 422, "bad_input"),
+        ({"name": "there"}, 409, "hook_exists"),
+    ],
+)
+async def test_a_webhook_that_cannot_be_is_refused(
+    client: Client, spring: Mainspring, given: Any, status: int, code: str
+) -> None:
+    await spring.webhooks.create("there", URL, ["job.dead"])
+    async with client("admin") as http:
+        answer = await http.post("/webhooks", json=HOOK | given)
+        assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+
+async def test_an_edit_counts_only_on_what_was_read(client: Client, spring: Mainspring) -> None:
+    await spring.webhooks.create("ops", URL, ["job.dead"])
+    async with client("admin") as http:
+        etag = (await http.get("/webhooks/ops")).headers["etag"]
+        edited = await http.patch("/webhooks/ops", json={"note": "a", "disabled": True}, headers={"If-Match": etag})
+        assert (edited.status_code, edited.json()["note"]) == (200, "a")
+        assert edited.json()["disabled_reason"] == "by an operator"
+        for stale in (etag, '"x"'):
+            late = await http.patch("/webhooks/ops", json={"note": "b"}, headers={"If-Match": stale})
+            assert (late.status_code, late.json()["code"]) == (412, "changed")
+        assert (await http.patch("/webhooks/ops", json={"note": "c"}, headers={"If-Match": "*"})).status_code == 200
+
+
+async def test_a_webhook_is_rotated_tested_and_deleted(client: Client, spring: Mainspring) -> None:
+    first = (await spring.webhooks.create("ops", URL, ["job.dead"])).secret
+    async with client("admin") as http:
+        rotated = await http.post("/webhooks/ops/rotate")
+        assert (rotated.status_code, rotated.json()["secret"] != first) == (200, True)
+        assert (await http.post("/webhooks/ops/rotate", json={"overlap": 60, "secret": SECRET})).json()[
+            "secret"
+        ] == SECRET
+        tested = await http.post("/webhooks/ops/test")
+        assert tested.status_code == 202
+        page = (await http.get("/webhooks/ops/deliveries")).json()
+        assert [job["id"] for job in page["items"]] == [tested.json()["id"]]
+        assert (await http.delete("/webhooks/ops")).status_code == 204
+        for path in ("", "/deliveries"):
+            gone = await http.get(f"/webhooks/ops{path}")
+            assert (gone.status_code, gone.json()["code"]) == (404, "hook_not_found")
+
+
+async def test_how_deliveries_went_is_shown(client: Client, spring: Mainspring, clock: VirtualClock) -> None:
+    await spring.webhooks.create("ops", URL, ["job.dead"])
+    went = Standing(name="ops", failures=3, failed_at=clock.now(), error="it answered 500: token=s3cret")
+    await STANDINGS.add(await spring.opened(), went, clock.now())
+    async with client("viewer") as http:
+        for hook in ((await http.get("/webhooks")).json()[0], (await http.get("/webhooks/ops")).json()):
+            assert (hook["failures"], hook["error"]) == (3, "it answered 500: token=***")
+
+
+# triggers
+
+
+async def test_a_trigger_is_made_seen_changed_rotated_and_deleted(client: Client) -> None:
+    async with client("admin") as http:
+        made = await http.post(
+            "/triggers", json={"name": "orders", "task": "send", "arguments": "body", "kwargs": {"token": "t0k3n"}}
+        )
+        assert made.status_code == 201
+        assert made.json()["secret"].startswith("whsec_")
+        one = await http.get("/triggers/orders")
+        assert one.json() == made.json()["trigger"] == (await http.get("/triggers")).json()[0]
+        assert (one.json()["task"], one.json()["arguments"], one.json()["kwargs"]) == ("send", "body", {"token": "***"})
+        tag = {"If-Match": one.headers["etag"]}
+        changed = await http.patch("/triggers/orders", json={"arguments": {"to": "body.to"}, "queue": "q"}, headers=tag)
+        assert (changed.json()["arguments"], changed.json()["queue"]) == ({"to": "body.to"}, "q")
+        assert (await http.patch("/triggers/orders", json={"note": "x"}, headers=tag)).status_code == 412
+        assert (await http.post("/triggers/orders/rotate")).json()["secret"] != made.json()["secret"]
+        assert (await http.delete("/triggers/orders")).status_code == 204
+        assert (await http.get("/triggers/orders")).status_code == 404
+        wrong = await http.post("/triggers", json={"name": "orders", "task": "sent"})
+        assert (wrong.status_code, wrong.json()["code"]) == (422, "unknown_task")
+
+
+# hooks
+
+
+async def made(spring: Mainspring) -> None:
+    await spring.triggers.create("orders", task="send", arguments="body", secret=SECRET)
+
+
+async def test_a_signed_message_makes_a_job_and_its_repetition_is_answered_the_same(
+    client: Client, spring: Mainspring, clock: VirtualClock
+) -> None:
+    await made(spring)
+    body = b'{"to": "ada"}'
+    async with client(None) as http:
+        first = await http.post("/hooks/orders", content=body, headers=signed(body, clock))
+        assert first.status_code == 202
+        again = await http.post("/hooks/orders", content=body, headers=signed(body, clock))
+    assert (again.status_code, again.json()) == (202, first.json())
+    (job,) = await spring.jobs.list()
+    assert (job.id, job.task, job.payload) == (first.json()["job_id"], "send", '{"to":"ada"}')
+
+
+async def test_a_signed_message_fires_a_schedule(client: Client, spring: Mainspring, clock: VirtualClock) -> None:
+    spring.schedule("nightly", every(1).days, spring.tasks["send"], kwargs={"to": "bob"})
+    await spring.triggers.create("now", schedule="nightly", secret=SECRET)
+    async with client(None) as http:
+        answer = await http.post("/hooks/now", content=b"", headers=signed(b"", clock))
+    job = await spring.jobs.get(answer.json()["job_id"])
+    assert (answer.status_code, job.schedule) == (202, "nightly")
+
+
+async def test_nobody_learns_whether_a_trigger_is_there(
+    client: Client, spring: Mainspring, clock: VirtualClock
+) -> None:
+    await made(spring)
+    good = signed(b"{}", clock)
+    async with client(None) as http:
+        answers = [
+            await http.post("/hooks/orders", content=b"{}", headers=good | {"webhook-signature": "v1,AAAA"}),
+            await http.post("/hooks/orders", content=b"{}"),
+            await http.post("/hooks/orders", content=b"{ }", headers=good),
+            await http.post("/hooks/others", content=b"{}", headers=good),
+            await http.post("/hooks/others", content=b"{}"),
+            await http.post("/hooks/others", content=b"{}", headers=signed(b"{}", clock, ago=3600)),
+        ]
+    assert {answer.status_code for answer in answers} == {401}
+    assert len({json.dumps(answer.json() | {"instance": ""}) for answer in answers}) == 1
+    assert {tuple(sorted(set(answer.headers) - {"date"})) for answer in answers} == {tuple(sorted(answers[0].headers))}
+    assert list(await spring.jobs.list()) == []
+
+
+async def test_a_stale_message_is_400_and_one_that_does_not_fit_422(
+    client: Client, spring: Mainspring, clock: VirtualClock
+) -> None:
+    await made(spring)
+    async with client(None) as http:
+        stale = await http.post("/hooks/orders", content=b"{}", headers=signed(b"{}", clock, ago=301))
+        assert (stale.status_code, stale.json()["code"]) == (400, "stale")
+        for body in (b"{}", b"no JSON", b'{"to": 7}', b'{"nobody": "x"}'):
+            unfit = await http.post("/hooks/orders", content=body, headers=signed(body, clock))
+            assert (unfit.status_code, unfit.json()["code"]) == (422, "bad_payload")
+
+
+@pytest.mark.parametrize("name", ["orders", "others"])
+async def test_a_message_that_is_too_long_is_413_however_it_comes(
+    client: Client, spring: Mainspring, clock: VirtualClock, name: str
+) -> None:
+    await made(spring)
+    whole = b"x" * (LIMIT + 1)
+    sent = 0
+
+    async def parts() -> AsyncIterator[bytes]:
+        """Without saying how long it will be."""
+        nonlocal sent
+        while sent < 100:
+            sent += 1
+            yield b"x" * (LIMIT // 4)
+
+    async with client(None) as http:
+        assert (await http.post(f"/hooks/{name}", content=whole, headers=signed(whole, clock))).status_code == 413
+        assert (await http.post(f"/hooks/{name}", content=parts())).status_code == 413
+        assert sent < 10
+        short = b" " * (LIMIT - 13) + b'{"to": "ada"}'
+        fits = await http.post("/hooks/orders", content=short, headers=signed(short, clock))
+        assert fits.status_code == 202
+
+
+async def test_a_message_is_taken_under_any_content_type_and_not_read_before_it_is_believed(
+    client: Client, spring: Mainspring, clock: VirtualClock
+) -> None:
+    await made(spring)
+    body = b'{"to": "ada"}'
+    async with client(None) as http:
+        headers = signed(body, clock) | {"content-type": "text/plain"}
+        assert (await http.post("/hooks/orders", content=body, headers=headers)).status_code == 202
+        deep = b"[" * 500_000
+        assert (await http.post("/hooks/orders", content=deep)).status_code == 401

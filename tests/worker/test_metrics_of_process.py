@@ -1,0 +1,212 @@
+"""What a process counts of itself: store calls, batches, how long jobs waited, how late its loop is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from mainspring import BadInput, Mainspring, StoreUnavailable
+from mainspring.health import Health
+from mainspring.measure import Counts, Meter
+from mainspring.metrics import endpoint, exposition
+from mainspring.metrics.cluster import Cluster
+from mainspring.metrics.endpoint import HEAD, Endpoint
+from mainspring.metrics.pages import pages
+from mainspring.metrics.process import KINDS, families, watch_loop
+from mainspring.metrics.timed import Timed, measured
+from mainspring.testing import Faults, FaultStore, VirtualClock
+
+Samples = dict[tuple[str, ...], float]
+
+
+def samples(found: Iterable[Metric]) -> Samples:
+    body, _ = exposition(found)
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(body.decode())
+        for sample in family.samples
+    }
+
+
+def shown(meter: Meter) -> Samples:
+    return samples(families(meter.whole()))
+
+
+async def test_calls_of_the_store_are_timed_and_batches_counted(app: Mainspring, clock: VirtualClock) -> None:
+    meter = measured(app, Meter())
+
+    @app.task
+    async def work() -> None: ...
+
+    await app.enqueue_many(work.using(queue="mail").job() for _ in range(5))
+    clock.advance(seconds=3)
+    await app.drain()
+    found = shown(meter)
+    assert found["mainspring_store_seconds_count", "enqueue"] == 1
+    assert found["mainspring_finish_batch_size_sum",] == 5
+    assert (found["mainspring_claim_batch_size_sum",], found["mainspring_claim_batch_size_count",]) == (5, 1)
+    sizes = {labels[1]: count for labels, count in found.items() if labels[0] == "mainspring_claim_batch_size_bucket"}
+    assert (sizes["4.0"], sizes["8.0"]) == (0, 1)
+    assert found["mainspring_job_lag_seconds_count", "mail"] == 5
+    assert found["mainspring_job_lag_seconds_sum", "mail"] == 15
+
+
+async def test_a_failed_call_is_counted_by_verb_and_kind_and_raised(clock: VirtualClock) -> None:
+    app, faults, meter = Mainspring("memory://", clock=clock), Faults(), Meter()
+    app.through(lambda store: FaultStore(store, faults))  # type: ignore[arg-type, return-value]
+    measured(app, meter)
+    faults.fail("counts", error=lambda: StoreUnavailable("gone"))
+    with pytest.raises(StoreUnavailable):
+        await app.stats()
+    await app.stats()
+    found = shown(meter)
+    assert found["mainspring_store_errors_total", "StoreUnavailable", "counts"] == 1
+    assert found["mainspring_store_seconds_count", "counts"] == 2
+
+
+async def test_expired_jobs_are_counted(app: Mainspring, clock: VirtualClock) -> None:
+    meter = measured(app, Meter())
+
+    @app.task
+    async def work() -> None: ...
+
+    for _ in range(3):
+        await work.using(expires=10).enqueue()
+    clock.advance(seconds=20)
+    await app.drain()
+    assert shown(meter)["mainspring_jobs_expired_total",] == 3
+
+
+async def test_lost_runs_and_leaks_are_counted(app: Mainspring) -> None:
+    from mainspring.events import JobLost, SlotLeaked
+
+    meter = measured(app, Meter())
+
+    @app.task
+    async def work() -> None: ...
+
+    job = await work.enqueue()
+    record = await app.jobs.get(job.id)
+    app.events.emit(JobLost(at=app.clock.now(), job=record))
+    app.events.emit(SlotLeaked(at=app.clock.now(), job=record, stack=""))
+    found = shown(meter)
+    assert (found["mainspring_jobs_lost_total",], found["mainspring_leaks_total",]) == (1, 1)
+
+
+async def test_a_loop_that_comes_late_is_seen(clock: VirtualClock) -> None:
+    meter = Meter()
+    task = asyncio.create_task(watch_loop(meter, clock))
+    await clock.elapse(seconds=1)
+    clock.advance(seconds=5)  # it wanted to wake after one
+    await clock.settle()
+    task.cancel()
+    found = shown(meter)
+    assert found["mainspring_loop_lag_seconds_count",] == 2
+    assert found["mainspring_loop_lag_seconds_sum",] == 4
+
+
+async def test_handles_beside_it_are_timed_too(app: Mainspring) -> None:
+    meter = measured(app, Meter())
+    store = (await app.opened()).beside()
+    await store.open()
+    await store.counts(now=app.clock.now())
+    assert shown(meter)["mainspring_store_seconds_count", "counts"] == 1
+    await store.close()
+
+
+async def test_verbs_of_every_kind_are_timed(app: Mainspring) -> None:
+    meter = measured(app, Meter())
+    store = await app.opened()
+    before = dict(shown(meter))
+    await store.documents("x", now=app.clock.now(), limit=1)
+    await store.leaders(now=app.clock.now())
+    verbs = {labels[1] for labels in set(shown(meter)) - set(before) if labels[0] == "mainspring_store_seconds_count"}
+    assert verbs >= {"documents", "leaders"}
+
+
+async def test_without_metrics_the_store_is_as_it_was(app: Mainspring) -> None:
+    assert not isinstance(await app.opened(), Timed)
+
+
+async def test_an_open_app_cannot_be_measured_any_more(app: Mainspring) -> None:
+    await app.opened()
+    with pytest.raises(BadInput, match="before"):
+        measured(app, Meter())
+
+
+async def test_both_pages_together_name_nothing_twice(app: Mainspring) -> None:
+    together = [*await Cluster(app).families(), *families(Counts())]
+    names = [family.name for family in together]
+    assert sorted(set(names)) == sorted(names)
+    strict, _ = exposition(together, "application/openmetrics-text; version=1.0.0")
+    assert strict.endswith(b"# EOF\n")
+
+
+def test_what_was_not_counted_yet_is_there_as_nothing() -> None:
+    assert {name.removesuffix("_total") for name in KINDS} == {family.name for family in families(Counts())}
+    assert shown(Meter())["mainspring_jobs_lost_total",] == 0
+
+
+# the endpoint
+
+
+async def ask(port: int, request: bytes) -> tuple[int, str]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    writer.write_eof()
+    try:
+        answer = (await reader.read()).decode()
+    except ConnectionResetError:  # it does not read to the end what is no request
+        return 400, "reset"
+    writer.close()
+    head, _, body = answer.partition("\r\n\r\n")
+    return int(head.split(" ")[1]), body
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: text/plain\r\n\r\n", 200),
+        (b"GET /metrics?name[]=x HTTP/1.1\r\n\r\n", 200),
+        (b"HEAD /metrics HTTP/1.1\r\n\r\n", 200),
+        (b"GET /metrics/cluster HTTP/1.1\r\n\r\n", 200),
+        (b"GET /health/live HTTP/1.1\r\n\r\n", 200),
+        (b"GET /health/ready HTTP/1.1\r\n\r\n", 503),
+        (b"GET /etc/passwd HTTP/1.1\r\n\r\n", 404),
+        (b"POST /metrics HTTP/1.1\r\n\r\n", 405),
+        (b"\r\n\r\n", 400),
+        (b"GET /metrics", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\r\n\r\n", 400),
+        (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 2 * HEAD + b"\r\n\r\n", 400),
+    ],
+)
+async def test_the_endpoint_answers_whatever_it_is_asked(request_: bytes, code: int) -> None:
+    app = Mainspring("memory://")
+
+    async def health(store: bool) -> Health:
+        return Health(True, not store, ["the store is away"] if store else [])
+
+    async with Endpoint(pages(app, Counts, health)).serving("127.0.0.1", 0) as served:
+        answer, body = await ask(served.port, request_)
+        assert answer == code
+        if code == 503:
+            assert body == '{"status":"failing","reasons":["the store is away"],"notes":[]}'
+        assert bool(body) == (not request_.startswith(b"HEAD"))
+
+
+async def test_one_who_says_nothing_does_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "PATIENCE", 0.01)
+    async with Endpoint({}).serving("127.0.0.1", 0) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_crowd_is_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "MOST", 0)
+    async with Endpoint({}).serving("127.0.0.1", 0) as served:
+        assert (await ask(served.port, b"GET /metrics HTTP/1.1\r\n\r\n"))[0] == 503

@@ -1,0 +1,540 @@
+"""Webhooks told by workers: what, when, how often, and by whom."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from mainspring import Cancel, Context, Filter, Job, JobDead, Mainspring, Retry, State, every
+from mainspring.testing import Faults, FaultStore, VirtualClock
+from mainspring.webhook.delivery import AT_ONCE
+from mainspring.webhook.message import LIMIT
+from mainspring.webhook.record import EVENTS
+from receiver import Message, Receiver, receiving, says
+
+ALL = list(EVENTS)
+
+
+@pytest.fixture
+def app(url: str, clock: VirtualClock) -> Mainspring:
+    app = Mainspring(url, clock=clock, webhook_allow="127.0.0.1")
+
+    @app.task(max_retries=0)
+    async def work(do: str = "well") -> str:
+        if do == "fail":
+            raise ValueError("it went wrong: password=hunter2")
+        if do == "cancel":
+            raise Cancel("not today")
+        return "a result"
+
+    @app.task(max_retries=1)
+    async def again() -> None:
+        raise Retry(60, "not yet")
+
+    return app
+
+
+@asynccontextmanager
+async def told(app: Mainspring, events: Any = ALL, **options: Any) -> AsyncIterator[Receiver]:
+    """A receiver that is told of these events."""
+    async with app, receiving() as receiver:
+        receiver.secret = (await app.webhooks.create("ops", receiver.url, events, **options)).secret  # type: ignore[attr-defined]
+        yield receiver
+
+
+def bodies(receiver: Receiver) -> list[dict[str, Any]]:
+    return [json.loads(message.body) for message in receiver.messages]
+
+
+def kinds(receiver: Receiver) -> list[str]:
+    return [body["type"] for body in bodies(receiver)]
+
+
+async def run(app: Mainspring, **arguments: Any) -> Job:
+    handle = await app.tasks["work"].enqueue(**arguments)
+    await app.drain()
+    return await handle.job()
+
+
+async def deliveries(app: Mainspring) -> list[Job]:
+    return list(await app.webhooks.deliveries("ops"))
+
+
+def signatures(message: Message, secret: str) -> str:
+    """By the standard's own words, without our code."""
+    key = base64.b64decode(secret.removeprefix("whsec_"))
+    content = f"{message.headers['webhook-id']}.{message.headers['webhook-timestamp']}.".encode() + message.body
+    return "v1," + base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()
+
+
+# what is told
+
+
+async def test_a_completed_job_is_told(app: Mainspring, clock: VirtualClock) -> None:
+    async with told(app) as receiver:
+        job = await run(app)
+        (body,) = bodies(receiver)
+    now = "2030-01-01T00:00:00Z"
+    assert body == {
+        "type": "job.completed",
+        "timestamp": now,
+        "data": {
+            "id": job.id, "task": "work", "queue": "default", "state": "completed", "attempt": 1, "priority": 0,
+            "tags": [], "created_at": now, "started_at": now, "finished_at": now,
+        },
+    }  # fmt: skip
+
+
+async def test_a_message_is_signed_and_its_id_is_the_deliverys(app: Mainspring, clock: VirtualClock) -> None:
+    async with told(app) as receiver:
+        await run(app)
+        (delivery,) = await deliveries(app)
+        (message,) = receiver.messages
+        assert message.headers["webhook-signature"] == signatures(message, receiver.secret)  # type: ignore[attr-defined]
+    assert message.headers["webhook-id"] == delivery.id
+    assert message.headers["webhook-timestamp"] == str(int(clock.now().timestamp()))
+    assert (delivery.task, delivery.queue, delivery.state) == ("mainspring.webhook", "webhooks", State.COMPLETED)
+    assert delivery.result == '{"status":204}'
+
+
+async def test_both_secrets_sign_while_one_takes_the_others_place(app: Mainspring, clock: VirtualClock) -> None:
+    async with told(app) as receiver:
+        old, new = receiver.secret, (await app.webhooks.rotate("ops", overlap=60)).secret  # type: ignore[attr-defined]
+        await run(app)
+        clock.advance(minutes=1)
+        await run(app)
+    first, second = receiver.messages
+    assert first.headers["webhook-signature"] == f"{signatures(first, new)} {signatures(first, old)}"
+    assert second.headers["webhook-signature"] == signatures(second, new)
+
+
+async def test_a_dead_job_is_told_with_its_error_and_no_secret(app: Mainspring) -> None:
+    async with told(app) as receiver:
+        await run(app, do="fail")
+    (body,) = bodies(receiver)
+    assert (body["type"], body["data"]["state"]) == ("job.dead", "dead")
+    assert body["data"]["error"] == {"type": "ValueError", "message": "it went wrong: password=***"}
+
+
+async def test_a_retry_is_told_with_its_instant_and_then_the_death(app: Mainspring, clock: VirtualClock) -> None:
+    async with told(app) as receiver:
+        await app.tasks["again"].enqueue()
+        await app.drain()
+        clock.advance(minutes=1)
+        await app.drain()
+    first, second = bodies(receiver)
+    assert (first["type"], first["data"]["attempt"], first["data"]["state"]) == ("job.retrying", 1, "retrying")
+    assert first["data"]["run_at"] == "2030-01-01T00:01:00Z"
+    assert (second["type"], second["data"]["attempt"]) == ("job.dead", 2)
+
+
+async def test_a_job_that_cancels_itself_is_told(app: Mainspring) -> None:
+    async with told(app) as receiver:
+        await run(app, do="cancel")
+    (body,) = bodies(receiver)
+    assert (body["type"], body["data"]["error"]["message"]) == ("job.cancelled", "not today")
+
+
+async def test_a_waiting_job_that_an_operator_cancels_is_told_once(app: Mainspring, url: str) -> None:
+    async with told(app) as receiver:
+        handle = await app.tasks["work"].using(delay=60).enqueue()
+        await app.jobs.cancel(handle.id, "no use any more")
+        await app.jobs.cancel(handle.id, "again")
+        await app.jobs.cancel(Filter(tasks=("work",)))
+        await app.drain()
+    (body,) = bodies(receiver)
+    assert (body["type"], body["data"]["id"], body["data"]["reason"]) == ("job.cancelled", handle.id, "no use any more")
+
+
+async def test_two_processes_that_see_the_same_tell_it_once(app: Mainspring, url: str, clock: VirtualClock) -> None:
+    from mainspring.events import JobsChanged
+    from mainspring.job import Action
+
+    async with told(app) as receiver:
+        other = Mainspring(await app.opened(), clock=clock)
+        handle = await app.tasks["work"].using(delay=60).enqueue()
+        await app.jobs.cancel(handle.id)
+        other.events.emit(JobsChanged(at=clock.now(), action=Action.CANCEL, ids=(handle.id,)))
+        await other._crier.flush()
+        await app.drain()
+    assert kinds(receiver) == ["job.cancelled"]
+
+
+async def test_a_job_that_is_cancelled_again_after_a_retry_is_told_again(app: Mainspring, clock: VirtualClock) -> None:
+    async with told(app) as receiver:
+        handle = await app.tasks["work"].using(delay=60).enqueue()
+        await app.jobs.cancel(handle.id)
+        await app.jobs.retry(handle.id)
+        clock.advance(seconds=1)
+        await app.jobs.cancel(handle.id)
+        await app.drain()
+    assert kinds(receiver) == ["job.cancelled", "job.cancelled"]
+
+
+async def test_a_running_job_that_an_operator_cancels_is_told_when_it_has_stopped(
+    app: Mainspring, clock: VirtualClock
+) -> None:
+    running = asyncio.Event()
+
+    @app.task
+    async def hang() -> None:
+        running.set()
+        await asyncio.Event().wait()
+
+    async with told(app, ["job.cancelled"]) as receiver:
+        handle = await hang.enqueue()
+        async with app.worker():
+            await running.wait()
+            await app.jobs.cancel(handle.id, "enough")
+            assert await deliveries(app) == []
+            await clock.elapse(seconds=10)
+            assert (await handle.job()).state is State.CANCELLED
+        await app.drain()
+    (body,) = bodies(receiver)
+    assert (body["data"]["id"], body["data"]["error"]["message"]) == (handle.id, "enough")
+
+
+async def test_an_expired_job_is_told(app: Mainspring, clock: VirtualClock) -> None:
+    async with told(app) as receiver:
+        handle = await app.tasks["work"].using(expires=60).enqueue()
+        clock.advance(minutes=2)
+        await app.drain()
+    (body,) = bodies(receiver)
+    assert (body["type"], body["data"]["id"], body["data"]["state"]) == ("job.expired", handle.id, "expired")
+
+
+async def test_a_job_whose_workers_died_is_told(app: Mainspring, clock: VirtualClock) -> None:
+    async with told(app, ["job.retrying", "job.dead"]) as receiver:
+        await app.tasks["work"].enqueue()
+        store = await app.opened()
+        for _ in range(3):
+            await store.beat(_ghost(clock.now()), until=clock.now() + timedelta(seconds=1), now=clock.now())
+            claim = await store.claim(None, worker="ghost", tasks=["work"], limit=1, now=clock.now())
+            assert len(claim.jobs) == 1
+            clock.advance(seconds=5)
+            worker = app.worker(queues=["webhooks"])
+            await worker.drain()
+    assert kinds(receiver) == ["job.retrying", "job.retrying", "job.dead"]
+    assert bodies(receiver)[-1]["data"]["error"]["type"] == "PoisonPill"
+
+
+def _ghost(now: datetime) -> Any:
+    from mainspring.job import WorkerInfo
+
+    return WorkerInfo(id="ghost", host="", pid=0, queues=None, tasks=("work",), concurrency=1, started_at=now)
+
+
+async def test_a_job_that_completes_in_its_own_transaction_is_told(app: Mainspring, url: str) -> None:
+    if url.startswith("memory"):
+        pytest.skip("memory has no database")
+
+    @app.task
+    async def transact(ctx: Context) -> None:
+        async with ctx.transaction():
+            pass
+
+    async with told(app) as receiver:
+        await transact.enqueue()
+        await app.drain()
+    assert kinds(receiver) == ["job.completed"]
+
+
+async def test_a_missed_and_a_skipped_tick_are_told(app: Mainspring, clock: VirtualClock) -> None:
+    app.schedule("often", every(60).seconds, app.tasks["work"], catch_up="skip")
+    async with told(app, ["schedule.missed", "schedule.skipped"]) as receiver:
+        await app.drain()
+        clock.advance(minutes=10, seconds=5)
+        await app.drain()
+        await app.drain()
+    (body,) = bodies(receiver)
+    assert (body["type"], body["data"]["schedule"]) == ("schedule.missed", "often")
+    assert (body["data"]["tick"]["what"], body["data"]["tick"]["count"]) == ("missed", 9)
+
+
+async def test_a_schedule_that_pauses_itself_is_told(app: Mainspring, clock: VirtualClock) -> None:
+    app.schedule("bad", every(60).seconds, app.tasks["work"], kwargs={"do": "fail"}, pause_after_failures=1)
+    async with told(app, ["schedule.paused"]) as receiver:
+        await app.drain()
+        clock.advance(minutes=1)
+        await app.drain()
+        await app.drain()
+    (body,) = bodies(receiver)
+    assert (body["type"], body["data"]["schedule"]) == ("schedule.paused", "bad")
+
+
+async def test_a_worker_that_starts_and_stops_is_told(app: Mainspring, clock: VirtualClock) -> None:
+    async with told(app, ["worker.started", "worker.stopped"]) as receiver:
+        async with app.worker() as worker:
+            await clock.elapse(seconds=1)
+        await app.drain()
+    assert [(body["type"], body["data"]) for body in bodies(receiver)] == [
+        ("worker.started", {"worker": worker.id}),
+        ("worker.stopped", {"worker": worker.id}),
+    ]
+
+
+async def test_only_what_was_asked_for_is_told(app: Mainspring) -> None:
+    @app.task(queue="mail", max_retries=0)
+    async def send(well: bool = True) -> None:
+        assert well
+
+    async with told(app, ["job.completed"], queues=["mail"], tasks=["send"], tags=["vip", "eu"]) as receiver:
+        for tags in (["vip"], ["eu", "vip", "x"], []):
+            await send.using(tags=tags).enqueue()
+        await send.using(tags=["vip", "eu"]).enqueue(well=False)
+        await send.using(tags=["vip", "eu"], queue="other").enqueue()
+        await app.tasks["work"].using(tags=["vip", "eu"], queue="mail").enqueue()
+        await app.drain()
+    assert [body["data"]["tags"] for body in bodies(receiver)] == [["eu", "vip", "x"]]
+
+
+async def test_what_is_large_or_private_goes_along_only_if_asked_for_and_masked(app: Mainspring) -> None:
+    @app.task
+    async def login(user: str, password: str) -> dict[str, str]:
+        return {"token": "t0k3n", "user": user}
+
+    async with told(app, ["job.completed"], include=["result", "arguments", "metadata"]) as receiver:
+        await login.using(metadata={"trace": "1", "api_key": "k3y"}).enqueue("ada", password="hunter2")
+        await app.drain()
+    data = bodies(receiver)[0]["data"]
+    assert data["arguments"] == {"user": "ada", "password": "***"}
+    assert data["metadata"] == {"trace": "1", "api_key": "***"}
+    assert data["result"] == {"token": "***", "user": "ada"}
+
+
+async def test_a_message_has_a_limit_and_says_what_it_cost(app: Mainspring) -> None:
+    @app.task
+    async def big(text: str) -> str:
+        return "short"
+
+    async with told(app, ["job.completed"], include=["result", "arguments"]) as receiver:
+        await big.enqueue("x" * LIMIT)
+        await big.using(tags=[f"{n:0199}" for n in range(400)]).enqueue("x")
+        await app.drain()
+    first, second = bodies(receiver)
+    assert (first["data"]["truncated"], first["data"]["result"], "arguments" in first["data"]) == (True, "short", False)
+    assert (second["data"]["truncated"], second["data"]["tags"]) == (True, [])
+    assert max(len(message.body) for message in receiver.messages) < LIMIT + 200
+
+
+async def test_deliveries_are_not_told_of(app: Mainspring, clock: VirtualClock) -> None:
+    async with told(app) as receiver:
+        receiver.answers = [says(500), says(410)]
+        await run(app)
+        clock.advance(minutes=1)
+        await app.drain()
+    assert kinds(receiver) == ["job.completed", "job.completed"]
+
+
+# when it does not work at once
+
+
+async def test_a_no_is_told_again_under_the_same_id_with_a_new_signature(app: Mainspring, clock: VirtualClock) -> None:
+    async with told(app) as receiver:
+        receiver.answers = [says(500, body="out of token=s3cret paper")]
+        await run(app)
+        (delivery,) = await deliveries(app)
+        assert (delivery.state, delivery.attempt) == (State.PENDING, 1)
+        assert delivery.failure is not None
+        assert delivery.failure.message == "webhook 'ops': it answered 500: out of token=*** paper"
+        assert timedelta(seconds=7) < delivery.run_at - clock.now() <= timedelta(seconds=10)
+        clock.set(delivery.run_at)
+        await app.drain()
+        first, second = receiver.messages
+        assert signatures(second, receiver.secret) == second.headers["webhook-signature"]  # type: ignore[attr-defined]
+    assert first.body == second.body
+    assert first.headers["webhook-id"] == second.headers["webhook-id"] == delivery.id
+    assert int(second.headers["webhook-timestamp"]) > int(first.headers["webhook-timestamp"])
+
+
+async def test_after_about_a_day_of_noes_a_delivery_is_dead_and_can_be_redriven(
+    app: Mainspring, clock: VirtualClock
+) -> None:
+    async with told(app) as receiver:
+        receiver.answer = says(302, "location: https://example.com/")
+        await run(app)
+        began = clock.now()
+        while (delivery := (await deliveries(app))[0]).state is State.PENDING:
+            clock.set(delivery.run_at)
+            await app.drain()
+        assert delivery.state is State.DEAD
+        assert len(receiver.messages) == 9
+        assert timedelta(hours=20) < clock.now() - began < timedelta(hours=28)
+        standing = await app.webhooks.standing("ops")
+        assert (standing.failures, standing.error) == (9, "webhook 'ops': it answered 302")
+        receiver.answer = says(200)
+        await app.dead.redrive(delivery.id)
+        await app.drain()
+        assert (await app.jobs.get(delivery.id)).state is State.COMPLETED
+        standing = await app.webhooks.standing("ops")
+        assert (standing.failures, standing.delivered_at) == (0, clock.now())
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_receiver_says_when_to_come_again(app: Mainspring, clock: VirtualClock, status: int) -> None:
+    at = clock.now() + timedelta(hours=3)
+    waits = {"120": 120, "0": 1, "999999999999": 86_400, format_datetime(at, usegmt=True): 3 * 3600}
+    for wait, seconds in waits.items():
+        async with told(app) as receiver:
+            receiver.answers = [says(status, f"retry-after: {wait}")]
+            await run(app)
+            (delivery,) = (job for job in await deliveries(app) if job.state is State.PENDING)
+            assert delivery.run_at == clock.now() + timedelta(seconds=seconds)
+            await app.jobs.delete(delivery.id)
+            await app.webhooks.delete("ops")
+
+
+@pytest.mark.parametrize("answer", [says(429, "retry-after: soon"), says(500, "retry-after: 3000"), says(429)])
+async def test_what_is_no_word_on_when_is_met_by_the_backoff(
+    app: Mainspring, clock: VirtualClock, answer: bytes
+) -> None:
+    async with told(app) as receiver:
+        receiver.answers = [answer]
+        await run(app)
+        (delivery,) = await deliveries(app)
+    assert delivery.run_at - clock.now() <= timedelta(seconds=10)
+
+
+async def test_gone_disables_the_webhook_and_says_so(
+    app: Mainspring, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with told(app) as receiver:
+        receiver.answer = says(410)
+        with caplog.at_level(logging.WARNING, "mainspring"):
+            await run(app)
+        hook = await app.webhooks.get("ops")
+        assert (hook.disabled_at, hook.disabled_reason) == (clock.now(), "its receiver answered 410 Gone")
+        assert "webhook 'ops' is disabled: its receiver answered 410 Gone" in caplog.text
+        (delivery,) = await deliveries(app)
+        assert delivery.state is State.DEAD
+        await run(app)
+        assert len(await deliveries(app)) == len(receiver.messages) == 1
+
+
+async def test_what_waits_for_a_webhook_that_is_disabled_or_gone_is_cancelled(
+    app: Mainspring, clock: VirtualClock
+) -> None:
+    async with told(app) as receiver:
+        receiver.answer = says(500)
+        await run(app)
+        (first,) = await deliveries(app)
+        await app.webhooks.update("ops", disabled=True)
+        clock.advance(minutes=1)
+        await app.drain()
+        assert (await app.jobs.get(first.id)).state is State.CANCELLED
+        await app.webhooks.update("ops", disabled=False)
+        await run(app)
+        second = (await deliveries(app))[0]
+        await app.webhooks.delete("ops")
+        clock.advance(minutes=1)
+        await app.drain()
+        gone = await app.jobs.get(second.id)
+        assert (gone.state, gone.failure.message) == (State.CANCELLED, "webhook 'ops' is gone")  # type: ignore[union-attr]
+    assert len(receiver.messages) == 2
+
+
+async def test_a_name_that_leads_home_is_not_followed_there(app: Mainspring) -> None:
+    """It was created while its name led elsewhere, or by somebody who was allowed to."""
+    async with told(app) as receiver:
+        app.settings = replace(app.settings, webhook_allow=())
+        await run(app)
+        (delivery,) = await deliveries(app)
+        assert delivery.failure is not None
+        assert "127.0.0.1 is not public (this machine itself)" in delivery.failure.message
+    assert receiver.knocks == 0
+
+
+async def test_a_slow_receiver_takes_only_some_of_the_slots(app: Mainspring, clock: VirtualClock) -> None:
+    async with told(app, ["job.completed"]) as receiver:
+        receiver.holds, receiver.answer = True, b""
+        async with app.worker(concurrency=50):
+            await app.enqueue_many(app.tasks["work"].job() for _ in range(40))
+            await _until(clock, lambda: receiver.knocks == AT_ONCE)
+            await clock.settle()
+            found = await deliveries(app)
+            assert sum(job.state is State.RUNNING for job in found) == AT_ONCE == receiver.knocks
+            assert len(found) == 40
+            handle = await app.tasks["work"].enqueue()
+            await clock.settle()
+            assert (await handle.job()).state is State.COMPLETED
+            receiver.released.set()
+
+
+async def _until(clock: VirtualClock, holds: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if holds():
+            return
+        await clock.settle()
+    raise AssertionError("never")
+
+
+async def test_a_test_is_told_once_and_its_end_says_how_it_went(app: Mainspring) -> None:
+    async with told(app, ["job.dead"]) as receiver:
+        handle = await app.webhooks.test("ops")
+        await app.drain()
+        assert await handle.result() == {"status": 204}
+        assert bodies(receiver)[0]["data"] == {"webhook": "ops", "note": "a test; nothing has happened"}
+        receiver.answer = says(500)
+        handle = await app.webhooks.test("ops")
+        await app.drain()
+        with pytest.raises(JobDead, match="it answered 500"):
+            await handle.result()
+    assert kinds(receiver) == ["webhook.test", "webhook.test"]
+
+
+# what workers know
+
+
+async def test_a_worker_hears_of_a_new_webhook_within_a_beat(app: Mainspring, clock: VirtualClock) -> None:
+    async with app, receiving() as receiver, app.worker():
+        await app.webhooks.create("ops", receiver.url, ["job.completed"])
+        await clock.elapse(seconds=6)
+        await app.tasks["work"].enqueue()
+        await _until(clock, lambda: bool(receiver.messages))
+    assert kinds(receiver) == ["job.completed"]
+
+
+async def test_the_end_and_the_delivery_are_one_step(app: Mainspring, url: str, clock: VirtualClock) -> None:
+    """The answer to the finish is lost: the worker tells it again, and there is one delivery."""
+    faults = Faults()
+    faulty = Mainspring(FaultStore(await app.opened(), faults), clock=clock, webhook_allow="127.0.0.1")
+    faulty.task(name="work")(app.tasks["work"].fn)
+    async with told(app, ["job.completed"]) as receiver:
+        await app.tasks["work"].enqueue()
+        faults.fail("finish", moment="after")
+        async with faulty.worker():
+            await clock.elapse(seconds=30)
+            await _until(clock, lambda: bool(receiver.messages))
+        assert faults.injected == ["finish"]
+        assert len(await deliveries(app)) == 1
+    assert kinds(receiver) == ["job.completed"]
+
+
+async def test_a_worker_of_other_queues_leaves_deliveries_alone(app: Mainspring) -> None:
+    async with told(app, ["job.completed"]) as receiver:
+        await app.tasks["work"].enqueue()
+        await app.drain(queues=["default"])
+        assert [job.state for job in await deliveries(app)] == [State.PENDING]
+        assert receiver.knocks == 0
+        await Mainspring(await app.opened(), clock=app.clock, webhook_allow="127.0.0.1").drain(queues=["webhooks"])
+    assert kinds(receiver) == ["job.completed"]
+
+
+async def test_without_webhooks_nothing_listens(app: Mainspring) -> None:
+    async with app:
+        async with app.worker():
+            assert not app._crier.listens
+        await run(app)
+        assert [job.task for job in await app.jobs.list()] == ["work"]
