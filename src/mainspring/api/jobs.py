@@ -78,7 +78,7 @@ async def list_jobs(
     newest = sort != "due" if order is None else order == "desc"
     page = await spring.jobs.list(which, limit=limit, after=after, newest=newest, sort=sort)
     now = spring.clock.now()
-    return JobPage([job_view(job, now) if full else job_item(job, now) for job in page], page.next)
+    return JobPage([job_item(job, now, full=full) for job in page], page.next)
 
 
 @get("/jobs/counts", **may("viewer"))

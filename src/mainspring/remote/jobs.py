@@ -13,7 +13,7 @@ from ..control.jobs import PAGE, Jobs, Page, checked_filter, checked_id, checked
 from ..control.part import Part
 from ..job import SHOWN, Action, Changed, Filter, Job, JobId, Refusal, Sort, State, Update
 from ..outcome import seconds
-from ..stores.http.answers import JobAnswer
+from ..stores.http.answers import ItemAnswer, JobAnswer
 from ..stores.http.answers import Page as Answers
 from ..stores.http.store import MANY, WAIT
 from ..stores.http.store import PAGE as ANSWERS
@@ -59,8 +59,8 @@ class RemoteJobs(Jobs):
         while len(page) < limit:
             asked = {"limit": min(limit - len(page), ANSWERS), "after": after, "sort": sort, "full": "true"}
             order = {"order": "desc" if newest else "asc"}
-            some = await line.ask(Answers[JobAnswer], "GET", "jobs", query=said | asked | order)
-            page += [one.record() for one in some.items]
+            some = await line.ask(Answers[ItemAnswer], "GET", "jobs", query=said | asked | order)
+            page += [one.job.record() for one in some.items]
             page.next = after = some.next
             if after is None:
                 break

@@ -39,6 +39,10 @@ class JobAnswer(Job, frozen=True, kw_only=True):
         return Job(**_but(self, payload=bytes(self.payload).decode(), result=result))
 
 
+class ItemAnswer(Struct):
+    job: JobAnswer
+
+
 class EntryAnswer(Entry, frozen=True, kw_only=True):
     asked: Raw  # type: ignore[assignment]
     outcome: Raw = Raw(b"null")  # type: ignore[assignment]
