@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 from weakref import WeakKeyDictionary, WeakSet
@@ -527,6 +527,21 @@ class Mainspring:
         """NewJobs to the store; the way of every job into it."""
         if not jobs:
             return []
+        if self.middleware:
+            with self.producing(jobs) as jobs:
+                return await self._store(jobs, within)
+        return await self._store(jobs, within)
+
+    @contextmanager
+    def producing(self, jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
+        """What layers that have a part in enqueueing, such as tracing, make of the jobs while they are stored."""
+        with ExitStack() as around:
+            for layer in self.middleware:
+                if (produced := getattr(layer, "producing", None)) is not None:
+                    jobs = around.enter_context(produced(jobs))
+            yield jobs
+
+    async def _store(self, jobs: Sequence[NewJob], within: Any) -> list[Handle[Any]]:
         store, now = await self.opened(), self.clock.now()
         answers = await store.enqueue(jobs, now=now, within=within)
         for answer in answers:

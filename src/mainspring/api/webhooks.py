@@ -11,7 +11,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
 from ..app import Mainspring
-from ..mask import mask_text
 from ..webhook.record import Extra, Kind, Standing, Webhook, abridged
 from .door import Principal, Spring, Who, may
 from .enqueue import Accepted
@@ -157,7 +156,7 @@ async def _tagged(spring: Mainspring, hook: Webhook, who: Principal) -> Response
 def _view(hook: Webhook, standing: Standing | None, who: Principal) -> WebhookView:
     went = standing or Standing(name=hook.name)
     known = asdict(hook) | {
-        "url": mask_text(hook.url) if who.role == "admin" else abridged(hook.url), "note": shown_text(hook.note),
+        "url": shown_text(hook.url) if who.role == "admin" else abridged(hook.url), "note": shown_text(hook.note),
     }  # fmt: skip
     return WebhookView(
         **known, failures=went.failures, failed_at=went.failed_at, error=shown_line(went.error) if went.error else "",

@@ -44,7 +44,7 @@ class RemoteTriggers(Triggers):
         return await self._made("triggers", name, "rotate", body=body)
 
     async def delete(self, name: str) -> None:
-        await (await line_of(self._ground)).ask(Any, "DELETE", "triggers", name)
+        await (await line_of(self._ground)).tell("DELETE", "triggers", name)
 
     async def _made(self, *path: str, body: Mapping[str, Any]) -> NewTriggerSecret:
         return await (await line_of(self._ground)).ask(NewTriggerSecret, "POST", *path, body=body)

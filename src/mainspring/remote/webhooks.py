@@ -83,7 +83,7 @@ class RemoteWebhooks(Webhooks):
         return await self._made("webhooks", name, "rotate", body=body)
 
     async def delete(self, name: str) -> None:
-        await (await line_of(self._ground)).ask(Any, "DELETE", "webhooks", name)
+        await (await line_of(self._ground)).tell("DELETE", "webhooks", name)
 
     async def test(self, name: str) -> Handle[Any]:
         answer = await (await line_of(self._ground)).ask(dict[str, Any], "POST", "webhooks", name, "test")

@@ -60,17 +60,24 @@ class Line:
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def ask(
+    async def ask(self, type: type[T], method: str, *path: str, **asked: Any) -> T:
+        """The answer, as that type; what is asked is as in tell()."""
+        answer = await self.tell(method, *path, **asked)
+        try:
+            return msgspec.json.decode(answer, type=type)
+        except msgspec.DecodeError as error:
+            raise errors.StoreError(f"{self._place.shown} answers what this release cannot read: {error}") from None
+
+    async def tell(
         self,
-        type: type[T],
         method: str,
         *path: str,
         query: Mapping[str, Any] | None = None,
         body: Any = None,
         wait: float = 0.0,
         if_match: int | None = None,
-    ) -> T:
-        """The answer, as that type. `wait` are seconds that the server may take on purpose."""
+    ) -> bytes:
+        """What it answers if it did what it was asked. `wait` are seconds that the server may take on purpose."""
         headers = {} if body is None else {"Content-Type": "application/json"}
         if if_match is not None:
             headers["If-Match"] = f'"{if_match}"'
@@ -82,17 +89,9 @@ class Line:
         except httpx.TransportError as error:
             why = str(error) or error.__class__.__name__
             raise errors.StoreUnavailable(f"{self._place.shown} does not answer: {why}") from None
-        if answer.is_success:
-            return self._read(type, answer)
-        raise self._error(answer)
-
-    def _read(self, type: type[T], answer: httpx.Response) -> T:
-        if not answer.content:
-            return msgspec.convert(None, type)
-        try:
-            return msgspec.json.decode(answer.content, type=type)
-        except msgspec.DecodeError as error:
-            raise errors.StoreError(f"{self._place.shown} answers what this release cannot read: {error}") from None
+        if not answer.is_success:
+            raise self._error(answer)
+        return answer.content
 
     def _error(self, answer: httpx.Response) -> errors.MainspringError:
         try:
