@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -469,7 +469,7 @@ class Mainspring:
         schedules: Sequence[str] | None = None,
         states: Sequence[Shown] | None = None,
         after: int | None = None,
-    ) -> AsyncIterator[Item]:
+    ) -> AsyncGenerator[Item, None]:
         """What happens, in whatever process, as the live feed tells it: `async for item in app.watch(types=["job"])`.
 
         From now on, or from beyond the number `after`.
