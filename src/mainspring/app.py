@@ -150,7 +150,14 @@ class Mainspring:
         self._handles: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
         self._closed = False
         self._crier = Crier(clock, self.events, self.opened)
-        self.herald = Herald(self.events, clock, self.opened)
+
+        async def opened() -> Store:
+            # What a herald left to do must not reach the store that a test has put back.
+            if self._root is not store:
+                raise ShuttingDown("this store is no longer the app's")
+            return await self.opened()
+
+        self.herald = Herald(self.events, clock, opened)
         ground = Ground(self.opened, clock, self.events, self.tasks, self.settings, self._crier)
         self.jobs = Jobs(ground)
         self.dead = Dead(ground, self.jobs)
