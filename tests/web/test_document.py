@@ -1,0 +1,96 @@
+"""The OpenAPI document says what the routes are, take and answer."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from http_client import Client
+from litestar.routes import HTTPRoute
+from route_table import routes
+
+from mainspring import Mainspring
+from mainspring.api.document import document
+from mainspring.api.service import litestar
+
+APP = litestar(Mainspring("memory://"))
+DOCUMENT = document(APP)
+OPERATIONS = [
+    (path, method, operation) for path, methods in DOCUMENT["paths"].items() for method, operation in methods.items()
+]
+ids = [f"{method} {path}" for path, method, _ in OPERATIONS]
+
+
+def refs(part: Any) -> set[str]:
+    if isinstance(part, dict):
+        own = {part["$ref"]} if isinstance(part.get("$ref"), str) else set()
+        return own.union(*map(refs, part.values())) if part else own
+    return set().union(*map(refs, part)) if isinstance(part, list) and part else set()
+
+
+def test_every_route_is_in_the_document() -> None:
+    # Those that are for people and machines of their own: the document itself, and what is no JSON.
+    there = {(route.method, re.sub(r":[a-z]+\}", "}", route.path)) for route in routes(APP)}
+    told = {(method.upper(), path) for path, method, _ in OPERATIONS}
+    assert told <= there
+    assert {path for _, path in there - told if path.startswith("/api/")} == set()
+
+
+def test_every_reference_leads_somewhere() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    assert {ref for ref in refs(DOCUMENT) if ref.rpartition("/")[2] not in schemas} == set()
+
+
+@pytest.mark.parametrize(("path", "method", "operation"), OPERATIONS, ids=ids)
+def test_every_refusal_is_a_problem(path: str, method: str, operation: dict[str, Any]) -> None:
+    refusals = {status: answer for status, answer in operation["responses"].items() if status >= "400"}
+    assert {"400", "503"} <= set(refusals)
+    for answer in refusals.values():
+        assert list(answer["content"]) == ["application/problem+json"]
+    if method != "get":
+        assert {"409", "413", "415", "422"} <= set(refusals)
+    if "{" in path:
+        assert "404" in refusals
+
+
+@pytest.mark.parametrize(("path", "method", "operation"), OPERATIONS, ids=ids)
+def test_no_parameter_may_be_null(path: str, method: str, operation: dict[str, Any]) -> None:
+    for parameter in operation.get("parameters", ()):
+        assert "null" not in str(parameter["schema"])
+
+
+def test_who_must_sign_in_is_told_how() -> None:
+    handlers = {
+        (method, re.sub(r":[a-z]+\}", "}", route.path)): handler.opt
+        for route in APP.routes
+        if isinstance(route, HTTPRoute)
+        for method, (handler, _) in route.route_handler_map.items()
+    }
+    for path, method, operation in OPERATIONS:
+        anyone = handlers[(method.upper(), path)].get("role") == "anyone"
+        assert ("security" in operation, "401" in operation["responses"]) == (not anyone, not anyone)
+
+
+def test_a_post_may_have_a_key() -> None:
+    told = {path: str(operation.get("parameters")) for path, method, operation in OPERATIONS if method == "post"}
+    assert "Idempotency-Key" in told["/api/v1/jobs"]
+    assert "Idempotency-Key" in told["/api/v1/schedules/{name}/trigger"]
+    assert "Idempotency-Key" not in told["/api/v1/keys"]
+
+
+def test_records_are_described_as_they_are_read_and_written() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    assert schemas["Enqueue"]["additionalProperties"] is False
+    assert schemas["Enqueue"]["properties"]["priority"] == {"type": "integer", "minimum": -32768, "maximum": 32767}
+    assert schemas["JobView"]["properties"]["run_at"] == {"type": "string", "format": "date-time"}
+    assert "timeout" not in schemas["JobView"]["required"]
+    assert {"200", "201"} <= set(DOCUMENT["paths"]["/api/v1/jobs"]["post"]["responses"])
+    assert schemas["JobFilter"]["additionalProperties"] is False
+
+
+async def test_the_document_is_served(client: Client) -> None:
+    async with client("viewer") as http:
+        answer = await http.get("/openapi.json")
+    assert (answer.status_code, answer.json()["openapi"]) == (200, "3.1.0")
+    assert answer.json()["paths"].keys() == DOCUMENT["paths"].keys()
