@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any
@@ -59,9 +59,14 @@ class JobItem(Struct, frozen=True, kw_only=True):
 
 
 class JobPage(Struct, frozen=True):
-    items: Sequence[JobItem | JobView]
+    items: list[JobItem]
     next: str | None
     """Give it as `after` for the next page; null: there is none."""
+
+
+class FullJobPage(Struct, frozen=True):
+    items: list[JobView]
+    next: str | None
 
 
 class ExecutionView(Execution, frozen=True, kw_only=True):
