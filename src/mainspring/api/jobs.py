@@ -17,7 +17,7 @@ from ..why import Reason
 from . import values
 from .door import Spring, may
 from .filters import Which, which_jobs
-from .job_view import FullJobPage, JobPage, JobView, LogPage, etag, job_item, job_view, log_line
+from .job_view import JobPage, JobView, LogPage, etag, job_item, job_view, log_line
 from .problem import Problem
 from .redaction import shown_line
 from .values import Count, Instant, Name, Priority
@@ -73,14 +73,12 @@ async def list_jobs(
     after: FromQuery[str | None] = None,
     limit: Limit = 50,
     full: Annotated[bool, QueryParameter(description="All of each job, as under its id.")] = False,
-) -> JobPage | FullJobPage:
+) -> JobPage:
     """Jobs, newest first; those that are due by `sort=due`, soonest first."""
     newest = sort != "due" if order is None else order == "desc"
     page = await spring.jobs.list(which, limit=limit, after=after, newest=newest, sort=sort)
     now = spring.clock.now()
-    if full:
-        return FullJobPage([job_view(job, now) for job in page], page.next)
-    return JobPage([job_item(job, now) for job in page], page.next)
+    return JobPage([job_item(job, now, full=full) for job in page], page.next)
 
 
 @get("/jobs/counts", **may("viewer"))
