@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import UnionType
 from typing import Any, get_args, get_origin
 
 import msgspec
@@ -93,7 +94,8 @@ def _kinds(handler: HTTPRouteHandler) -> Iterable[Any]:
     if handler.parsed_data_field is not None:
         yield handler.parsed_data_field.annotation
     answer = handler.parsed_return_field.annotation
-    yield from get_args(answer) if get_origin(answer) is Response else [answer]
+    (answer,) = get_args(answer) if get_origin(answer) is Response else (answer,)
+    yield from get_args(answer) if isinstance(answer, UnionType) else (answer,)
 
 
 def _tells(kind: Any) -> bool:

@@ -19,7 +19,7 @@ from .attempts import Attempts
 from .bearer import Bearer
 from .body import Strict
 from .document import document
-from .door import Door, Principal, Way, guard, may
+from .door import Door, Principal, Way, may
 from .header import Guarded
 from .idempotency import Idempotency
 from .issuer import check_jwt
@@ -82,7 +82,6 @@ def litestar(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None =
             DefineMiddleware(Door, ways=tuple(ways), settings=app.settings),
             DefineMiddleware(Idempotency, spring=app, limit=BODY_LIMIT),
         ],
-        guards=[guard],
         exception_handlers=HANDLERS,
         request_class=Strict,
         request_max_body_size=BODY_LIMIT,
