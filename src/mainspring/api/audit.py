@@ -37,7 +37,7 @@ class Time(Struct, frozen=True):
 
 
 @get("/audit", **may("viewer"))
-async def audit_trail(
+async def list_audit(
     spring: Spring,
     by: Annotated[str | None, QueryParameter(name="who", description="As the trail names them.")] = None,
     action: Annotated[str | None, QueryParameter(description="A whole action, jobs.cancel, or a noun: jobs.")] = None,
@@ -54,7 +54,7 @@ async def audit_trail(
 
 
 @get("/time", **may("viewer", unscoped=True))
-async def time(spring: Spring) -> Time:
+async def get_time(spring: Spring) -> Time:
     """What time it is for jobs and schedules."""
     await spring.opened()
     return Time(spring.clock.now())
@@ -66,4 +66,4 @@ def _view(entry: Entry) -> EntryView:
     return EntryView(**(asdict(entry) | shown))
 
 
-ROUTES = [audit_trail, time]
+ROUTES = [list_audit, get_time]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
 from ..job import Action, Execution, Job, LogLine, Progress, Shown, State, Update
@@ -58,8 +58,14 @@ class JobItem(Struct, frozen=True, kw_only=True):
     progress: Progress | None
 
 
+# Nobody decodes these here, so no tag needs to tell them apart.
+_REFS = [{"$ref": f"#/components/schemas/{name}"} for name in ("JobItem", "JobView")]
+_EITHER = Meta(extra_json_schema={"items": {"anyOf": _REFS}})
+
+
 class JobPage(Struct, frozen=True):
-    items: Sequence[JobItem | JobView]
+    items: Annotated[Sequence[Any], _EITHER]
+    """Each a JobItem; with `full` each a JobView."""
     next: str | None
     """Give it as `after` for the next page; null: there is none."""
 

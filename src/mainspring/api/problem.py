@@ -19,7 +19,7 @@ AGAIN = 1
 # What went wrong, by status, where the framework found it.
 _CODES = {
     400: "malformed", 401: "unauthenticated", 403: "forbidden", 404: "no_such_route", 405: "method_not_allowed",
-    406: "not_acceptable", 413: "too_large", 415: "unsupported_media_type", 422: "invalid", 429: "too_many",
+    413: "too_large", 415: "unsupported_media_type", 422: "invalid",
 }  # fmt: skip
 _STATUS: Mapping[type[Exception], tuple[int, str]] = {
     errors.BadPayload: (422, "bad_payload"),

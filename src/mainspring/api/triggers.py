@@ -104,7 +104,7 @@ async def rotate_trigger(spring: Spring, name: FromPath[str], data: JSONBody[Rot
 
 
 @post("/hooks/{name:str}", status_code=202, request_max_body_size=LIMIT, **may("anyone"))
-async def receive(
+async def receive_hook(
     request: Request[Any, Any, Any],
     spring: Spring,
     name: FromPath[str],
@@ -130,4 +130,4 @@ def _tagged(trigger: InboundTrigger) -> Response[TriggerView]:
 
 
 ROUTES = [list_triggers, create_trigger, get_trigger, update_trigger, delete_trigger, rotate_trigger]
-BESIDE = [receive]
+BESIDE = [receive_hook]
