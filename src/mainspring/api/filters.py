@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Annotated
 
 from litestar.di import NamedDependency
@@ -14,6 +13,7 @@ from ..app import Mainspring
 from ..job import Filter, Shown
 from ..mask import MASK
 from .door import Spring
+from .parameters import When, instant
 from .redaction import hiding, shown_error
 
 # As many values of a kind may be named.
@@ -26,7 +26,6 @@ Tags = Annotated[list[str] | None, QueryParameter(max_items=MANY, description="M
 Errors = Annotated[list[str] | None, QueryParameter(max_items=MANY, description=f"What it failed with last. {_ANY}")]
 States = Annotated[list[Shown] | None, QueryParameter(name="state", max_items=MANY, description=_ANY)]
 Prefix = Annotated[str | None, QueryParameter(description="How its unique or idempotency key begins.")]
-Instant = Annotated[datetime | None, QueryParameter(description="The instant itself is within.")]
 
 
 class JobFilter(Filter, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,13 +42,13 @@ async def which_jobs(
     worker: Names = None,
     error: Errors = None,
     key_prefix: Prefix = None,
-    created_after: Instant = None,
-    created_before: Instant = None,
+    created_after: When = None,
+    created_before: When = None,
 ) -> Filter:
     which = Filter(
         states=None if states is None else tuple(states), queues=_texts(queue), tasks=_texts(task), tags=_texts(tag),
         schedules=_texts(schedule), workers=_texts(worker), errors=_texts(error), key_prefix=key_prefix,
-        created_after=created_after, created_before=created_before,
+        created_after=instant(created_after), created_before=instant(created_before),
     )  # fmt: skip
     return await meant(spring, which)
 

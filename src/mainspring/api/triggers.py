@@ -14,6 +14,7 @@ from ..webhook.signature import ID, SIGNATURE, TIMESTAMP
 from .door import Spring, may
 from .redaction import shown_mapping, shown_text
 from .schedules import Triggered
+from .values import Slug
 from .webhooks import IfMatch, Rotation, revision
 
 # Bytes of a message. They are counted as they come.
@@ -40,7 +41,7 @@ class TriggerEdit(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class NewTrigger(Struct, kw_only=True, forbid_unknown_fields=True):
-    name: str
+    name: Slug
     task: str | None = None
     schedule: str | None = None
     queue: str | None = None
