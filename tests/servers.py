@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pwd
 import shutil
@@ -12,6 +13,9 @@ import subprocess
 import tempfile
 import threading
 import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +28,7 @@ from redis.retry import Retry
 
 HOW = "apt-get install postgresql (scripts/test does so where it may), or put initdb and postgres into PATH"
 HOW_POOLED = "apt-get install pgbouncer (scripts/test does so where it may), or put pgbouncer into PATH"
+HOW_PROMETHEUS = "scripts/prometheus gets it, or put prometheus and promtool into PATH"
 HOW_REDIS = "scripts/redis gets one, or put redis-server or valkey-server into PATH"
 # What is written is thrown away: nothing has to reach the disk.
 SETTINGS = ("fsync=off", "full_page_writes=off", "listen_addresses=127.0.0.1", "unix_socket_directories=",
@@ -340,3 +345,45 @@ class Redis:
         if keys := self.run("KEYS", f"{{{prefix}}}:*"):
             self.run("UNLINK", *keys)
         return self.url(prefix)
+
+
+def prometheus_program(name: str) -> str:
+    """The path of prometheus or promtool."""
+    if (found := shutil.which(name)) is None:
+        raise RuntimeError(f"the tests need Prometheus, and there is no {name} on this machine: {HOW_PROMETHEUS}")
+    return found
+
+
+class Prometheus:
+    """A Prometheus with this configuration, which may name files in `folder`; `ask` is its HTTP API."""
+
+    def __init__(self, config: str, folder: Path) -> None:
+        (folder / "prometheus.yml").write_text(config)
+        self.port = free_port()
+        self._log = (folder / "prometheus.log").open("wb")
+        self._process = subprocess.Popen(
+            [prometheus_program("prometheus"), f"--config.file={folder}/prometheus.yml",
+             f"--storage.tsdb.path={folder}/tsdb", f"--web.listen-address=127.0.0.1:{self.port}"],
+            stdout=self._log, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    def ask(self, path: str, **parameters: str) -> Any:
+        query = urllib.parse.urlencode(parameters)
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/{path}?{query}", timeout=10) as answer:
+            return json.load(answer)["data"]
+
+    def until(self, holds: Callable[[], Any]) -> Any:
+        """What it says as soon as that is something; it scrapes when it likes to."""
+        end = time.monotonic() + FIRST_WORD
+        while True:
+            with suppress(OSError):
+                if said := holds():
+                    return said
+            if time.monotonic() > end or self._process.poll() is not None:
+                raise RuntimeError(f"Prometheus does not say so: {Path(self._log.name).read_text()[-2000:]}")
+            time.sleep(0.05)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._log.close()

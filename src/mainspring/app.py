@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 from weakref import WeakKeyDictionary, WeakSet
@@ -20,7 +20,7 @@ from .control import Audit, Dead, Executions, Jobs, Keys, Queues, Schedules, Tri
 from .control.ground import Ground
 from .deadletter import DeadLetter, check_handler, mourned
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
-from .events import Bus, E, JobEnqueued, enqueued
+from .events import Bus, E, Event, JobEnqueued, enqueued
 from .handle import Handle
 from .health import Health, check
 from .herald import Herald
@@ -136,7 +136,7 @@ class Mainspring:
             corrected,
         )
         for kind in HEARD:
-            self.events.subscribe(kind, lambda event: self._crier.hear(event))
+            self.events.subscribe(kind, self._heard)
         keep_journal(self.events, debug=self.settings.log_level.lower() == "debug")
 
     def _open_store(self, clock: Clock) -> Store:
@@ -160,8 +160,8 @@ class Mainspring:
         self.workers = Workers(ground)
         self.schedules = Schedules(ground, self._scheduler, self._handle)
         self.audit = Audit(ground)
-        self.webhooks = Webhooks(ground, self.jobs, lambda jobs: self.hand_over(jobs))
-        self.triggers = Triggers(ground, self.schedules, self.job, lambda jobs: self.hand_over(jobs), self._handle)
+        self.webhooks = Webhooks(ground, self.jobs, self._hand_over, self._handle)
+        self.triggers = Triggers(ground, self.schedules, self.job, self._hand_over, self._handle)
         if self._remote:
             self._control_remotely(ground)
 
@@ -171,13 +171,19 @@ class Mainspring:
         return getattr(self._root, "remote", False) is True
 
     def _control_remotely(self, ground: Ground) -> None:
-        from .remote import RemoteJobs, RemoteKeys, RemoteSchedules, RemoteWorkers
+        from .remote import RemoteJobs, RemoteKeys, RemoteSchedules, RemoteTriggers, RemoteWebhooks, RemoteWorkers
 
         self.jobs = RemoteJobs(ground)
         self.dead = Dead(ground, self.jobs)
         self.keys = RemoteKeys(ground)
         self.workers = RemoteWorkers(ground, self.jobs)
         self.schedules = RemoteSchedules(ground, self._scheduler, self._handle)
+        self.webhooks = RemoteWebhooks(ground, self.jobs, self._hand_over, self._handle)
+        self.triggers = RemoteTriggers(ground, self.schedules, self.job, self._hand_over, self._handle)
+
+    def _heard(self, event: Event) -> None:
+        if not self._remote:  # where the API is, it was heard too
+            self._crier.hear(event)
 
     # life
 
@@ -513,10 +519,29 @@ class Mainspring:
                 raise BadInput(f"enqueue_many takes what task.job(…) returns, got {type(job).__name__}")
         return await self.hand_over(batch, within)
 
+    async def _hand_over(self, jobs: Sequence[NewJob]) -> list[Handle[Any]]:
+        """As hand_over() is by then: a test may have put its own in its place."""
+        return await self.hand_over(jobs)
+
     async def hand_over(self, jobs: Sequence[NewJob], within: Any = None) -> list[Handle[Any]]:
         """NewJobs to the store; the way of every job into it."""
         if not jobs:
             return []
+        if self.middleware:
+            with self.producing(jobs) as jobs:
+                return await self._store(jobs, within)
+        return await self._store(jobs, within)
+
+    @contextmanager
+    def producing(self, jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
+        """What layers that have a part in enqueueing, such as tracing, make of the jobs while they are stored."""
+        with ExitStack() as around:
+            for layer in self.middleware:
+                if (produced := getattr(layer, "producing", None)) is not None:
+                    jobs = around.enter_context(produced(jobs))
+            yield jobs
+
+    async def _store(self, jobs: Sequence[NewJob], within: Any) -> list[Handle[Any]]:
         store, now = await self.opened(), self.clock.now()
         answers = await store.enqueue(jobs, now=now, within=within)
         for answer in answers:

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from . import processes
 from .clock import SystemClock
 from .codec import Arguments, encode, encode_result
-from .context import NOTHING, Context, Desk
+from .context import NOTHING, Context, Desk, about
 from .errors import BadInput, BadTask, JobTimeout
 from .finding import size
 from .interrupts import Interrupts
@@ -116,8 +116,7 @@ class ChildContext(Context):
     def __init__(self, order: Order, line: Line, logger: logging.Logger) -> None:
         super().__init__(order.job, order.timeout, order.deadline, Desk(SystemClock()))
         self._line = line
-        extra = {"job_id": order.job.id, "task": order.job.task, "attempt": order.job.attempt}
-        self._adapter = logging.LoggerAdapter(logger, extra)
+        self._adapter = logging.LoggerAdapter(logger, about(order.job))
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:

@@ -98,6 +98,14 @@ def instant(us: int) -> datetime:
     return EPOCH + timedelta(microseconds=us)
 
 
+def is_instant(value: object) -> bool:
+    """Whether it is a datetime with its time zone, and within the calendar in UTC too, as stores keep it."""
+    try:
+        return isinstance(value, datetime) and value.tzinfo is not None and bool(value.astimezone(UTC))
+    except OverflowError:
+        return False
+
+
 class Alarm:
     """An event that can also be set by time: wait until rung, or until `seconds` have passed."""
 

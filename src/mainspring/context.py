@@ -8,6 +8,7 @@ import threading
 import traceback
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,14 @@ LINES, LINE_LIMIT = 1000, 4096
 STEP, PAUSE = 10, 1.0
 # Bytes of JSON that ctx.note() may gather, and a count or a level that every store can hold.
 NOTES, MOST = 65_536, 2**31 - 1
+
+
+def about(job: Job) -> dict[str, object]:
+    """What log records say of the run they are of."""
+    return {
+        "job_id": job.id, "task": job.task, "queue": job.queue, "attempt": job.attempt, "worker": job.worker,
+        "schedule": job.schedule,
+    }  # fmt: skip
 
 
 class Context:
@@ -74,7 +83,7 @@ class Context:
 
     @property
     def log(self) -> _Adapter:
-        """A logger whose lines are kept with the run; its records carry job_id, task and attempt."""
+        """A logger whose lines are kept with the run; its records say which it is: job_id, attempt, worker and more."""
         return self.said.log
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> Awaitable[None]:
@@ -172,7 +181,7 @@ class Said:
         self._sent: Progress | None = None
         self.counted: Items | None = None
         self.metadata: dict[str, Any] = {}
-        self.log = _Log(_logger, {"job_id": job.id, "task": job.task, "attempt": job.attempt})
+        self.log = _Log(_logger, about(job))
         self.log.keep = self.line
 
     def line(self, level: int, text: str) -> None:
@@ -346,3 +355,6 @@ class _Nothing:
 
 
 NOTHING = _Nothing()
+
+# The run that the code which asks is part of, in its thread too; None: it is part of none.
+running: ContextVar[Context | None] = ContextVar("mainspring_running", default=None)

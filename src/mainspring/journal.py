@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from .context import about
 from .events import (
     Bus,
     Event,
@@ -136,4 +137,4 @@ def _tick_extra(event: TickFired | TickPassed) -> dict[str, object]:
 
 def _extra(event: Event) -> dict[str, object]:
     job = getattr(event, "job", None)
-    return {} if job is None else {"job_id": job.id, "task": job.task, "attempt": job.attempt}
+    return {} if job is None else about(job)

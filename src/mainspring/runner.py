@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from .clock import Clock
 from .codec import data, encode_result, is_async
-from .context import Context, Desk
+from .context import Context, Desk, running
 from .errors import ItemsFailed
 from .failpoint import failpoint
 from .job import Failure, Items, Job, Usage
@@ -76,6 +76,7 @@ class Runner:
     async def run(self, ctx: Context) -> Ended:
         """How the run ended; lets nothing through but its own cancellation."""
         job = ctx.job
+        running.set(ctx)
         try:
             ctx.arguments = self._tasks[job.task].arguments.decode(job.payload)
         except Exception as error:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypedDict, cast
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from .clock import is_instant
 from .codec import encode_call
 from .errors import BadInput, BadPayload
 from .hint import hint
@@ -226,9 +227,9 @@ def _one_of(*choices: str) -> Callable[[Any], Any]:
 
 
 def _instant(value: Any) -> datetime:
-    if not isinstance(value, datetime) or value.tzinfo is None:
+    if not is_instant(value):
         raise BadInput(f"needs a datetime with a time zone, e.g. datetime(2030, 1, 1, tzinfo=UTC), got {value!r}")
-    return value
+    return value  # type: ignore[no-any-return]
 
 
 def _dates(value: Any) -> tuple[date, ...]:

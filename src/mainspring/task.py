@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from .clock import EPOCH
+from .clock import EPOCH, is_instant
 from .codec import Arguments, Results, encode, is_async
 from .config import size
 from .context import Context
@@ -295,9 +295,9 @@ def _limit(value: Any) -> float:
 
 
 def _instant(value: Any) -> datetime:
-    if not isinstance(value, datetime) or value.tzinfo is None:
+    if not is_instant(value):
         raise BadInput(f"needs a datetime with a time zone, e.g. datetime(2030, 1, 1, tzinfo=UTC), got {value!r}")
-    return value
+    return value  # type: ignore[no-any-return]
 
 
 def _expires(value: Any) -> float | datetime:

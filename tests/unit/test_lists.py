@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+import msgspec
 import pytest
 
 from mainspring import BadInput, Filter, Job, Mainspring, State
@@ -191,3 +192,20 @@ async def test_filters_are_conjunctive(app: Mainspring, store: Store, clock: Vir
         both = await app.jobs.list(Filter(queues=("a",), tags=("x", "y"), created_before=clock.now()))
         none = await app.jobs.list(Filter(queues=("a",), created_after=NOW + timedelta(seconds=1)))
     assert (len(both), len(none)) == (1, 0)
+
+
+async def test_a_cursor_that_no_store_can_be_asked_for_is_refused(app: Mainspring) -> None:
+    beyond = datetime(9999, 12, 31, 23, 59, tzinfo=timezone(-timedelta(hours=23)))
+    for at, id in ((beyond, "a"), (datetime(2030, 1, 1, tzinfo=UTC), "a\x00")):
+        token = urlsafe_b64encode(msgspec.json.encode(("finished", at, id))).decode()
+        with pytest.raises(BadInput, match="does not come from a page"):
+            await app.jobs.list(after=token, sort="finished")
+
+
+async def test_an_instant_beyond_the_calendar_in_utc_is_refused(app: Mainspring) -> None:
+    beyond = datetime(9999, 12, 31, 23, 59, tzinfo=timezone(-timedelta(hours=23)))
+    with pytest.raises(BadInput, match="created_before takes a datetime"):
+        await app.jobs.list(Filter(created_before=beyond))
+    for option in ("run_at", "expires"):
+        with pytest.raises(BadInput, match=f"option {option} of task 'far': needs a datetime with a time zone"):
+            app.job("far", {}, **{option: beyond})  # type: ignore[arg-type]

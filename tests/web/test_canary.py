@@ -10,7 +10,7 @@ from http_client import ORIGIN, browser
 from litestar.enums import MediaType
 from route_table import Route, call, routes
 
-from mainspring import Context, Failure, LogLine, Mainspring, every
+from mainspring import Context, Failure, LogLine, Mainspring, acting, every
 from mainspring.api.door import Principal
 from mainspring.api.redaction import shown_notice, shown_to
 from mainspring.api.service import asgi, litestar
@@ -54,14 +54,21 @@ async def plant(app: Mainspring) -> dict[str, str]:
     await app.drain()
     waiting = await send.using(delay=3600, **carried).enqueue(CANARY, PRIVATE)
     await app.jobs.cancel(waiting.id, reason=f"password={CANARY}")
-    await send.using(delay=3600, **carried).enqueue(CANARY, PRIVATE)
+    kept = await send.using(delay=3600, **carried).enqueue(CANARY, PRIVATE)
     arguments = {"password": CANARY, "text": PRIVATE}
     await app.schedules.create("nightly", every(days=1), send, kwargs=arguments, **carried)
     await app.schedules.pause("nightly", note=f"token={CANARY}")
     await app.queues.pause("mail")
+    with acting("key:root"):
+        await app.jobs.update(kept.id, arguments=arguments)
+        await app.schedules.update("nightly", kwargs={**arguments, "fail": True})
+        await app.schedules.pause("nightly", note=f"token={CANARY}")
+        hook = await app.webhooks.create("chat", f"https://chat.example/in?token={CANARY}", ["job.dead"])
+        door = await app.triggers.create("push", task="send", kwargs=arguments, note=f"token={CANARY}")
+    assert len(await app.audit.list()) == 5
     return {
         "jobs": good.id, "executions": f"{good.id}.1", "schedules": "nightly", "queues": "mail", "tasks": "send",
-        "keys": "nobody",
+        "keys": "nobody", "webhooks": "chat", "triggers": "push", "secrets": f"{hook.secret} {door.secret}",
     }  # fmt: skip
 
 
@@ -108,8 +115,9 @@ def path(route: Route, names: dict[str, str]) -> str:
 async def test_no_route_tells_a_secret(usual: Planted, condemned: Planted, route: Route, who: str) -> None:
     there = condemned if route.method == "DELETE" else usual
     answer = await call(there.service, route, getattr(there, who), path=path(route, there.names))
-    assert CANARY not in answer.text
-    assert CANARY not in str(answer.headers)
+    for secret in (CANARY, *there.names["secrets"].split()):
+        assert secret not in answer.text
+        assert secret not in str(answer.headers)
 
 
 @pytest.mark.parametrize("route", [route for route in TABLE if route.method == "GET"], ids=str)

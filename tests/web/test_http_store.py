@@ -300,7 +300,6 @@ IMPOSSIBLE: list[Callable[[Mainspring], Awaitable[Any]]] = [
     lambda app: app.drain(),
     lambda app: app.prune(),
     lambda app: app.migrate(),
-    lambda app: app.webhooks.list(),
     lambda app: app.leader("x").acquire(),
 ]
 

@@ -95,7 +95,7 @@ async def test_an_edit_counts_only_on_what_was_read(client: Client, spring: Main
         assert edited.json()["disabled_reason"] == "by an operator"
         for stale in (etag, '"x"'):
             late = await http.patch("/webhooks/ops", json={"note": "b"}, headers={"If-Match": stale})
-            assert (late.status_code, late.json()["code"]) == (412, "changed")
+            assert (late.status_code, late.json()["code"]) == (412, "hook_changed")
         assert (await http.patch("/webhooks/ops", json={"note": "c"}, headers={"If-Match": "*"})).status_code == 200
 
 

@@ -95,6 +95,15 @@ async def test_it_stops_when_nobody_watches_any_more(app: Mainspring, clock: Vir
         assert await types(app) == before
 
 
+async def test_an_answer_that_was_long_under_way_takes_no_watch_back(app: Mainspring, clock: VirtualClock) -> None:
+    async with app:
+        app.herald.heed(clock.now() + timedelta(seconds=60))
+        app.herald.heed(clock.now() + timedelta(seconds=1))
+        app.herald.heed(None)
+        await clock.elapse(seconds=30)
+        assert app.events.wants(JobStarted)
+
+
 async def test_retention_is_as_fast_as_ever_while_somebody_watches(app: Mainspring, clock: VirtualClock) -> None:
     tasks_of(app)
     async with app, app.worker():

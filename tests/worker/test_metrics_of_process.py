@@ -37,7 +37,7 @@ def shown(meter: Meter) -> Samples:
 
 
 async def test_calls_of_the_store_are_timed_and_batches_counted(app: Mainspring, clock: VirtualClock) -> None:
-    meter = measured(app, Meter())
+    meter = measured(app)
 
     @app.task
     async def work() -> None: ...
@@ -56,9 +56,9 @@ async def test_calls_of_the_store_are_timed_and_batches_counted(app: Mainspring,
 
 
 async def test_a_failed_call_is_counted_by_verb_and_kind_and_raised(clock: VirtualClock) -> None:
-    app, faults, meter = Mainspring("memory://", clock=clock), Faults(), Meter()
+    app, faults = Mainspring("memory://", clock=clock), Faults()
     app.through(lambda store: FaultStore(store, faults))  # type: ignore[arg-type, return-value]
-    measured(app, meter)
+    meter = measured(app)
     faults.fail("counts", error=lambda: StoreUnavailable("gone"))
     with pytest.raises(StoreUnavailable):
         await app.stats()
@@ -69,7 +69,7 @@ async def test_a_failed_call_is_counted_by_verb_and_kind_and_raised(clock: Virtu
 
 
 async def test_expired_jobs_are_counted(app: Mainspring, clock: VirtualClock) -> None:
-    meter = measured(app, Meter())
+    meter = measured(app)
 
     @app.task
     async def work() -> None: ...
@@ -84,7 +84,7 @@ async def test_expired_jobs_are_counted(app: Mainspring, clock: VirtualClock) ->
 async def test_lost_runs_and_leaks_are_counted(app: Mainspring) -> None:
     from mainspring.events import JobLost, SlotLeaked
 
-    meter = measured(app, Meter())
+    meter = measured(app)
 
     @app.task
     async def work() -> None: ...
@@ -110,7 +110,7 @@ async def test_a_loop_that_comes_late_is_seen(clock: VirtualClock) -> None:
 
 
 async def test_handles_beside_it_are_timed_too(app: Mainspring) -> None:
-    meter = measured(app, Meter())
+    meter = measured(app)
     store = (await app.opened()).beside()
     await store.open()
     await store.counts(now=app.clock.now())
@@ -119,7 +119,7 @@ async def test_handles_beside_it_are_timed_too(app: Mainspring) -> None:
 
 
 async def test_verbs_of_every_kind_are_timed(app: Mainspring) -> None:
-    meter = measured(app, Meter())
+    meter = measured(app)
     store = await app.opened()
     before = dict(shown(meter))
     await store.documents("x", now=app.clock.now(), limit=1)
@@ -135,7 +135,7 @@ async def test_without_metrics_the_store_is_as_it_was(app: Mainspring) -> None:
 async def test_an_open_app_cannot_be_measured_any_more(app: Mainspring) -> None:
     await app.opened()
     with pytest.raises(BadInput, match="before"):
-        measured(app, Meter())
+        measured(app)
 
 
 async def test_both_pages_together_name_nothing_twice(app: Mainspring) -> None:

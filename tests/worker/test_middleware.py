@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from mainspring import Cancel, Context, Discard, JobTimeout, Mainspring, Retry, Snooze, State
+from mainspring import Cancel, Context, Discard, JobTimeout, Mainspring, Retry, Snooze, State, every
 from mainspring.middleware import Middleware, Next
 from mainspring.middleware.logging import Logging
 from mainspring.middleware.metrics import Metrics
@@ -58,6 +58,12 @@ async def run(app: Mainspring, clock: VirtualClock, *args: Any, **options: Any) 
         await clock.elapse(minutes=2)
         await worker.stop(grace=0)
     return handle.id
+
+
+async def stored(app: Mainspring, id: str) -> dict[str, Any]:
+    """A job's metadata, after the worker has closed the app."""
+    async with app:
+        return dict((await app.jobs.get(id)).metadata)
 
 
 # one word
@@ -214,6 +220,10 @@ class Spans:
     def runs(self) -> list[ReadableSpan]:
         return [span for span in self._exporter.get_finished_spans() if span.name.startswith("run ")]
 
+    @property
+    def enqueues(self) -> list[ReadableSpan]:
+        return [span for span in self._exporter.get_finished_spans() if span.name.startswith("enqueue ")]
+
 
 async def test_a_run_is_a_span(clock: VirtualClock) -> None:
     spans = Spans()
@@ -242,6 +252,113 @@ async def test_a_run_is_linked_to_the_span_that_enqueued_it(clock: VirtualClock)
     (link,) = span.links
     wanted = request.get_span_context()
     assert (link.context.trace_id, link.context.span_id) == (wanted.trace_id, wanted.span_id)
+
+
+async def test_enqueueing_inside_a_span_is_a_span_to_which_the_run_is_linked(clock: VirtualClock) -> None:
+    spans = Spans()
+    app = make(clock, Tracing(spans.provider))
+    with spans.tracer.start_as_current_span("request") as request:
+        id = await run(app, clock, queue="mail", metadata={"customer": 7})
+    (sent,), (ran,) = spans.enqueues, spans.runs
+    assert (sent.name, sent.kind) == ("enqueue work", trace.SpanKind.PRODUCER)
+    assert sent.parent is not None
+    assert sent.parent.span_id == request.get_span_context().span_id
+    assert dict(sent.attributes or {}) == {
+        "messaging.system": "mainspring",
+        "messaging.operation.type": "send",
+        "messaging.batch.message_count": 1,
+        "messaging.destination.name": "mail",
+        "messaging.message.id": id,
+        "mainspring.task": "work",
+    }
+    (link,) = ran.links
+    assert sent.context is not None
+    assert (link.context.trace_id, link.context.span_id) == (sent.context.trace_id, sent.context.span_id)
+    kept = await stored(app, id)
+    assert set(kept) == {"customer", "traceparent"}
+    assert kept["customer"] == 7
+
+
+async def test_many_jobs_are_enqueued_in_one_span(clock: VirtualClock) -> None:
+    spans = Spans()
+    app = make(clock, Tracing(spans.provider))
+    work = app.tasks["work"]
+    with spans.tracer.start_as_current_span("request"):
+        own = trace_metadata()
+        jobs = [work.job("well"), work.using(metadata=own, queue="mail").job("well"), work.job("well")]
+        handles = await app.enqueue_many(jobs)
+    (sent,) = spans.enqueues
+    assert (sent.name, (sent.attributes or {})["messaging.batch.message_count"]) == ("enqueue 3 jobs", 3)
+    found = [(await app.jobs.get(handle.id)).metadata["traceparent"] for handle in handles]
+    assert found[1] == own["traceparent"]
+    assert found[0] == found[2] != found[1]
+
+
+async def test_outside_of_a_span_metadata_stay_as_they_are(clock: VirtualClock) -> None:
+    spans = Spans()
+    app = make(clock, Tracing(spans.provider))
+    id = await run(app, clock, metadata={"customer": 7})
+    assert spans.enqueues == []
+    assert await stored(app, id) == {"customer": 7}
+
+
+async def test_without_tracing_nothing_is_added(clock: VirtualClock) -> None:
+    spans = Spans()
+    app = make(clock, Logging())
+    with spans.tracer.start_as_current_span("request"):
+        id = await run(app, clock)
+    assert await stored(app, id) == {}
+
+
+async def test_a_job_that_a_run_enqueues_is_linked_to_that_run(clock: VirtualClock) -> None:
+    spans = Spans()
+    app = Mainspring("memory://", clock=clock, middleware=[Tracing(spans.provider)])
+
+    @app.task
+    async def second() -> None: ...
+
+    @app.task
+    async def first() -> None:
+        await second.enqueue()
+
+    await first.enqueue()
+    await app.drain()
+    runs, (sent,) = {span.name: span for span in spans.runs}, spans.enqueues
+    assert sent.parent is not None
+    assert sent.context is not None
+    began = runs["run first"].context
+    assert began is not None
+    assert sent.parent.span_id == began.span_id
+    (link,) = runs["run second"].links
+    assert link.context.span_id == sent.context.span_id
+
+
+def test_code_that_does_not_await_is_traced_too() -> None:
+    spans = Spans()
+    app = Mainspring("memory://", middleware=[Tracing(spans.provider)])
+
+    @app.task
+    async def work() -> None: ...
+
+    with spans.tracer.start_as_current_span("request"):
+        handle = work.sync.enqueue()
+    assert "traceparent" in app.sync.jobs.get(handle.id).metadata
+    app.sync.close()
+
+
+async def test_a_job_of_a_schedule_names_it(clock: VirtualClock) -> None:
+    spans = Spans()
+    app = Mainspring("memory://", clock=clock, middleware=[Tracing(spans.provider)])
+
+    @app.task
+    async def work() -> None: ...
+
+    app.schedule("hourly", every(1).hours, work)
+    await app.drain()
+    clock.advance(hours=1)
+    await app.drain()
+    (span,) = spans.runs
+    assert (span.attributes or {})["mainspring.schedule"] == "hourly"
 
 
 @pytest.mark.parametrize("metadata", [{}, {"traceparent": "nonsense"}, {"traceparent": 7}, {"traceparent": None}])

@@ -21,7 +21,7 @@ Limit = Annotated[int, QueryParameter(ge=1, le=200)]
 class EntryView(Entry, frozen=True, kw_only=True, omit_defaults=False):
     """Who did what, when, to what; and how that ended."""
 
-    asked: Any
+    asked: Any = None
     """The arguments, as data."""
     outcome: Any = None
     """What became of it, with what was before and after; null: nobody lived to tell."""

@@ -15,7 +15,8 @@ class Strict(Request[Any, Any, Any]):
     """A request whose body is decoded once, as the handler's `data`, and in which "5" is no number."""
 
     async def json(self) -> Any:
-        if self.content_type[0] not in ("", "application/json"):
+        kind = self.headers.get("content-type", "application/json")
+        if kind.partition(";")[0].strip().lower() != "application/json":
             raise Problem(415, "unsupported_media_type", "send JSON, with Content-Type: application/json")
         field = self.route_handler.parsed_data_field
         return decoded(await self.body(), _decoder(Any if field is None else field.annotation))

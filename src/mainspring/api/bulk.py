@@ -108,10 +108,8 @@ async def chosen(spring: Mainspring, data: Choice, states: tuple[Any, ...] | Non
 
 def result(action: Action, data: Choice, changed: Changed, *, dry_run: bool = False) -> BulkResult:
     errors = {id: refused_as(action, id, refusal) for id, refusal in changed.refused.items()}
-    refused = [
-        Refused(id, code_of(error)[1], shown_line(str(error)), changed.refused[id].state)
-        for id, error in errors.items()
-    ]
+    states = {id: refusal.state for id, refusal in changed.refused.items()}
+    refused = [Refused(id, code_of(error)[1], shown_line(str(error)), states[id]) for id, error in errors.items()]
     met: Collection[JobId] = {*changed.done, *changed.refused}
     for id in dict.fromkeys(data.ids or ()):
         if id not in met:

@@ -10,6 +10,7 @@ CODES = {
     "csrf": "A browser asks for a change from a page of another origin.",
     "error": "The library failed in a way that has no code of its own.",
     "forbidden": "The role or the scopes do not go that far.",
+    "hook_changed": "A webhook or trigger was changed since it was read: read it again.",
     "hook_exists": "A webhook or trigger of this name is there already.",
     "hook_not_found": "There is no such webhook or trigger.",
     "idempotency_in_progress": "The first request with this key is not answered yet: ask again.",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from litestar import Response, post
+from litestar import Request, Response, post
 from litestar.openapi import ResponseSpec
 from litestar.params import JSONBody
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -24,6 +25,7 @@ from .problem import Problem, code_of
 from .values import Count, Instant, Limit, Name, Priority, Seconds
 
 MANY = 1000
+_TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 Key = Annotated[str, Meta(min_length=1, max_length=512)]
 
 
@@ -86,28 +88,44 @@ class AllAccepted(Struct, frozen=True):
     responses={200: ResponseSpec(Accepted | AllAccepted, False, "They were there already.")},
     **may("operator"),
 )
-async def enqueue(spring: Spring, data: JSONBody[Enqueue]) -> Response[Accepted | AllAccepted]:
-    """Stores a job, or up to 1,000 of them together; they are safe when the answer comes."""
+async def enqueue(
+    spring: Spring, data: JSONBody[Enqueue], request: Request[Any, Any, Any]
+) -> Response[Accepted | AllAccepted]:
+    """Stores a job, or up to 1,000 of them together; they are safe when the answer comes.
+
+    A `traceparent` of the request becomes theirs, unless their metadata has one.
+    """
     if data.jobs is not UNSET:
         if data != Enqueue(jobs=data.jobs):
             raise Problem(422, "invalid", "`jobs` are many; what is said beside them belongs into each of them")
-        return await _many(spring, data.jobs)
-    handle = await intake(spring).take(new_job(spring, data))
+        return await _many(spring, data.jobs, request)
+    handle = await intake(spring).take(_traced(new_job(spring, data), request))
     made = _accepted(handle)
     headers = {"Location": f"jobs/{handle.id}"}
     return Response(made, status_code=200 if made.duplicate else 201, headers=headers)
 
 
-async def _many(spring: Mainspring, asked: Sequence[JobRequest]) -> Response[Accepted | AllAccepted]:
+async def _many(
+    spring: Mainspring, asked: Sequence[JobRequest], request: Request[Any, Any, Any]
+) -> Response[Accepted | AllAccepted]:
     jobs = []
     for n, one in enumerate(asked):
         try:
-            jobs.append(new_job(spring, one, n))
+            jobs.append(_traced(new_job(spring, one, n), request))
         except (BadInput, UnknownTask) as bad:
             raise Problem(422, code_of(bad)[1], f"jobs[{n}]: {bad}", index=n) from None
         await asyncio.sleep(0)
     made = [_accepted(handle) for handle in await spring.hand_over(jobs)]
     return Response(AllAccepted(made), status_code=200 if all(one.duplicate for one in made) else 201)
+
+
+def _traced(job: NewJob, request: Request[Any, Any, Any]) -> NewJob:
+    """With the W3C context of whoever asks."""
+    parent, state = (request.headers.get(name, "") for name in ("traceparent", "tracestate"))
+    if not _TRACEPARENT.fullmatch(parent) or "traceparent" in job.metadata:
+        return job
+    carried = {"traceparent": parent, **({"tracestate": state[:512]} if state else {})}
+    return replace(job, metadata={**job.metadata, **carried})
 
 
 def _accepted(handle: Handle[Any]) -> Accepted:

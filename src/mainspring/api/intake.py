@@ -31,12 +31,13 @@ class Intake:
         if job.on_conflict == "raise":  # whoever is refused would take all others with him
             (handle,) = await self._spring.hand_over([job])
             return handle
-        future: asyncio.Future[Handle[Any]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((job, future))
-        if self._carrier is None:
-            # In a context of its own: what it does it does for many.
-            self._carrier = asyncio.create_task(self._carry(), context=Context())
-        return await future
+        with self._spring.producing([job]) as (job,):
+            future: asyncio.Future[Handle[Any]] = asyncio.get_running_loop().create_future()
+            self._waiting.append((job, future))
+            if self._carrier is None:
+                # In a context of its own: what it does it does for many.
+                self._carrier = asyncio.create_task(self._carry(), context=Context())
+            return await future
 
     async def _carry(self) -> None:
         try:

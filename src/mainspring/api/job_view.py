@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from hashlib import blake2b
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from ..job import Action, Execution, Job, LogLine, Progress, Shown, State, Update
@@ -56,16 +56,12 @@ class JobItem(Struct, frozen=True, kw_only=True):
     error: str | None
     """What it failed with last, in one line: that which `error` filters by."""
     progress: Progress | None
-
-
-# Nobody decodes these here, so no tag needs to tell them apart.
-_REFS = [{"$ref": f"#/components/schemas/{name}"} for name in ("JobItem", "JobView")]
-_EITHER = Meta(extra_json_schema={"items": {"anyOf": _REFS}})
+    job: JobView | UnsetType = UNSET
+    """With `full`: all of it."""
 
 
 class JobPage(Struct, frozen=True):
-    items: Annotated[Sequence[Any], _EITHER]
-    """Each a JobItem; with `full` each a JobView."""
+    items: list[JobItem]
     next: str | None
     """Give it as `after` for the next page; null: there is none."""
 
@@ -108,12 +104,13 @@ def job_view(job: Job, now: datetime) -> JobView:
 _COMMON = tuple(name for name in JobItem.__struct_fields__ if name in Job.__struct_fields__)
 
 
-def job_item(job: Job, now: datetime) -> JobItem:
+def job_item(job: Job, now: datetime, *, full: bool = False) -> JobItem:
     known = {name: getattr(job, name) for name in _COMMON} | {
         "cancel_reason": shown_text(job.cancel_reason),
         "progress": _shown_progress(job.progress),
     }
-    return JobItem(**known, shown=job.shown(now), error=None if job.failure is None else shown_error(job.failure.kind))
+    error = None if job.failure is None else shown_error(job.failure.kind)
+    return JobItem(**known, shown=job.shown(now), error=error, job=job_view(job, now) if full else UNSET)
 
 
 def execution_view(run: Execution) -> ExecutionView:

@@ -78,7 +78,7 @@ async def list_jobs(
     newest = sort != "due" if order is None else order == "desc"
     page = await spring.jobs.list(which, limit=limit, after=after, newest=newest, sort=sort)
     now = spring.clock.now()
-    return JobPage([job_view(job, now) if full else job_item(job, now) for job in page], page.next)
+    return JobPage([job_item(job, now, full=full) for job in page], page.next)
 
 
 @get("/jobs/counts", **may("viewer"))
@@ -114,7 +114,7 @@ async def delete_job(spring: Spring, id: FromPath[str]) -> None:
 @get("/jobs/{id:str}/why", **may("viewer"))
 async def why_job(spring: Spring, id: FromPath[str]) -> list[Reason]:
     """Every reason why it is not running, or where it runs; never empty."""
-    return [replace(reason, text=shown_line(reason.text)) for reason in await spring.jobs.why(id)]
+    return [_shown(reason) for reason in await spring.jobs.why(id)]
 
 
 @get("/jobs/{id:str}/logs", **may("viewer"))
@@ -125,6 +125,12 @@ async def job_logs(
     lines = await spring.jobs.logs(id, limit=limit, after=(0, 0) if after is None else _line(after))
     more = f"{lines[-1].run}.{lines[-1].n}" if len(lines) == limit else None
     return LogPage([log_line(line) for line in lines], more)
+
+
+def _shown(reason: Reason) -> Reason:
+    """How it ended, or why it shall, is in words of the task or of an operator."""
+    said = reason.code in ("final", "stopping")
+    return replace(reason, text=shown_line(reason.text)) if said else reason
 
 
 def tagged(spring: Mainspring, job: Job) -> Response[JobView]:

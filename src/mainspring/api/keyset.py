@@ -99,7 +99,7 @@ def _usable(text: bytes) -> dict[str, PyJWK]:
 
 
 def _key(said: Any) -> PyJWK | None:
-    if not isinstance(said, dict) or not isinstance(said.get("kid"), str) or said.get("kty") != "RSA" or "d" in said:
+    if not isinstance(said, dict) or not isinstance(said.get("kid"), str) or said.get("kty") != "RSA":
         return None
     if said.get("use", "sig") != "sig" or said.get("alg", "RS256") != "RS256":
         return None

@@ -44,9 +44,10 @@ def complete(operation: dict[str, Any], handler: HTTPRouteHandler, method: str, 
     operation["summary"] = words[0].upper() + words[1:]
     answers = operation["responses"]
     for answer in answers.values():
-        answer["headers"] = dict(_headers(operation, handler))
+        answer.setdefault("headers", {}).update(_headers(operation, handler))
         _unsaid(answer)
-    for status in _statuses(handler, method, path):
+    told = handler.responses or {}
+    for status in [status for status in _statuses(handler, method, path) if status not in told]:
         answers[str(status)] = _refusal(status)
 
 

@@ -35,7 +35,7 @@ _STATUS: Mapping[type[Exception], tuple[int, str]] = {
     errors.JobExists: (409, "job_exists"),
     errors.HookNotFound: (404, "hook_not_found"),
     errors.HookExists: (409, "hook_exists"),
-    errors.HookChanged: (412, "changed"),
+    errors.HookChanged: (412, "hook_changed"),
     errors.NotSigned: (401, "not_signed"),
     errors.Stale: (400, "stale"),
     errors.ApiKeyNotFound: (404, "key_not_found"),

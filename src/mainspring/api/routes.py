@@ -13,9 +13,11 @@ from . import (
     enqueue,
     events,
     executions,
+    health,
     job_actions,
     jobs,
     keys,
+    metrics,
     queues,
     scheduler,
     schedules,
@@ -49,4 +51,4 @@ ROUTES: list[HTTPRouteHandler] = [
     *workers.ROUTES,
 ]
 # At the root.
-BESIDE: list[Any] = [*triggers.BESIDE]
+BESIDE: list[Any] = [*health.BESIDE, *metrics.BESIDE, *triggers.BESIDE]

@@ -16,11 +16,9 @@ from .redaction import shown_data, shown_mapping, shown_text
 Span = Annotated[float, Meta(ge=0, description="Seconds.")]
 
 
-class Rules(Struct, kw_only=True, forbid_unknown_fields=True):
-    """When a schedule runs and by which policies; what is left out is as it was, or the default."""
+class Policies(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What is left out is as it was, or the default."""
 
-    trigger: AnyTrigger | str | UnsetType = UNSET
-    """A trigger with its kind, or a cron expression."""
     kwargs: dict[str, Any] | UnsetType = UNSET
     overlap: Overlap | UnsetType = UNSET
     catch_up: CatchUp | UnsetType = UNSET
@@ -54,10 +52,18 @@ class Rules(Struct, kw_only=True, forbid_unknown_fields=True):
         return found
 
 
-class NewSchedule(Rules, kw_only=True, forbid_unknown_fields=True):
+class Rules(Policies, kw_only=True, forbid_unknown_fields=True):
+    """When a schedule runs and by which policies, said anew."""
+
+    trigger: AnyTrigger | str | UnsetType = UNSET
+    """A trigger with its kind, or a cron expression."""
+
+
+class NewSchedule(Policies, kw_only=True, forbid_unknown_fields=True):
     name: str
     task: str
     trigger: AnyTrigger | str
+    """A trigger with its kind, or a cron expression."""
 
     def given(self) -> dict[str, Any]:
         return {name: value for name, value in super().given().items() if name not in ("name", "task")}
@@ -74,7 +80,7 @@ class ScheduleView(Schedule, frozen=True, kw_only=True, omit_defaults=False):
     """A schedule with what follows from it."""
 
     spec: SpecView
-    status: Status
+    status: Status  # pyright: ignore[reportIncompatibleMethodOverride]  # said, where a Schedule reckons it
     warnings: Sequence[str] = ()
     """What its author may not have meant."""
 

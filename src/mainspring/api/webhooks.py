@@ -145,7 +145,7 @@ def revision(if_match: str | None) -> int | None:
     if said == "*":
         return None
     if not said.isascii() or not said.isdigit():
-        raise Problem(412, "changed", f"If-Match {said[:80]!r} is no ETag of this; read it again")
+        raise Problem(412, "hook_changed", f"If-Match {said[:80]!r} is no ETag of this; read it again")
     return int(said[:18])
 
 
@@ -157,7 +157,7 @@ async def _tagged(spring: Mainspring, hook: Webhook, who: Principal) -> Response
 def _view(hook: Webhook, standing: Standing | None, who: Principal) -> WebhookView:
     went = standing or Standing(name=hook.name)
     known = asdict(hook) | {
-        "url": hook.url if who.role == "admin" else abridged(hook.url), "note": shown_text(hook.note),
+        "url": shown_text(hook.url) if who.role == "admin" else abridged(hook.url), "note": shown_text(hook.note),
     }  # fmt: skip
     return WebhookView(
         **known, failures=went.failures, failed_at=went.failed_at, error=shown_line(went.error) if went.error else "",

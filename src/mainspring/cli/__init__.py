@@ -33,6 +33,8 @@ COMMANDS = {
     "server": "Serve the REST API and metrics until SIGTERM or Ctrl-C.",
     "stats": "Count jobs by state, and tell how runs have gone.",
     "top": "Watch queues, workers and jobs live.",
+    "triggers": "Let signed messages set off tasks and schedules.",
+    "webhooks": "Tell other servers what happens: see, make and try webhooks.",
     "why": "Say why a job is not running, or where it runs.",
     "worker": "Run jobs until SIGTERM or Ctrl-C, then let them finish.",
     "workers": "See workers, resize, drain and resume them.",

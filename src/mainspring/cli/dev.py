@@ -46,7 +46,7 @@ def dev(
         reloader = Reloader(Program.this(), Path.cwd(), SystemClock(), patience=2 * GRACE)
         raise click.exceptions.Exit(asyncio.run(reloader.run()))
     found = load(name, source)
-    log_to_stderr(log_level or found.settings.log_level)
+    log_to_stderr(log_level or found.settings.log_level, found.settings.log_format)
     run(_work_and_serve(found, Service(found, host, port, no_auth)))
 
 

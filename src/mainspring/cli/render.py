@@ -14,6 +14,8 @@ from rich.text import Text
 from .. import finding
 from ..credential import ApiKey
 from ..job import DeadGroup, Job, LogLine, Progress, Queue, Shown, Sort
+from ..webhook.inbound import InboundTrigger
+from ..webhook.record import Standing, Webhook, abridged
 from .text import clean
 
 STATES: dict[Shown, tuple[str, str]] = {
@@ -177,6 +179,28 @@ def key_table(keys: Sequence[ApiKey], now: datetime) -> Table:
         used = when(key.last_used_at, now) if key.last_used_at else Text("never", "dim")
         end = when(key.expires_at, now) if key.expires_at else Text("never", "dim")
         table.add_row(line(key.name), key.id, key.role, line(scopes), when(key.created_at, now), used, end)
+    return table
+
+
+def webhook_table(hooks: Sequence[Webhook], standings: Mapping[str, Standing], now: datetime) -> Table:
+    table = grid("name", "state", "told", "failures", "events", "url", cut=("name", "events", "url"))
+    for hook in hooks:
+        went = standings.get(hook.name) or Standing(name=hook.name)
+        mark = Text("► open", "green") if hook.disabled_at is None else Text("‖ disabled", "magenta")
+        told = when(went.delivered_at, now) if went.delivered_at else Text("never", "dim")
+        events = line(" ".join(hook.events))
+        table.add_row(line(hook.name), mark, told, str(went.failures), events, line(abridged(hook.url)))
+    return table
+
+
+def trigger_table(triggers: Sequence[InboundTrigger], now: datetime) -> Table:
+    table = grid("name", "state", "sets off", "arguments", "made", cut=("name", "sets off", "arguments"))
+    for one in triggers:
+        mark = Text("► open", "green") if one.disabled_at is None else Text("‖ disabled", "magenta")
+        does = f"task {one.task}" if one.task is not None else f"schedule {one.schedule}"
+        taken = [one.arguments] if isinstance(one.arguments, str) else [f"{k}={v}" for k, v in one.arguments.items()]
+        arguments = " ".join([*taken, *(f"{name}=…" for name in one.kwargs)])
+        table.add_row(line(one.name), mark, line(does), line(arguments), when(one.created_at, now))
     return table
 
 

@@ -32,7 +32,7 @@ def server(
     begun when the signal comes is answered; a second signal does not wait.
     """
     found = find(named_app(app, named)[0] if app or named else None, store)
-    log_to_stderr(log_level or found.settings.log_level)
+    log_to_stderr(log_level or found.settings.log_level, found.settings.log_format)
     run(_serve(found, Service(found, host, port, no_auth)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -26,19 +27,26 @@ class Service:
         try:
             from ..api import server
             from ..api.loopback import check_bind
+            from ..metrics.timed import measured
         except ImportError as missing:
             raise Failed(f"this needs the server's parts: pip install 'mainspring[server]' ({missing})") from None
         host = host or app.settings.host
         check_bind(host, not no_auth)
-        self._app, self._auth = app, not no_auth
+        self._app, self._auth, self._meter = app, not no_auth, measured(app)
         self._server = server
         self.listener: socket.socket = server.listen(host, app.settings.port if port is None else port)
         self.address = server.address(self.listener)
 
     async def run(self, ready: Callable[[], object]) -> None:
         """Until it is told to stop; what has begun is answered."""
+        from ..metrics.process import watch_loop
+
         asgi: Any = self._app.asgi(auth=self._auth)
-        await self._server.Server(asgi, grace=self._app.settings.grace, ready=ready).run(self.listener)
+        watch = asyncio.create_task(watch_loop(self._meter, self._app.clock))
+        try:
+            await self._server.Server(asgi, grace=self._app.settings.grace, ready=ready).run(self.listener)
+        finally:
+            watch.cancel()
 
     async def greet(self) -> None:
         """How to get in."""

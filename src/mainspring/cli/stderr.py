@@ -6,21 +6,19 @@ import logging
 
 import click
 
-from .text import safe
+from ..config import LogFormat
+from ..logs import JsonFormatter, RunFilter, TextFormatter
 
 LEVELS = ("debug", "info", "warning", "error")
 
 log_option = click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), help="Default: the app's.")
 
 
-class Safe(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return safe(super().format(record))
-
-
-def log_to_stderr(level: str, mark: str = "") -> None:
-    """Logs go where the app's module has sent them, or else to stderr; the mark says which process it is."""
+def log_to_stderr(level: str, form: LogFormat = "console", process: int | None = None) -> None:
+    """Logs go where the app's module has sent them, or else to stderr; a supervised process gives its number."""
     logging.getLogger("mainspring").setLevel(level.upper())
     handler = logging.StreamHandler()
-    handler.setFormatter(Safe(f"%(asctime)s %(levelname)-7s{mark} %(name)s: %(message)s"))
+    mark = "" if process is None else f" [{process}]"
+    handler.setFormatter(JsonFormatter(process) if form == "json" else TextFormatter(mark))
+    handler.addFilter(RunFilter())
     logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -69,7 +69,8 @@ def worker(
     # The app looks at this level while it is built: too late to set it afterwards.
     logging.getLogger("mainspring").setLevel((log_level or "info").upper())
     found = load(name, source)
-    log_to_stderr(log_level or found.settings.log_level, "" if line is None else f" [{line.number}]")
+    settings = found.settings
+    log_to_stderr(log_level or settings.log_level, settings.log_format, None if line is None else line.number)
     if line is not None:
         name = f"{found.settings.instance_id or socket.gethostname()}-{line.number}"
         found.settings = replace(found.settings, instance_id=name)

@@ -11,7 +11,7 @@ import click
 from ..app import Mainspring
 from ..health import Health
 from ..lifeline import Lifeline, Word
-from ..measure import Counts, Meter
+from ..measure import Counts
 from ..supervisor import Supervisor
 
 # Seconds between two words of a supervised process about what it has counted: what a kill takes along.
@@ -27,7 +27,7 @@ class Figures:
         from ..metrics.timed import measured
 
         self._app = app
-        self._meter = measured(app, Meter())
+        self._meter = measured(app)
 
     def take(self) -> Counts:
         """What its supervisor does not know yet."""

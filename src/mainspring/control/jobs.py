@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from ..clock import is_instant
 from ..codec import data, encode_call
 from ..errors import BadInput, BadPayload, InvalidTransition, JobExists, MainspringError
 from ..events import JobsChanged
@@ -377,8 +378,19 @@ def checked_filter(which: Filter) -> Filter:
             raise BadInput(f"unknown state {state!r} (known: {', '.join(SHOWN)})")
     for name in ("created_after", "created_before"):
         at = getattr(which, name)
-        if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
+        if at is not None and not is_instant(at):
             raise BadInput(f"{name} takes a datetime with a time zone, got {at!r}")
+    return _storable(which)
+
+
+def _storable(which: Filter) -> Filter:
+    """The same filter without NULs, which no store keeps and not every store can be asked for."""
+    if "\x00" in (which.key_prefix or "") or any("\x00" in tag for tag in which.tags or ()):
+        return Filter(ids=())
+    for name in ("ids", "queues", "tasks", "workers", "errors", "schedules"):
+        values = getattr(which, name)
+        if values is not None and any("\x00" in value for value in values):
+            which = replace(which, **{name: tuple(value for value in values if "\x00" not in value)})
     return which
 
 
@@ -423,6 +435,7 @@ def _cursor(token: str, sort: Sort) -> Cursor:
     strange = f"after={token!r:.80} does not come from a page sorted by {sort!r}; give its `next`"
     if not _text(token):
         raise BadInput(strange)
+    token = token.partition("\x00")[0]
     try:
         text = urlsafe_b64decode(token + "=" * (-len(token) % 4))
         of, at, id = msgspec.json.decode(text, type=tuple[str, datetime, str])
@@ -432,6 +445,6 @@ def _cursor(token: str, sort: Sort) -> Cursor:
         raise BadInput(strange) from None
     if of != sort:
         raise BadInput(f"after= comes from a page sorted by {of!r}, this one is sorted by {sort!r}")
-    if at.tzinfo is None:
+    if not is_instant(at) or not id.isprintable():
         raise BadInput(strange)
     return Cursor(id, at)

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..amendment import born, fingerprint, paused, redefined, rescheduled, resumed, triggered
+from ..clock import is_instant
 from ..distribution import Distribution, distribution
 from ..errors import BadInput, ScheduleChanged, ScheduleExists, ScheduleNotFound, StoreUnavailable
 from ..events import SchedulesChanged
@@ -235,7 +236,7 @@ class Schedules:
     @audited("schedules.reschedule")
     async def reschedule(self, name: str, at: datetime) -> Schedule:
         """Its next tick is at this instant; those after it follow its trigger."""
-        if not isinstance(at, datetime) or at.tzinfo is None:
+        if not is_instant(at):
             raise BadInput(f"reschedule takes a datetime with a time zone, got {at!r}")
 
         def change(row: Schedule, now: datetime) -> Firing:
@@ -406,7 +407,7 @@ def _shown(row: Schedule, tick: datetime) -> Preview:
 
 def _past(row: Schedule, start: datetime, end: datetime, now: datetime, limit: int) -> List[datetime]:
     for what, at in (("start", start), ("end", end)):
-        if not isinstance(at, datetime) or at.tzinfo is None:
+        if not is_instant(at):
             raise BadInput(f"backfill takes datetimes with a time zone, got {what}={at!r}")
     if not start < end <= now:
         raise BadInput(f"backfill goes from an earlier to a later instant, both past; got {start} to {end}")

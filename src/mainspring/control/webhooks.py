@@ -14,7 +14,7 @@ from ..config import Settings
 from ..errors import BadInput
 from ..handle import Handle
 from ..ids import new_id
-from ..job import Filter, NewJob
+from ..job import Enqueued, Filter, NewJob
 from ..outcome import seconds
 from ..webhook.message import Event, delivery, prefix
 from ..webhook.record import (
@@ -72,11 +72,16 @@ class NewSecret(Struct, frozen=True):
 
 class Webhooks:
     def __init__(
-        self, ground: Ground, jobs: Jobs, hand_over: Callable[[Sequence[NewJob]], Awaitable[List[Handle[Any]]]]
+        self,
+        ground: Ground,
+        jobs: Jobs,
+        hand_over: Callable[[Sequence[NewJob]], Awaitable[List[Handle[Any]]]],
+        handle: Callable[[Enqueued, str], Handle[Any]],
     ) -> None:
         self._ground = ground
         self._jobs = jobs
         self._hand_over = hand_over
+        self._handle = handle
 
     # reading
 

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
 
 from ..events import JobLost, SlotLeaked
 from ..job import Claim
@@ -95,9 +96,21 @@ _NOTES: dict[str, Callable[[Meter, Sequence[Any], dict[str, Any], Any], None]] =
 }
 
 
-def measured(app: Mainspring, meter: Meter) -> Meter:
-    """Has the meter count what this app does from now on; before the app is opened."""
-    app.through(lambda store: cast(Store, Timed(store, meter, app.clock.monotonic)))
-    app.events.subscribe(JobLost, lambda event: meter.count(JOBS_LOST))
-    app.events.subscribe(SlotLeaked, lambda event: meter.count(LEAKS))
-    return meter
+# Of each app that is measured in this process.
+_METERS: WeakKeyDictionary[Mainspring, Meter] = WeakKeyDictionary()
+
+
+def measured(app: Mainspring) -> Meter:
+    """What counts the doings of this app from now on; the first time it has to be before the app is opened."""
+    if app not in _METERS:
+        meter = Meter()
+        app.through(lambda store: cast(Store, Timed(store, meter, app.clock.monotonic)))
+        app.events.subscribe(JobLost, lambda event: meter.count(JOBS_LOST))
+        app.events.subscribe(SlotLeaked, lambda event: meter.count(LEAKS))
+        _METERS[app] = meter
+    return _METERS[app]
+
+
+def meter_of(app: Mainspring) -> Meter | None:
+    """None: it is not measured."""
+    return _METERS.get(app)

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from ..clock import Clock, SystemClock
-from ..context import Context
+from ..context import Context, about
 from ..outcome import failure_of
 from . import Next
 from .status import Status, status_of
@@ -17,8 +17,8 @@ _LEVELS: dict[Status, int] = {"failed": logging.WARNING, "timeout": logging.WARN
 class Logging:
     """Mainspring(..., middleware=[Logging()]): who, when, how long, how it ended.
 
-    Records carry job_id, task, queue and attempt; the last one also status and duration, in seconds. Runs that
-    did not do their work are warnings, whatever `level` the others have. Arguments are never logged.
+    Records carry job_id, task, queue, attempt, worker and schedule; the last one also status and duration, in
+    seconds. Runs that did not do their work are warnings, whatever `level` the others have. Arguments are never logged.
     """
 
     def __init__(
@@ -51,5 +51,5 @@ class Logging:
         if not self._logger.isEnabledFor(level):
             return
         job = ctx.job
-        extra = {"job_id": job.id, "task": job.task, "queue": job.queue, "attempt": job.attempt, **more}
+        extra = {**about(job), **more}
         self._logger.log(level, "%s %s, attempt %d: %s", job.task, job.id, job.attempt, text, extra=extra)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..context import Context
+from ..job import NewJob
 from ..outcome import failure_of
 from . import Next
 from .status import status_of
@@ -21,7 +25,10 @@ _propagator = TraceContextTextMapPropagator()
 
 
 def trace_metadata() -> dict[str, str]:
-    """The current span as metadata of a job: send.using(metadata=trace_metadata()); empty outside of a span."""
+    """The current span as metadata of a job, for who enqueues without Tracing: send.using(metadata=trace_metadata()).
+
+    Empty outside of a span.
+    """
     carrier: dict[str, str] = {}
     _propagator.inject(carrier)
     return carrier
@@ -30,14 +37,35 @@ def trace_metadata() -> dict[str, str]:
 class Tracing:
     """Mainspring(..., middleware=[Tracing()]): spans of the given or the global provider.
 
-    The run is a trace of its own, since it may come hours after its enqueuer's has ended; the link leads there.
+    The run is a trace of its own, since it may come hours after its enqueuer's has ended; the link leads there. Inside
+    a span, enqueueing is a span too, and jobs carry it in their metadata; one that has a traceparent keeps it.
     """
 
     def __init__(self, provider: trace.TracerProvider | None = None) -> None:
         self._tracer = trace.get_tracer("mainspring", tracer_provider=provider)
 
+    @contextmanager
+    def producing(self, jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
+        """The jobs as they are to be stored, while they are."""
+        if not trace.get_current_span().get_span_context().is_valid or all(
+            "traceparent" in job.metadata for job in jobs
+        ):
+            yield jobs
+            return
+        with self._tracer.start_as_current_span(
+            f"enqueue {jobs[0].task}" if len(jobs) == 1 else f"enqueue {len(jobs)} jobs",
+            kind=trace.SpanKind.PRODUCER,
+            attributes=_described(jobs),
+        ):
+            carrier = trace_metadata()
+            yield [
+                job if "traceparent" in job.metadata else replace(job, metadata={**job.metadata, **carrier})
+                for job in jobs
+            ]
+
     async def __call__(self, ctx: Context, call_next: Next) -> Any:
         job = ctx.job
+        schedule = {"mainspring.schedule": job.schedule} if job.schedule is not None else {}
         with self._tracer.start_as_current_span(
             f"run {job.task}",
             kind=trace.SpanKind.CONSUMER,
@@ -51,6 +79,7 @@ class Tracing:
                 "messaging.message.id": job.id,
                 "mainspring.task": job.task,
                 "mainspring.attempt": job.attempt,
+                **schedule,
             },
         ) as span:
             try:
@@ -60,6 +89,19 @@ class Tracing:
                 raise
             _end(span, value)
             return value
+
+
+def _described(jobs: Sequence[NewJob]) -> dict[str, str | int]:
+    about: dict[str, str | int] = {
+        "messaging.system": "mainspring",
+        "messaging.operation.type": "send",
+        "messaging.batch.message_count": len(jobs),
+    }
+    if len({job.queue for job in jobs}) == 1:
+        about["messaging.destination.name"] = jobs[0].queue
+    if len({job.task for job in jobs}) == 1:
+        about["mainspring.task"] = jobs[0].task
+    return about | ({"messaging.message.id": jobs[0].id} if len(jobs) == 1 else {})
 
 
 def _links(ctx: Context) -> list[trace.Link]:

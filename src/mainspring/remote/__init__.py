@@ -3,6 +3,8 @@
 from .jobs import RemoteJobs
 from .keys import RemoteKeys
 from .schedules import RemoteSchedules
+from .triggers import RemoteTriggers
+from .webhooks import RemoteWebhooks
 from .workers import RemoteWorkers
 
-__all__ = ["RemoteJobs", "RemoteKeys", "RemoteSchedules", "RemoteWorkers"]
+__all__ = ["RemoteJobs", "RemoteKeys", "RemoteSchedules", "RemoteTriggers", "RemoteWebhooks", "RemoteWorkers"]

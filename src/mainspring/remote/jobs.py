@@ -13,7 +13,7 @@ from ..control.jobs import PAGE, Jobs, Page, checked_filter, checked_id, checked
 from ..control.part import Part
 from ..job import SHOWN, Action, Changed, Filter, Job, JobId, Refusal, Sort, State, Update
 from ..outcome import seconds
-from ..stores.http.answers import JobAnswer
+from ..stores.http.answers import ItemAnswer, JobAnswer
 from ..stores.http.answers import Page as Answers
 from ..stores.http.store import MANY, WAIT
 from ..stores.http.store import PAGE as ANSWERS
@@ -59,8 +59,8 @@ class RemoteJobs(Jobs):
         while len(page) < limit:
             asked = {"limit": min(limit - len(page), ANSWERS), "after": after, "sort": sort, "full": "true"}
             order = {"order": "desc" if newest else "asc"}
-            some = await line.ask(Answers[JobAnswer], "GET", "jobs", query=said | asked | order)
-            page += [one.record() for one in some.items]
+            some = await line.ask(Answers[ItemAnswer], "GET", "jobs", query=said | asked | order)
+            page += [one.job.record() for one in some.items]
             page.next = after = some.next
             if after is None:
                 break
@@ -98,7 +98,7 @@ class RemoteJobs(Jobs):
             return await self._redrive(which, given, part)
         if isinstance(which, Filter):
             return await self._bulk(which, {"action": action, "update": given}, part)
-        await (await line_of(self._ground)).ask(Any, "PATCH", "jobs", checked_id(which), body=given)
+        await (await line_of(self._ground)).tell("PATCH", "jobs", checked_id(which), body=given)
         return Changed([which], {})
 
     async def _redrive(self, which: JobId | Filter, given: Mapping[str, Any], part: Part) -> Changed:
@@ -122,9 +122,9 @@ class RemoteJobs(Jobs):
             return await self._bulk(which, {"action": action, **said}, part)
         line, id = await line_of(self._ground), checked_id(which)
         if action is Action.DELETE:
-            await line.ask(Any, "DELETE", "jobs", id)
+            await line.tell("DELETE", "jobs", id)
         else:
-            await line.ask(Any, "POST", "jobs", id, action.value, body=said or None)
+            await line.tell("POST", "jobs", id, action.value, body=said or None)
         return Changed([id], {})
 
     async def _bulk(self, which: Filter, body: Mapping[str, Any], part: Part, *path: str) -> Changed:

@@ -32,5 +32,5 @@ class RemoteKeys(Keys):
     async def revoke(self, key: str) -> ApiKey:
         line = await line_of(self._ground)
         known = [one for one in await self.list() if key in (one.name, one.id)]
-        await line.ask(Any, "DELETE", "keys", key)
+        await line.tell("DELETE", "keys", key)
         return known[0]

@@ -47,7 +47,7 @@ class RemoteSchedules(Schedules):
         return await self._row("POST", name, "reschedule", body={"at": at})
 
     async def delete(self, name: str) -> None:
-        await (await line_of(self._ground)).ask(Any, "DELETE", "schedules", check_name(name, "schedule name"))
+        await (await line_of(self._ground)).tell("DELETE", "schedules", check_name(name, "schedule name"))
 
     async def trigger(
         self, name: str, *, kwargs: Mapping[str, Any] | None = None, id: JobId | None = None

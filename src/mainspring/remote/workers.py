@@ -33,5 +33,5 @@ class RemoteWorkers(Workers):
         line = await line_of(self._ground)
         ids = [worker.info.id for worker in (await self.list() if id is None else [await self.get(id)])]
         for one in ids:
-            await line.ask(Any, "POST", "workers", one, order, body=body)
+            await line.tell("POST", "workers", one, order, body=body)
         return ids

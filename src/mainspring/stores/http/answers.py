@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import Raw, Struct
 from msgspec.structs import asdict
@@ -13,6 +13,11 @@ from ...job import Job, LiveWorker, Orders, State, WorkerInfo
 from ...schedule import Schedule, Spec
 
 T = TypeVar("T")
+
+
+def _but(answer: Struct, **others: Any) -> dict[str, Any]:
+    """The fields of an answer, some of them as the record has them."""
+    return {**asdict(answer), **others}
 
 
 class Page(Struct, Generic[T]):
@@ -31,7 +36,11 @@ class JobAnswer(Job, frozen=True, kw_only=True):
     def record(self) -> Job:
         """Only a job that has completed has a result, if only null."""
         result = bytes(self.result).decode() if self.state is State.COMPLETED else None
-        return Job(**(asdict(self) | {"payload": bytes(self.payload).decode(), "result": result}))
+        return Job(**_but(self, payload=bytes(self.payload).decode(), result=result))
+
+
+class ItemAnswer(Struct):
+    job: JobAnswer
 
 
 class EntryAnswer(Entry, frozen=True, kw_only=True):
@@ -40,7 +49,7 @@ class EntryAnswer(Entry, frozen=True, kw_only=True):
 
     def record(self) -> Entry:
         told = None if bytes(self.outcome) == b"null" else bytes(self.outcome).decode()
-        return Entry(**(asdict(self) | {"asked": bytes(self.asked).decode(), "outcome": told}))
+        return Entry(**_but(self, asked=bytes(self.asked).decode(), outcome=told))
 
 
 class WorkerAnswer(WorkerInfo, frozen=True, kw_only=True):
@@ -60,5 +69,5 @@ class ScheduleAnswer(Schedule, frozen=True, kw_only=True):
     spec: SpecAnswer
 
     def record(self) -> Schedule:
-        spec = asdict(self.spec) | {"payload": bytes(self.spec.payload).decode()}
-        return Schedule(**(asdict(self) | {"spec": Spec(**spec)}))
+        spec = Spec(**_but(self.spec, payload=bytes(self.spec.payload).decode()))
+        return Schedule(**_but(self, spec=spec))

@@ -23,6 +23,9 @@ _BY_CODE: Mapping[str, type[errors.MainspringError]] = {
     "key_not_found": errors.ApiKeyNotFound,
     "key_exists": errors.ApiKeyExists,
     "changed": errors.ScheduleChanged,
+    "hook_not_found": errors.HookNotFound,
+    "hook_exists": errors.HookExists,
+    "hook_changed": errors.HookChanged,
     "unknown_task": errors.UnknownTask,
     "bad_payload": errors.BadPayload,
     "store_unavailable": errors.StoreUnavailable,
@@ -57,17 +60,27 @@ class Line:
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def ask(
+    async def ask(self, type: type[T], method: str, *path: str, **asked: Any) -> T:
+        """The answer, as that type; what is asked is as in tell()."""
+        answer = await self.tell(method, *path, **asked)
+        try:
+            return msgspec.json.decode(answer, type=type)
+        except msgspec.DecodeError as error:
+            raise errors.StoreError(f"{self._place.shown} answers what this release cannot read: {error}") from None
+
+    async def tell(
         self,
-        type: type[T],
         method: str,
         *path: str,
         query: Mapping[str, Any] | None = None,
         body: Any = None,
         wait: float = 0.0,
-    ) -> T:
-        """The answer, as that type. `wait` are seconds that the server may take on purpose."""
+        if_match: int | None = None,
+    ) -> bytes:
+        """What it answers if it did what it was asked. `wait` are seconds that the server may take on purpose."""
         headers = {} if body is None else {"Content-Type": "application/json"}
+        if if_match is not None:
+            headers["If-Match"] = f'"{if_match}"'
         try:
             answer = await self._client.request(
                 method, "/".join(quote(part, safe="") for part in path), params=_query(query or {}), headers=headers,
@@ -76,17 +89,9 @@ class Line:
         except httpx.TransportError as error:
             why = str(error) or error.__class__.__name__
             raise errors.StoreUnavailable(f"{self._place.shown} does not answer: {why}") from None
-        if answer.is_success:
-            return self._read(type, answer)
-        raise self._error(answer)
-
-    def _read(self, type: type[T], answer: httpx.Response) -> T:
-        if not answer.content:
-            return msgspec.convert(None, type)
-        try:
-            return msgspec.json.decode(answer.content, type=type)
-        except msgspec.DecodeError as error:
-            raise errors.StoreError(f"{self._place.shown} answers what this release cannot read: {error}") from None
+        if not answer.is_success:
+            raise self._error(answer)
+        return answer.content
 
     def _error(self, answer: httpx.Response) -> errors.MainspringError:
         try:

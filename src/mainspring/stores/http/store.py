@@ -93,7 +93,7 @@ class HttpStore:
     async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
         """Of several, the first: whoever waits looks again at all of them."""
         wait = min(max(timeout, 0.0), WAIT)
-        await self.line.ask(Any, "GET", "jobs", next(iter(ids)), query={"wait": wait}, wait=wait)
+        await self.line.tell("GET", "jobs", next(iter(ids)), query={"wait": wait}, wait=wait)
 
     # jobs
 
@@ -146,7 +146,7 @@ class HttpStore:
         return (await self.line.ask(Page[Queue], "GET", "queues")).items
 
     async def pause_queue(self, name: str, paused: bool) -> None:
-        await self.line.ask(Any, "PATCH", "queues", name, body={"paused": paused})
+        await self.line.tell("PATCH", "queues", name, body={"paused": paused})
 
     async def workers(self, *, now: datetime) -> list[LiveWorker]:
         found = await self.line.ask(Page[WorkerAnswer], "GET", "workers")

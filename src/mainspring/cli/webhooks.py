@@ -1,0 +1,135 @@
+"""mainspring webhooks: who is told of what, and how that goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from ..app import Mainspring
+from ..errors import JobUnfinished
+from ..webhook.record import EVENTS, EXTRAS, Extra, Kind
+from . import records
+from .failure import Failed, hint
+from .loading import place, with_app
+from .options import as_json, span
+
+# Seconds that `test` waits for a worker.
+PATIENCE = 30.0
+
+
+@click.group()
+def webhooks() -> None:
+    """Tell other servers what happens: see, make and try webhooks."""
+
+
+@webhooks.command("list")
+@as_json
+@with_app
+async def list_(app: Mainspring, as_json: bool) -> None:
+    """All of them, without their secrets, and how it goes."""
+    found, standings = await app.webhooks.list(), await app.webhooks.standings()
+    if as_json:
+        went = {one.name: {**msgspec.to_builtins(one)} for one in standings.values()}
+        return records.emit([msgspec.to_builtins(hook) | {"standing": went.get(hook.name)} for hook in found])
+    if not found:
+        return hint(
+            f"{place(app)} has no webhooks; make one: mainspring webhooks create NAME https://… --event job.dead"
+        )
+    from . import render
+
+    return render.show(render.webhook_table(found, standings, app.clock.now()))
+
+
+@webhooks.command()
+@click.argument("name")
+@click.argument("url")
+@click.option("--event", "events", type=click.Choice(EVENTS), multiple=True, required=True, help="May be repeated.")
+@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Only of jobs of this queue; may be repeated.")
+@click.option("--task", "tasks", multiple=True, metavar="NAME", help="Only of jobs of this task; may be repeated.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only of jobs with this tag; of several, with all.")
+@click.option("--include", type=click.Choice(EXTRAS), multiple=True, help="What of a job goes along, too.")
+@click.option("--note", default="", help="For people.")
+@as_json
+@with_app
+async def create(
+    app: Mainspring,
+    name: str,
+    url: str,
+    events: Sequence[Kind],
+    queues: Sequence[str],
+    tasks: Sequence[str],
+    tags: Sequence[str],
+    include: Sequence[Extra],
+    note: str,
+    as_json: bool,
+) -> None:
+    """Tell URL of events from now on, and print the secret that signs them, this once."""
+    made = await app.webhooks.create(
+        name, url, events, queues=queues or None, tasks=tasks or None, tags=tags or None, include=include, note=note
+    )
+    secret_shown(as_json, "webhook", made.webhook, made.secret)
+
+
+@webhooks.command()
+@click.argument("name")
+@click.option("--overlap", type=span, default="1d", show_default=True, help="The old one signs, too, for so long.")
+@as_json
+@with_app
+async def rotate(app: Mainspring, name: str, overlap: float, as_json: bool) -> None:
+    """Give NAME a new secret and print it, this once."""
+    made = await app.webhooks.rotate(name, overlap=overlap)
+    secret_shown(as_json, "webhook", made.webhook, made.secret)
+
+
+@webhooks.command()
+@click.argument("name")
+@with_app
+async def test(app: Mainspring, name: str) -> None:
+    """Have a worker tell NAME of nothing in particular, and say how that went."""
+    handle = await app.webhooks.test(name)
+    try:
+        answer = await handle.result(PATIENCE)
+    except TimeoutError:
+        raise Failed(f"no worker has taken it for {PATIENCE:.0f} s: mainspring why {handle.id}") from None
+    except JobUnfinished:
+        job = await handle.job()
+        raise Failed(job.failure.message if job.failure else f"it is {job.state}") from None
+    click.echo(f"webhook {name!r} answered {answer['status']}")
+
+
+@webhooks.command()
+@click.argument("name")
+@with_app
+async def disable(app: Mainspring, name: str) -> None:
+    """Tell NAME nothing until it is enabled; what waits to be told is cancelled."""
+    await app.webhooks.update(name, disabled=True)
+    click.echo(f"webhook {name!r} is disabled; it goes on with: mainspring webhooks enable {name}")
+
+
+@webhooks.command()
+@click.argument("name")
+@with_app
+async def enable(app: Mainspring, name: str) -> None:
+    """Tell NAME again."""
+    await app.webhooks.update(name, disabled=False)
+    click.echo(f"webhook {name!r} is enabled")
+
+
+@webhooks.command()
+@click.argument("name")
+@with_app
+async def delete(app: Mainspring, name: str) -> None:
+    """Forget NAME; what waits to be told is cancelled."""
+    await app.webhooks.delete(name)
+    click.echo(f"webhook {name!r} is gone")
+
+
+def secret_shown(as_json: bool, what: str, record: Any, secret: str) -> None:
+    """Alone on stdout, so that it can be taken from there."""
+    if as_json:
+        return records.emit({what: msgspec.to_builtins(record), "secret": secret})
+    click.echo(secret)
+    return hint(f"this is the secret of {what} {record.name!r}; nobody can show it again")

@@ -1,0 +1,200 @@
+"""POST /jobs/bulk and /dead: the same to many, each done or refused for itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from http_client import Client
+
+from mainspring import Filter, Mainspring
+from mainspring.testing import VirtualClock
+
+
+async def fill(spring: Mainspring, count: int, **options: Any) -> list[str]:
+    task = spring.tasks["send"].using(**options)
+    return [handle.id for handle in await spring.enqueue_many(task.job(str(n)) for n in range(count))]
+
+
+async def dead(spring: Mainspring, why: str = "no") -> str:
+    id = (await spring.tasks["fail"].enqueue(why)).id
+    await spring.drain(queues=["default"])
+    return id
+
+
+async def test_jobs_are_changed_by_id_and_each_refusal_is_told(spring: Mainspring, client: Client) -> None:
+    one, two = await fill(spring, 2)
+    gone = await dead(spring)
+    async with client("operator") as http:
+        answer = await http.post("/jobs/bulk", json={"action": "pause", "ids": [one, two, gone, "nope", one]})
+    told = answer.json()
+    assert (answer.status_code, told["done"], told["ids"], told["next"]) == (200, 2, [one, two], None)
+    assert [(refused["id"], refused["code"], refused["state"]) for refused in told["refused"]] == [
+        (gone, "invalid_transition", "dead"),
+        ("nope", "job_not_found", None),
+    ]
+    assert "it is dead, pause needs paused, pending" in told["refused"][0]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("action", "more", "after"),
+    [
+        ("cancel", {"reason": "no more"}, "cancelled"),
+        ("pause", {}, "paused"),
+        ("update", {"update": {"priority": 9}}, "pending"),
+        ("retry", {"filter": {"states": ["pending"]}}, "pending"),
+    ],
+)
+async def test_jobs_are_changed_by_filter(
+    spring: Mainspring, client: Client, action: str, more: dict[str, Any], after: str
+) -> None:
+    ids, other = await fill(spring, 3), await fill(spring, 1, queue="other")
+    async with client("operator") as http:
+        asked = {"action": action, "filter": {"queues": ["mail"]}} | more
+        answer = await http.post("/jobs/bulk", json=asked)
+    assert answer.status_code == 200
+    assert answer.json()["done"] == (0 if action == "retry" else 3)
+    assert [(await spring.jobs.get(id)).state for id in ids] == [after] * 3
+    assert (await spring.jobs.get(other[0])).priority == 0
+
+
+async def test_paused_jobs_are_resumed_and_ended_ones_deleted(spring: Mainspring, client: Client) -> None:
+    (id,) = await fill(spring, 1)
+    gone = await dead(spring)
+    await spring.jobs.pause(id)
+    async with client("operator") as http:
+        resumed = await http.post("/jobs/bulk", json={"action": "resume", "all": True})
+        deleted = await http.post("/jobs/bulk", json={"action": "delete", "all": True})
+    assert (resumed.json()["ids"], deleted.json()["ids"]) == ([id], [gone])
+
+
+async def test_a_change_by_filter_goes_on_where_it_was_cut(spring: Mainspring, client: Client) -> None:
+    ids = await fill(spring, 5)
+    asked = {"action": "cancel", "filter": {"tasks": ["send"]}, "limit": 2}
+    done: list[str] = []
+    async with client("operator") as http:
+        after = None
+        while True:
+            told = (await http.post("/jobs/bulk", json={**asked, "after": after})).json()
+            done += told["ids"]
+            after = told["next"]
+            if after is None:
+                break
+    assert done == ids
+
+
+async def test_a_dry_run_changes_nothing(spring: Mainspring, client: Client) -> None:
+    ids = await fill(spring, 3)
+    asked = {"action": "cancel", "filter": {"queues": ["mail"]}, "dry_run": True}
+    async with client("operator") as http:
+        told = (await http.post("/jobs/bulk", json=asked)).json()
+    assert (told["done"], told["dry_run"]) == (3, True)
+    assert {job.state for job in await spring.jobs.list(Filter(ids=tuple(ids)))} == {"pending"}
+
+
+async def test_new_arguments_that_do_not_fit_are_refused_one_by_one(spring: Mainspring, client: Client) -> None:
+    (id,) = await fill(spring, 1)
+    other = (await spring.tasks["fail"].using(delay=60).enqueue()).id
+    asked = {"action": "update", "ids": [id, other], "update": {"arguments": {"to": "b"}}}
+    async with client("operator") as http:
+        told = (await http.post("/jobs/bulk", json=asked)).json()
+    assert told["ids"] == [id]
+    assert [(refused["id"], refused["code"]) for refused in told["refused"]] == [(other, "bad_payload")]
+
+
+async def test_a_retry_of_what_others_hold_names_the_key(spring: Mainspring, client: Client) -> None:
+    task = spring.tasks["send"].using(delay=60, unique_key="k")
+    first = (await task.enqueue("a")).id
+    await spring.jobs.cancel(first)
+    await task.enqueue("a")
+    async with client("operator") as http:
+        told = (await http.post("/jobs/bulk", json={"action": "retry", "ids": [first]})).json()
+    assert [(refused["code"], refused["state"]) for refused in told["refused"]] == [("job_exists", "cancelled")]
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ({"action": "cancel"}, "which jobs?"),
+        ({"action": "cancel", "filter": {}}, "which jobs?"),
+        ({"action": "cancel", "ids": []}, "$.ids"),
+        ({"action": "cancel", "ids": ["x"] * 1001}, "$.ids"),
+        ({"action": "cancel", "ids": ["x"], "all": True}, "`ids` say which jobs are meant"),
+        ({"action": "cancel", "ids": ["x"], "filter": {"tasks": ["a"]}}, "`ids` say which jobs are meant"),
+        ({"action": "cancel", "ids": ["x"], "after": "y"}, "`ids` say which jobs are meant"),
+        ({"action": "cancel", "filter": {"task": ["send"]}}, "`task`"),
+        ({"action": "cancel", "filter": {"states": ["odd"]}}, "$.filter.states"),
+        ({"action": "cancel", "filter": {"created_after": "2030-01-01T00:00:00"}}, "created_after"),
+        ({"action": "cancel", "all": True, "limit": 1001}, "$.limit"),
+        ({"action": "cancel", "all": True, "after": "x"}, "give its `next`"),
+        ({"action": "update", "all": True}, "`update` has the new values"),
+        ({"action": "update", "all": True, "update": {}}, "nothing to change"),
+        ({"action": "pause", "all": True, "update": {"priority": 1}}, "`update` has the new values"),
+        ({"action": "explode", "all": True}, "$.action"),
+        ({"all": True}, "`action`"),
+    ],
+)
+async def test_a_change_that_is_not_clear_is_422(spring: Mainspring, client: Client, asked: Any, named: str) -> None:
+    await fill(spring, 1)
+    async with client("operator") as http:
+        answer = await http.post("/jobs/bulk", json=asked)
+    assert answer.status_code == 422, answer.text
+    assert named in answer.json()["detail"]
+    assert [job.state for job in await spring.jobs.list()] == ["pending"]
+
+
+# dead letters
+
+
+async def test_dead_jobs_are_seen_together(spring: Mainspring, client: Client) -> None:
+    for n in range(3):
+        await dead(spring, f"no {n}")
+    newest = await dead(spring, "quite another")
+    async with client("viewer") as http:
+        groups = (await http.get("/dead")).json()["items"]
+        assert [(group["error"], group["count"]) for group in groups] == [
+            ("ValueError: no …", 3),
+            ("ValueError: quite another", 1),
+        ]
+        assert groups[1]["newest"] == newest
+        assert (await http.get("/dead?task=send")).json()["items"] == []
+        assert len((await http.get("/dead?task=fail&limit=1")).json()["items"]) == 1
+        assert (await http.get("/dead?limit=1001")).status_code == 400
+
+
+async def test_a_group_is_redriven_with_an_argument_corrected(spring: Mainspring, client: Client) -> None:
+    first, second, other = await dead(spring, "no 1"), await dead(spring, "no 2"), await dead(spring, "else")
+    asked = {"filter": {"tasks": ["fail"], "errors": ["ValueError: no …"]}, "arguments": {"why": "well"}}
+    async with client("operator") as http:
+        told = (await http.post("/dead/redrive", json=asked)).json()
+    assert told["ids"] == [first, second]
+    assert (await spring.jobs.get(first)).payload == '{"why":"well"}'
+    assert (await spring.jobs.get(other)).state == "dead"
+
+
+async def test_a_group_whose_error_was_shown_without_its_secret_is_redriven(spring: Mainspring, client: Client) -> None:
+    id = await dead(spring, "redis://me:hush@host is away")
+    async with client("operator") as http:
+        (group,) = (await http.get("/dead")).json()["items"]
+        assert "hush" not in group["error"]
+        told = (await http.post("/dead/redrive", json={"filter": {"errors": [group["error"]]}})).json()
+    assert told["ids"] == [id]
+
+
+async def test_dead_jobs_are_redriven_some_at_a_time(spring: Mainspring, client: Client) -> None:
+    ids = [await dead(spring) for _ in range(3)]
+    async with client("operator") as http:
+        first = (await http.post("/dead/redrive", json={"all": True, "limit": 2})).json()
+        rest = (await http.post("/dead/redrive", json={"all": True, "limit": 2, "after": first["next"]})).json()
+    assert (first["ids"] + rest["ids"], rest["next"]) == (ids, None)
+
+
+async def test_what_is_not_dead_is_not_redriven(spring: Mainspring, client: Client, clock: VirtualClock) -> None:
+    (id,) = await fill(spring, 1)
+    async with client("operator") as http:
+        told = (await http.post("/dead/redrive", json={"ids": [id]})).json()
+        assert (told["done"], [refused["id"] for refused in told["refused"]]) == (0, [id])
+        for asked in ({}, {"filter": {"states": ["cancelled"]}}):
+            assert (await http.post("/dead/redrive", json=asked)).status_code == 422
+    async with client("viewer") as http:
+        assert (await http.post("/dead/redrive", json={"all": True})).status_code == 403

@@ -1,0 +1,199 @@
+"""/executions, /workers, /stats, /tasks and /queues: what there is, and how it has gone."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from http_client import Client
+from msgspec.structs import replace
+
+from mainspring import Context, Mainspring
+from mainspring.job import WorkerInfo
+from mainspring.testing import VirtualClock
+
+
+async def run(spring: Mainspring, task: str = "fail", *args: Any) -> str:
+    id = (await spring.tasks[task].enqueue(*args)).id
+    await spring.drain()
+    return id
+
+
+# executions
+
+
+async def test_the_runs_of_a_job_are_listed_with_how_they_ended(spring: Mainspring, client: Client) -> None:
+    @spring.task(name="steps", max_retries=2)
+    async def steps(ctx: Context) -> None:
+        ctx.items(success=3, failed=1)
+        if ctx.attempt < 3:
+            raise ValueError("token=hush")
+
+    id = await run(spring, "steps")
+    for _ in range(2):
+        await spring.jobs.reschedule(id, timedelta(0))
+        await spring.drain()
+    async with client("viewer") as http:
+        page = (await http.get(f"/jobs/{id}/executions")).json()
+        assert [(one["id"], one["number"], one["ending"]) for one in page["items"]] == [
+            (f"{id}.1", 1, "failed"),
+            (f"{id}.2", 2, "failed"),
+            (f"{id}.3", 3, "completed"),
+        ]
+        assert page["items"][0]["items"] == {"success": 3, "failed": 1}
+        assert page["items"][0]["seconds"] == 0
+        assert "hush" not in str(page)
+        first = (await http.get(f"/jobs/{id}/executions?limit=2")).json()
+        rest = (await http.get(f"/jobs/{id}/executions?limit=2&after={first['next']}")).json()
+        assert first["items"] + rest["items"] == page["items"]
+        assert rest["next"] is None
+        assert (await http.get(f"/executions/{id}.2")).json() == page["items"][1]
+        figures = (await http.get(f"/jobs/{id}/stats")).json()
+    assert (figures["runs"], figures["completed"], figures["failed"]) == (3, 1, 2)
+
+
+async def test_a_run_that_is_not_there_is_404(spring: Mainspring, client: Client) -> None:
+    id = await run(spring)
+    async with client("viewer") as http:
+        for name in (f"{id}.2", f"{id}.0", f"{id}.x", f"{id}.¹", f"{id}.{'9' * 30}", id, "nope.1", ".1", "x."):
+            answer = await http.get(f"/executions/{name}")
+            assert (answer.status_code, answer.json()["code"]) == (404, "job_not_found"), name
+
+
+# workers
+
+
+async def beat(spring: Mainspring, *ids: str) -> None:
+    store, now = await spring.opened(), spring.clock.now()
+    about = WorkerInfo(id="", host="h", pid=1, queues=None, tasks=("send",), concurrency=4, started_at=now, lease=20.0)
+    for id in ids:
+        await store.beat(replace(about, id=id), until=now + timedelta(seconds=20), now=now)
+
+
+async def test_workers_are_listed_as_they_describe_themselves(
+    spring: Mainspring, client: Client, clock: VirtualClock
+) -> None:
+    await beat(spring, "web-1", "web-2")
+    async with client("viewer") as http:
+        workers = (await http.get("/workers")).json()["items"]
+        assert [(worker["id"], worker["state"], worker["queues"]) for worker in workers] == [
+            ("web-1", "open", None),
+            ("web-2", "open", None),
+        ]
+        assert workers[0]["orders"] == {}
+        clock.advance(seconds=20)
+        assert (await http.get("/workers")).json()["items"] == []
+
+
+async def test_a_worker_is_shown_with_what_it_runs(spring: Mainspring, client: Client) -> None:
+    await beat(spring, "web-1")
+    id = (await spring.tasks["send"].enqueue("a")).id
+    store = await spring.opened()
+    await store.claim(None, worker="web-1", tasks=["send"], limit=1, now=spring.clock.now())
+    async with client("viewer") as http:
+        worker = (await http.get("/workers/web-1")).json()
+    assert [job["id"] for job in worker["jobs"]] == [id]
+    assert worker["jobs"][0]["worker"] == "web-1"
+
+
+async def test_a_worker_hears_orders(spring: Mainspring, client: Client) -> None:
+    await beat(spring, "web-1")
+    async with client("operator") as http:
+        assert (await http.post("/workers/web-1/drain")).json()["state"] == "draining"
+        assert (await http.post("/workers/web-1/resume")).json()["state"] == "open"
+        answer = await http.post("/workers/web-1/resize", json={"concurrency": 9})
+        assert answer.json()["orders"] == {"concurrency": 9}
+        answer = await http.post("/workers/web-1/resize", json={"concurrency": None})
+        assert answer.json()["orders"] == {}
+
+
+@pytest.mark.parametrize("size", [{"concurrency": 0}, {"concurrency": 10**6}, {"concurrency": "5"}, {}, {"size": 5}])
+async def test_a_size_that_is_none_is_422(spring: Mainspring, client: Client, size: Any) -> None:
+    await beat(spring, "web-1")
+    async with client("operator") as http:
+        assert (await http.post("/workers/web-1/resize", json=size)).status_code == 422
+
+
+async def test_a_worker_that_is_not_there_is_404_and_two_are_one_too_many(spring: Mainspring, client: Client) -> None:
+    await beat(spring, "web-1", "web-2")
+    async with client("operator") as http:
+        for method, path in (("GET", ""), ("POST", "/drain"), ("POST", "/resume")):
+            answer = await http.request(method, f"/workers/mail{path}")
+            assert (answer.status_code, answer.json()["code"]) == (404, "worker_not_found")
+        assert (await http.get("/workers/web")).status_code == 400
+        assert (await http.post("/workers/web/drain")).status_code == 422
+
+
+# stats
+
+
+async def test_stats_tell_of_a_window(spring: Mainspring, client: Client, clock: VirtualClock) -> None:
+    await run(spring, "send", "a")
+    await run(spring)
+    async with client("viewer") as http:
+        hour = (await http.get("/stats")).json()
+        assert (hour["completed"], hour["dead"], hour["total"]["success_rate"]) == (1, 1, 0.5)
+        assert hour["errors"] == [{"error": "ValueError: no", "count": 1, "tasks": ["fail"]}]
+        clock.advance(hours=2)
+        assert (await http.get("/stats?window=15m")).json()["total"]["runs"] == 0
+        assert (await http.get("/stats?window=ever")).json()["total"]["runs"] == 2
+
+
+@pytest.mark.parametrize("window", ["", "x", "-1h", "0", "367d", "1h1h", "9" * 21])
+async def test_a_window_that_is_none_is_400(client: Client, window: str) -> None:
+    async with client("viewer") as http:
+        answer = await http.get("/stats", params={"window": window})
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_parameter")
+
+
+# tasks
+
+
+async def test_tasks_say_what_they_take(spring: Mainspring, client: Client) -> None:
+    @spring.stub(queue="far")
+    async def elsewhere(n: int) -> None:
+        """Runs on another machine."""
+
+    async with client("viewer") as http:
+        tasks = {task["name"]: task for task in (await http.get("/tasks")).json()["items"]}
+    assert list(tasks) == ["elsewhere", "fail", "send"]
+    assert (tasks["elsewhere"]["stub"], tasks["elsewhere"]["queue"]) == (True, "far")
+    assert tasks["elsewhere"]["doc"] == "Runs on another machine."
+    assert tasks["send"]["arguments"]["required"] == ["to"]
+    assert tasks["send"]["arguments"]["properties"]["to"] == {"type": "string"}
+
+
+# queues
+
+
+async def test_queues_are_listed_and_filtered(spring: Mainspring, client: Client) -> None:
+    await spring.tasks["send"].enqueue("a")
+    await spring.tasks["fail"].enqueue()
+    await spring.queues.pause("default")
+    async with client("viewer") as http:
+
+        async def names(query: str) -> list[str]:
+            return [queue["name"] for queue in (await http.get(f"/queues{query}")).json()["items"]]
+
+        assert await names("") == ["default", "mail"]
+        assert await names("?paused=true") == ["default"]
+        assert await names("?paused=false") == ["mail"]
+        assert await names("?name=mail&name=other") == ["mail"]
+        assert (await http.get("/queues?paused=perhaps")).status_code == 400
+        assert (await http.get("/queues/mail")).json()["pending"] == 1
+        assert (await http.get("/queues/unused")).json()["pending"] == 0
+
+
+async def test_a_queue_is_paused_and_let_go_on(spring: Mainspring, client: Client) -> None:
+    async with client("operator") as http:
+        assert (await http.patch("/queues/mail", json={"paused": True})).json()["paused"] is True
+        assert [queue.name for queue in await spring.queues.list() if queue.paused] == ["mail"]
+        assert (await http.patch("/queues/mail", json={"paused": False})).json()["paused"] is False
+        assert (await http.post("/queues/mail/pause")).json()["paused"] is True
+        assert (await http.post("/queues/mail/resume")).json()["paused"] is False
+        for edit in ({}, {"paused": "yes"}, {"limit": 5}, {"paused": None}):
+            assert (await http.patch("/queues/mail", json=edit)).status_code == 422
+        assert (await http.patch("/queues/%20x", json={"paused": True})).status_code == 422
+    async with client("viewer") as http:
+        assert (await http.patch("/queues/mail", json={"paused": True})).status_code == 403

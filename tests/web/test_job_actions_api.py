@@ -1,0 +1,112 @@
+"""/jobs/{id}/…: what operators do to one job, and what its state does not allow."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from http_client import Client
+
+from mainspring import Mainspring, State
+from mainspring.testing import VirtualClock
+
+
+async def waiting(spring: Mainspring) -> str:
+    return (await spring.tasks["send"].using(delay=60).enqueue("a")).id
+
+
+async def dead(spring: Mainspring) -> str:
+    id = (await spring.tasks["fail"].enqueue()).id
+    await spring.drain(queues=["default"])
+    return id
+
+
+async def test_a_job_is_paused_and_resumed(spring: Mainspring, client: Client) -> None:
+    id = await waiting(spring)
+    async with client("operator") as http:
+        paused = await http.post(f"/jobs/{id}/pause")
+        assert (paused.status_code, paused.json()["state"], paused.json()["shown"]) == (200, "paused", "paused")
+        resumed = await http.post(f"/jobs/{id}/resume")
+    assert (resumed.json()["state"], resumed.json()["shown"]) == ("pending", "scheduled")
+
+
+async def test_a_job_is_cancelled_with_a_reason(spring: Mainspring, client: Client) -> None:
+    id = await waiting(spring)
+    async with client("operator") as http:
+        answer = await http.post(f"/jobs/{id}/cancel", json={"reason": "no more"})
+        assert (answer.json()["state"], answer.json()["cancel_reason"]) == ("cancelled", "no more")
+        assert (await http.post(f"/jobs/{id}/cancel")).status_code == 200
+
+
+async def test_a_dead_job_is_tried_again(spring: Mainspring, client: Client) -> None:
+    id = await dead(spring)
+    async with client("operator") as http:
+        answer = await http.post(f"/jobs/{id}/retry")
+    assert (answer.status_code, answer.json()["state"], answer.json()["attempt"]) == (200, "pending", 0)
+
+
+async def test_a_job_whose_key_is_held_is_not_tried_again(spring: Mainspring, client: Client) -> None:
+    task = spring.tasks["send"].using(delay=60, unique_key="k")
+    first = await task.enqueue("a")
+    await spring.jobs.cancel(first.id)
+    holder = await task.enqueue("a")
+    async with client("operator") as http:
+        answer = await http.post(f"/jobs/{first.id}/retry")
+    assert (answer.status_code, answer.json()["code"], answer.json()["job_id"]) == (409, "job_exists", holder.id)
+
+
+async def test_a_job_is_put_off(spring: Mainspring, client: Client, clock: VirtualClock) -> None:
+    id = await waiting(spring)
+    async with client("operator") as http:
+        await http.post(f"/jobs/{id}/reschedule", json={"delay": 5})
+        assert (await spring.jobs.get(id)).run_at == clock.now() + timedelta(seconds=5)
+        answer = await http.post(f"/jobs/{id}/reschedule", json={"at": "2031-01-01T00:00:00Z"})
+    assert answer.json()["run_at"] == "2031-01-01T00:00:00Z"
+    assert (await spring.jobs.get(id)).run_at == datetime(2031, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "when", [{}, {"at": "2031-01-01T00:00:00Z", "delay": 5}, {"delay": -1}, {"at": "2031-01-01"}, {"delay": "5"}, []]
+)
+async def test_a_time_that_is_none_or_two_is_422(spring: Mainspring, client: Client, when: Any) -> None:
+    id = await waiting(spring)
+    async with client("operator") as http:
+        answer = await http.post(f"/jobs/{id}/reschedule", json=when)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
+
+
+@pytest.mark.parametrize(
+    ("act", "allowed"),
+    [
+        ("pause", "paused, pending"),
+        ("resume", "paused, pending"),
+        ("cancel", "cancelled, paused, pending, running, waiting"),
+        ("reschedule", "paused, pending, waiting"),
+    ],
+)
+async def test_what_a_state_does_not_allow_is_409_and_names_both(
+    spring: Mainspring, client: Client, act: str, allowed: str
+) -> None:
+    id = await dead(spring)
+    async with client("operator") as http:
+        answer = await http.post(f"/jobs/{id}/{act}", json={"delay": 1} if act == "reschedule" else None)
+    problem = answer.json()
+    assert (answer.status_code, problem["code"]) == (409, "invalid_transition")
+    assert (problem["state"], problem["allowed"], problem["job_id"]) == ("dead", allowed, id)
+
+
+@pytest.mark.parametrize("act", ["pause", "resume", "cancel", "retry", "reschedule"])
+async def test_nothing_is_done_to_a_job_that_is_not_there(client: Client, act: str) -> None:
+    async with client("operator") as http:
+        answer = await http.post(f"/jobs/nope/{act}", json={"delay": 1} if act == "reschedule" else None)
+    assert (answer.status_code, answer.json()["code"]) == (404, "job_not_found")
+
+
+@pytest.mark.parametrize("act", ["pause", "resume", "cancel", "retry", "reschedule"])
+async def test_a_viewer_looks_and_does_not_touch(spring: Mainspring, client: Client, act: str) -> None:
+    id = await waiting(spring)
+    async with client("viewer") as http:
+        answer = await http.post(f"/jobs/{id}/{act}", json={"delay": 1} if act == "reschedule" else None)
+    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+    assert (await spring.jobs.get(id)).state is State.PENDING

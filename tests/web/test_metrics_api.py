@@ -1,0 +1,79 @@
+"""/metrics and /health: what a Prometheus, a balancer and a stranger get."""
+
+from __future__ import annotations
+
+from http_client import Client, browser
+from prometheus_client.parser import text_string_to_metric_families
+
+from mainspring import Mainspring, StoreUnavailable
+from mainspring.metrics.timed import measured
+from mainspring.testing import Faults, FaultStore, VirtualClock
+
+OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.3"
+
+
+async def test_a_viewer_gets_the_clusters_figures(client: Client, spring: Mainspring) -> None:
+    await spring.enqueue("send", to="a@b.c")
+    async with client("viewer") as http:
+        answer = await http.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    names = {family.name for family in text_string_to_metric_families(answer.text)}
+    assert {"job_execution", "mainspring_queue_jobs", "mainspring_store_up"} <= names
+    assert 'mainspring_queue_jobs{queue="mail",state="pending"} 1.0' in answer.text
+    assert "mainspring_store_seconds" not in names  # nobody has asked for this process to be measured
+
+
+async def test_a_server_tells_its_own_figures_as_well(clock: VirtualClock) -> None:
+    app = Mainspring("memory://", clock=clock)
+    measured(app)
+    key = await app.keys.create("prometheus", "viewer")
+    async with browser(app.asgi(), headers={"Authorization": f"Bearer {key}", "Accept": OPENMETRICS}) as http:
+        answer = await http.get("/metrics")
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert 'mainspring_store_seconds_count{verb="tallies"} 1.0' in answer.text
+    assert answer.text.endswith("# EOF\n")
+
+
+async def test_a_stranger_and_a_key_for_other_things_get_no_figures(client: Client) -> None:
+    async with client(None) as http:
+        assert (await http.get("/metrics")).status_code == 401
+    async with client("viewer", scopes=["jobs:read"]) as http:
+        assert (await http.get("/metrics")).status_code == 403
+    async with client("viewer", scopes=["metrics:read"]) as http:
+        assert (await http.get("/metrics")).status_code == 200
+
+
+async def test_anybody_may_ask_how_it_is(client: Client) -> None:
+    async with client(None) as http:
+        for question in ("live", "ready"):
+            answer = await http.get(f"/health/{question}")
+            assert (answer.status_code, answer.json()) == (200, {"status": "ok", "reasons": [], "notes": []})
+            assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_a_store_that_is_away_makes_it_unready_and_not_dead(clock: VirtualClock) -> None:
+    app, faults = Mainspring("memory://", clock=clock), Faults()
+    app.through(lambda store: FaultStore(store, faults))  # type: ignore[arg-type, return-value]
+    canary = "kan4ri-vogel"
+    faults.fail("time", times=9, error=lambda: StoreUnavailable(f"cannot reach postgresql://u:{canary}@db/x"))
+    async with browser(app.asgi()) as http:
+        assert (await http.get("/health/live")).status_code == 200
+        answer = await http.get("/health/ready")
+    assert answer.status_code == 503
+    assert answer.json()["status"] == "failing"
+    assert answer.json()["reasons"] == ["the store does not answer: cannot reach postgresql://u:***@db/x"]
+    assert canary not in answer.text
+
+
+async def test_a_worker_whose_loops_stand_still_is_dead(
+    spring: Mainspring, clock: VirtualClock, client: Client
+) -> None:
+    async with spring, spring.worker() as worker, client(None) as http:
+        await clock.elapse(seconds=6)
+        clock.advance(minutes=1)  # as if the loop had been blocked
+        answer = await http.get("/health/live")
+        await clock.elapse(seconds=10)
+        assert (await http.get("/health/live")).status_code == 200
+    assert answer.status_code == 503
+    assert answer.json()["reasons"][0].startswith(f"worker {worker.id}: its beat loop has not turned for 6")

@@ -1,0 +1,177 @@
+"""What is shipped for operators: alert rules, a page for each of them, a dashboard; all of it about what there is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from mainspring import Mainspring
+from mainspring.cli import main
+from mainspring.measure import Counts
+from mainspring.metrics.cluster import Cluster
+from mainspring.metrics.process import families
+from servers import prometheus_program
+
+ROOT = Path(__file__).parent.parent.parent
+OPS, RUNBOOKS = ROOT / "ops", ROOT / "docs" / "runbooks"
+PAGES = sorted(RUNBOOKS.glob("*.md"))
+DASHBOARD = json.loads((OPS / "grafana.json").read_text())
+ALERTS = [rule for group in yaml.safe_load((OPS / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
+SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
+
+
+def exposed() -> dict[str, set[str]]:
+    """Every sample name there is, with its labels."""
+
+    async def look() -> list[Any]:
+        return await Cluster(Mainspring("memory://")).families()
+
+    every = [*asyncio.run(look()), *families(Counts())]
+    labels = {family.name: set(family._labelnames) for family in every}
+    return {
+        family.name + suffix: labels[family.name] | ({"le"} if suffix == "_bucket" else set())
+        for family in every
+        for suffix in SUFFIXES[family.type]
+    }
+
+
+EXPOSED = exposed()
+
+
+def used(expression: str) -> Iterator[tuple[str, set[str]]]:
+    """Metrics of ours in an expression, with the labels they are asked for by."""
+    for name, braces in re.findall(r"\b((?:mainspring|job)_[a-z_]+)(?:\{([^}]*)\})?", expression):
+        yield name, set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", braces))
+
+
+def expressions() -> Iterator[str]:
+    yield from (rule["expr"] for rule in ALERTS)
+    for panel in DASHBOARD["panels"]:
+        yield from (target["expr"] for target in panel.get("targets", ()))
+    yield from (variable["definition"] for variable in DASHBOARD["templating"]["list"] if "definition" in variable)
+
+
+def promtool(*args: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [prometheus_program("promtool"), *args], cwd=OPS, input=given, capture_output=True, text=True, timeout=60
+    )
+
+
+# rules
+
+
+def test_promtool_accepts_the_rules() -> None:
+    done = promtool("check", "rules", "alerts.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_alert_fires_when_it_should_and_not_before() -> None:
+    done = promtool("test", "rules", "alerts.test.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_alert_is_tried() -> None:
+    tried = (OPS / "alerts.test.yml").read_text()
+    assert [rule["alert"] for rule in ALERTS if rule["alert"] not in tried] == []
+
+
+@pytest.mark.parametrize("expression", sorted(set(expressions())))
+def test_rules_and_dashboard_use_only_what_is_exposed(expression: str) -> None:
+    found = list(used(expression))
+    assert found
+    assert {name for name, _ in found} <= set(EXPOSED)
+    assert [(name, labels) for name, labels in found if not labels <= EXPOSED[name]] == []
+
+
+def test_the_metrics_are_really_looked_up() -> None:
+    assert list(used('sum(rate(job_execution_total{job=~"$job",status="x"}[5m]))')) == [
+        ("job_execution_total", {"job", "status"})
+    ]
+    assert {"mainspring_queue_jobs", "mainspring_store_seconds_bucket", "job_items_processed_total"} <= set(EXPOSED)
+
+
+# runbooks
+
+
+def test_each_alert_has_a_page_and_each_page_an_alert() -> None:
+    linked = {Path(rule["annotations"]["runbook_url"]).name: rule["alert"] for rule in ALERTS}
+    assert len(linked) == len(ALERTS)
+    assert {page.name: page.read_text().partition("\n")[0] for page in PAGES} == {
+        name: f"# {alert}" for name, alert in linked.items()
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_says_how_to_look_how_to_fix_and_when_to_ignore(page: Path) -> None:
+    assert re.findall(r"^## (.*)$", page.read_text(), re.MULTILINE) == ["Look", "Fix", "When to ignore"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_links_to_what_there_is(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        text = page.read_text()
+        for words in re.findall(r"^\$ (mainspring .*)$", text, re.MULTILINE) + re.findall(
+            r"`(mainspring [^`]*)`", text
+        ):
+            yield page.stem, words
+
+
+@pytest.mark.parametrize(("page", "words"), list(commands()))
+def test_a_page_names_commands_and_options_that_exist(page: str, words: str) -> None:
+    command: click.Command = main
+    context = click.Context(main)
+    rest = shlex.split(words)[1:]
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        found = command.get_command(context, rest.pop(0))
+        assert found is not None, words
+        command = found
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert [word for word in rest if word.startswith("--") and word not in options] == []
+
+
+# dashboard
+
+
+def test_the_dashboard_can_be_imported() -> None:
+    """Into any Grafana: it asks which Prometheus, ids are its own, and nothing lies on something else."""
+    panels = DASHBOARD["panels"]
+    assert DASHBOARD["uid"] == "mainspring"
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken: set[tuple[int, int]] = set()
+    for panel in panels:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert place["x"] + place["w"] <= 24
+        taken |= cells
+        if panel["type"] != "row":
+            assert panel["datasource"]["uid"] == "${datasource}"
+
+
+def test_prometheus_can_read_the_dashboards_expressions() -> None:
+    fill = {"$__rate_interval": "5m", "$job": ".*", "$queue": ".*"}
+    asked = {re.sub(r"\$\w+", lambda name: fill[name[0]], one) for one in expressions() if "label_values(" not in one}
+    rules = [{"record": f"panel{n}", "expr": one} for n, one in enumerate(sorted(asked))]
+    given = yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]})
+    done = promtool("check", "rules", "/dev/stdin", given=given)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(rules)} rules found" in done.stdout
