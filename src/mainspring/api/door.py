@@ -55,7 +55,7 @@ def may(role: Role | Literal["anyone"], **opt: Any) -> dict[str, Any]:
 
     Its scope is the first word of its path with :read or :write. `noun` is another word, `reads` says that a POST
     changes nothing, `unscoped` that no scope is needed, `unkept` that its answer is a secret, not to be kept for who
-    repeats a request.
+    repeats a request, `waits` that it may take longer than reads do.
     """
     return {"opt": {"role": role, **opt}}
 
