@@ -20,7 +20,7 @@ from .bearer import Bearer
 from .body import Strict
 from .deadline import Deadline
 from .document import document, operation_id
-from .door import Door, Principal, Way, guard, may
+from .door import Door, Principal, Way, may
 from .header import Guarded
 from .idempotency import Idempotency
 from .issuer import check_jwt
@@ -86,7 +86,6 @@ def litestar(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None =
             DefineMiddleware(Idempotency, spring=app, limit=BODY_LIMIT),
             DefineMiddleware(Deadline),
         ],
-        guards=[guard],
         exception_handlers=HANDLERS,
         request_class=Strict,
         request_max_body_size=BODY_LIMIT,

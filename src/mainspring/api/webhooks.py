@@ -156,7 +156,7 @@ async def _tagged(spring: Mainspring, hook: Webhook, who: Principal) -> Response
 
 def _view(hook: Webhook, standing: Standing | None, who: Principal) -> WebhookView:
     went = standing or Standing(name=hook.name)
-    known = asdict(hook) | {
+    known: dict[str, Any] = asdict(hook) | {
         "url": shown_text(hook.url) if who.role == "admin" else abridged(hook.url), "note": shown_text(hook.note),
     }  # fmt: skip
     return WebhookView(

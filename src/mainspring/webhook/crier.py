@@ -41,6 +41,7 @@ class Crier:
         self._bus = bus
         self._opened = opened
         self._hooks: Sequence[Webhook] | None = None
+        self._kinds: frozenset[str] = frozenset()
         self._gathered: deque[events.Event] = deque(maxlen=GATHERED)
         self.listens = False
         """Whether the end of a run may matter to somebody: all that a job costs where there are no webhooks."""
@@ -51,7 +52,8 @@ class Crier:
 
     def told(self, job: Job, outcome: Outcome) -> Outcome:
         """The outcome, with a job for each webhook that wants to know. Never keeps a job from ending."""
-        if job.task == TASK or (kind := end_of(job, outcome)) is None:
+        kind = end_of(job, outcome)
+        if kind not in self._kinds:
             return outcome
         try:
             event = ended(kind, job, outcome)
@@ -141,13 +143,14 @@ class Crier:
         finally:
             self._workers -= 1
             if not self._workers:
-                self._hooks, self.listens = None, False
+                self._hooks, self._kinds, self.listens = None, frozenset(), False
 
     async def refresh(self, store: Store) -> None:
         """From now on it knows the webhooks as they are."""
         hooks = [kept.webhook for kept in await WEBHOOKS.find(store, None, self._clock.now())]
         self._hooks = [hook for hook in hooks if hook.disabled_at is None]
-        self.listens = any(kind.startswith("job.") for hook in self._hooks for kind in hook.events)
+        self._kinds = frozenset(kind for hook in self._hooks for kind in hook.events if kind.startswith("job."))
+        self.listens = bool(self._kinds)
 
     async def run(self, store: Store, insist: Insistence, every: float) -> Never:
         """Keeps up with the webhooks there are, and tells what is heard, as long as the worker lives."""
