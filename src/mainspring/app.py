@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -150,7 +150,14 @@ class Mainspring:
         self._handles: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
         self._closed = False
         self._crier = Crier(clock, self.events, self.opened)
-        self.herald = Herald(self.events, clock, self.opened)
+
+        async def opened() -> Store:
+            # What a herald left to do must not reach the store that a test has put back.
+            if self._root is not store:
+                raise ShuttingDown("this store is no longer the app's")
+            return await self.opened()
+
+        self.herald = Herald(self.events, clock, opened)
         ground = Ground(self.opened, clock, self.events, self.tasks, self.settings, self._crier)
         self.jobs = Jobs(ground)
         self.dead = Dead(ground, self.jobs)
@@ -475,7 +482,7 @@ class Mainspring:
         schedules: Sequence[str] | None = None,
         states: Sequence[Shown] | None = None,
         after: int | None = None,
-    ) -> AsyncIterator[Item]:
+    ) -> AsyncGenerator[Item, None]:
         """What happens, in whatever process, as the live feed tells it: `async for item in app.watch(types=["job"])`.
 
         From now on, or from beyond the number `after`.

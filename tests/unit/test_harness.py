@@ -604,3 +604,16 @@ async def test_the_whole_worker_runs_in_a_harness_too(shop: Shop) -> None:
         result: Awaitable[str] = asyncio.create_task(handle.result())
         await jobs.clock.elapse(minutes=2)
         assert await result == "hello to ada"
+
+
+async def test_nothing_that_a_block_has_left_to_do_reaches_the_app_s_own_store(tmp_path: Path) -> None:
+    app = Mainspring(f"sqlite:///{tmp_path}/production.db")
+
+    @app.task
+    async def work() -> None: ...
+
+    async with app.testing():
+        await work.enqueue()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert list(tmp_path.iterdir()) == []

@@ -46,6 +46,8 @@ def test_every_reference_leads_somewhere() -> None:
 def test_every_refusal_is_a_problem(path: str, method: str, operation: dict[str, Any]) -> None:
     refusals = {status: answer for status, answer in operation["responses"].items() if status >= "400"}
     assert {"400", "503"} <= set(refusals)
+    if path.startswith("/health/"):
+        del refusals["503"]  # that is health's own answer, with reasons
     for answer in refusals.values():
         assert list(answer["content"]) == ["application/problem+json"]
     if method != "get":
@@ -69,7 +71,8 @@ def test_who_must_sign_in_is_told_how() -> None:
     }
     for path, method, operation in OPERATIONS:
         anyone = handlers[(method.upper(), path)].get("role") == "anyone"
-        assert ("security" in operation, "401" in operation["responses"]) == (not anyone, not anyone)
+        assert ("security" in operation) is not anyone
+        assert "401" in operation["responses"] or anyone
 
 
 def test_a_post_may_have_a_key() -> None:

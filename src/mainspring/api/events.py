@@ -37,7 +37,7 @@ _PARAMETERS = {"type", "job", "queue", "task", "schedule", "state", "last_event_
     "/events",
     media_type="text/event-stream",
     responses={200: ResponseSpec(str, media_type="text/event-stream", description="Server-sent events.")},
-    **may("viewer"),
+    **may("viewer", waits=True),
 )
 async def follow_events(
     request: Request[Any, Any, State],

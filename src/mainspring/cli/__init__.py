@@ -23,6 +23,7 @@ COMMANDS = {
     "dev": "Run worker and API together, and reload changed code.",
     "doctor": "Say what is wrong with the store, its workers and their jobs.",
     "enqueue": "Store a job for TASK and print its id.",
+    "events": "Show what happens, in whatever process, until Ctrl-C.",
     "import": "Take over what another scheduler has been told.",
     "jobs": "See and steer jobs.",
     "keys": "Make, see and revoke API keys.",

@@ -42,9 +42,11 @@ class Service:
         from ..metrics.process import watch_loop
 
         asgi: Any = self._app.asgi(auth=self._auth)
+        serving = self._server.Server(asgi, grace=self._app.settings.grace, ready=ready)
+        self.stop = serving.stop
         watch = asyncio.create_task(watch_loop(self._meter, self._app.clock))
         try:
-            await self._server.Server(asgi, grace=self._app.settings.grace, ready=ready).run(self.listener)
+            await serving.run(self.listener)
         finally:
             watch.cancel()
 
