@@ -208,7 +208,7 @@ async def test_filters_leave_out_the_rest(spring: Mainspring, clock: VirtualCloc
 
 REFUSED: list[tuple[dict[str, str], int, str]] = [
     ({"type": "job.strated"}, 400, "there is no event type 'job.strated'; did you mean 'job.started'?"),
-    ({"types": "job"}, 400, "there is no parameter 'types' here"),
+    ({"types": "job"}, 400, "has no parameter 'types'"),
     ({"state": "done"}, 400, "Invalid enum value 'done'"),
     ({"last_event_id": "-1"}, 400, ">= 0"),
 ]
