@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from litestar.routes import HTTPRoute
 from route_table import routes
 
 from mainspring import Mainspring
+from mainspring.api.codes import CODES
 from mainspring.api.document import document
 from mainspring.api.service import litestar
 
@@ -97,3 +99,9 @@ async def test_the_document_is_served(client: Client) -> None:
         answer = await http.get("/openapi.json")
     assert (answer.status_code, answer.json()["openapi"]) == (200, "3.1.0")
     assert answer.json()["paths"].keys() == DOCUMENT["paths"].keys()
+
+
+def test_the_page_names_every_code_there_is() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"`(\w+)`", page.partition("## Errors")[2]))
+    assert sorted(CODES.keys() - told) == []
