@@ -9,7 +9,8 @@ How a page is read:
 - `<!-- not run: REASON -->` above a block: it only has to compile.
 
 What is said is compared loosely: `…` is any text, a line `…` any lines; ids, worker names, times and spans
-may differ, but an id on the page stands for one real id from then on.
+may differ, but an id on the page stands for one real id from then on. So does the address of a server, which gets
+a port of its own.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _NOT_RUN = re.compile(r"<!-- not run: .+ -->\s*\Z")
 ELSEWHERE = "# in another terminal"
 
 ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
 _VARYING = (
     (re.compile(r"\b[\w.]+(?:-[\w.]+)*-\d+-[0-9a-f]{8}\b"), "<worker>"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|\+00:00)?"), "<instant>"),
@@ -91,9 +93,11 @@ def plain(text: str) -> list[str]:
 def fits(expected: list[str], said: str, ids: dict[str, str], *, whole: bool = True) -> bool:
     """Whether this was said, as a whole or somewhere; learns which id each id on the page stands for."""
     wanted, got = "\n".join(expected), "\n".join(plain(said))
-    shown = [page for page in dict.fromkeys(ID.findall(wanted)) if page not in ids]
-    fresh = [real for real in dict.fromkeys(ID.findall(said)) if real not in ids.values()]
-    learned = ids | dict(zip(shown, fresh, strict=False))
+    learned = dict(ids)
+    for kind in (ID, ADDRESS):
+        shown = [page for page in dict.fromkeys(kind.findall(wanted)) if page not in ids]
+        fresh = [real for real in dict.fromkeys(kind.findall(said)) if real not in ids.values()]
+        learned |= dict(zip(shown, fresh, strict=False))
     for page, real in learned.items():
         wanted = wanted.replace(page, real)
     parts = [".*(?:\n.*)*" if line == "…" else re.escape(line).replace("…", ".*") for line in plain(wanted)]

@@ -124,8 +124,8 @@ class Player:
 
     def _console(self, block: Block) -> None:
         for words, says in commands(block):
-            if setting := re.fullmatch(r"export (\w+)=(\S+)", words):
-                self.environ[setting[1]] = setting[2]
+            if setting := re.fullmatch(r"export (\w+)=(?:(\S+)|\$\((.+)\))", words):
+                self.environ[setting[1]] = setting[2] or self._said(setting[3])
                 continue
             deadline = time.monotonic() + PATIENCE
             while True:
@@ -134,6 +134,12 @@ class Player:
                 if right or not words.startswith(LOOKING) or time.monotonic() > deadline:
                     break
             assert right, f"{block.place} $ {words}\n{done.stdout}"
+
+    def _said(self, words: str) -> str:
+        return subprocess.run(
+            ["/bin/sh", "-c", words], cwd=self.folder, env=self.environ, timeout=PATIENCE, text=True, check=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        ).stdout.strip()  # fmt: skip
 
     def _run(self, words: str) -> subprocess.CompletedProcess[str]:
         for page, real in self.ids.items():
@@ -147,6 +153,8 @@ class Player:
     def _beside_us(self, block: Block) -> None:
         self._end_beside()
         ((words, says),) = commands(block)
+        if words.startswith("mainspring server "):
+            words += " --port 0"
         log = self.folder / ".said"
         with log.open("wb") as out:
             self._beside = subprocess.Popen(

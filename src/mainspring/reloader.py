@@ -15,7 +15,7 @@ from .signals import on_stop
 
 _logger = logging.getLogger("mainspring")
 
-# Set in the process that is to work, so that it does not start another one.
+# Set in the process that is to work, so that it does not start another one: the end of a pipe that closes with us.
 VARIABLE = "MAINSPRING_RELOADED"
 # Seconds between two looks at the files.
 LOOK = 0.5
@@ -66,11 +66,18 @@ class Reloader:
             return code
 
     async def _once(self) -> int:
-        before = sources(self._folder)
-        self._process = process = await asyncio.create_subprocess_exec(
-            *self._program.argv, cwd=self._program.folder, env=self._program.environ | {VARIABLE: "1"},
-            start_new_session=True,
-        )  # fmt: skip
+        before, (far, near) = sources(self._folder), os.pipe()
+        try:
+            self._process = process = await asyncio.create_subprocess_exec(
+                *self._program.argv, cwd=self._program.folder, env=self._program.environ | {VARIABLE: str(far)},
+                start_new_session=True, pass_fds=[far],
+            )  # fmt: skip
+            return await self._watch(process, before)
+        finally:
+            os.close(far)
+            os.close(near)
+
+    async def _watch(self, process: asyncio.subprocess.Process, before: Files) -> int:
         ended = asyncio.create_task(process.wait())
         changed = await self._change(before, until=ended.done)
         if not ended.done():

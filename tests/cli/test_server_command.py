@@ -145,6 +145,13 @@ def test_dev_works_and_serves(developing, cli, shop, enqueued, until):
     assert developing.end()[0] == 0
 
 
+def test_dev_does_not_outlive_whoever_reloads_it(developing):
+    at = httpx.URL(address(developing.line("at work on")))
+    developing.signal(signal.SIGKILL)
+    developing.end()
+    assert any(refuses(at) for _ in range(100_000))
+
+
 def test_dev_starts_anew_when_the_code_changes_and_after_a_mistake(developing, here: Path):
     source = here / "shop.py"
     first = developing.line("at work on")

@@ -2,14 +2,14 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import asyncpg
 import pytest
 
 from mainspring.errors import StoreUnavailable
-from mainspring.job import Action, Filter, Job, NewJob, Sort, State
+from mainspring.job import Action, Cursor, Filter, Job, NewJob, Sort, State
 from mainspring.outcome import Policy
 from mainspring.store import Store
 from mainspring.stores import open_store
@@ -39,6 +39,10 @@ FILTERS = {
     "dead": Filter(states=("dead",)),
     "time": Filter(created_after=NOW, created_before=later(60)),
     "queue and state": Filter(queues=("mail",), states=("pending", "completed")),
+    "queues": Filter(queues=("default", "mail")),
+    "tasks": Filter(tasks=("report", "another"), queues=("default",)),
+    "tag and state": Filter(tags=("red",), states=("pending", "dead")),
+    "key and time": Filter(key_prefix="order:", created_after=NOW),
 }
 SORTS: tuple[Sort, ...] = ("created", "due", "finished")
 
@@ -67,8 +71,8 @@ class TestWays(Served):
         for table in {"created": (JOBS, FINISHED), "due": (JOBS,), "finished": (FINISHED,)}[sort]:
             asked = _List(table, which, US, 50, None, newest, sort)
             if not asked.empty:
-                ways = [asked.near(), asked.beyond(), asked.whole(), *(sql for sql, _ in asked.few())]
-                found += [asked.bound(sql) for sql in ways]
+                few = [sql for soon in (True, False) for sql, _ in asked.few(soon=soon)]
+                found += [asked.bound(sql) for sql in (asked.near(99), asked.whole(), *few)]
         return found
 
     @pytest.mark.parametrize("name", FILTERS)
@@ -82,23 +86,32 @@ class TestWays(Served):
                     assert "Seq Scan on mainspring_jobs" not in plan
                     assert "Seq Scan on mainspring_finished" not in plan
 
-    @pytest.mark.parametrize(("near", "few"), [(1, 10_000), (1, 0), (2_000, 10_000)], ids=["few", "whole", "near"])
+    @pytest.mark.parametrize(
+        ("near", "few", "soon"),
+        [(10, 0, 500), (10, 10_000, 0), (10, 0, 0), (20_000, 10_000, 0)],
+        ids=["soon", "few", "whole", "near"],
+    )
     @pytest.mark.parametrize("newest", [False, True])
     async def test_each_way_leads_to_the_same_page(
-        self, near: int, few: int, newest: bool, monkeypatch: pytest.MonkeyPatch
+        self, near: int, few: int, soon: int, newest: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        for name, value in (("NEAR", 10 * near), ("FEW", few), ("TOLD", few)):
+        for name, value in (("NEAR", near), ("FAR", near), ("FEW", few), ("TOLD", few), ("SOON", soon)):
             monkeypatch.setattr(lists, name, value)
         async with self.opened() as store:
             await self.fill(store)
             everything = await store.jobs(Filter(), now=later(1), limit=999)
             assert len(everything) == 49
-            for which in FILTERS.values():
-                listed = await store.jobs(which, now=later(1), limit=999, newest=newest)
-                assert [job.id for job in listed] == self.expected(everything, which, newest)
-                assert [job.id for job in await store.jobs(which, now=later(1), limit=3, newest=newest)] == [
-                    job.id for job in listed[:3]
-                ]
+            for sort in SORTS:
+                for which in FILTERS.values():
+                    expected = self.expected(everything, which, newest, sort)
+                    listed = await store.jobs(which, now=later(1), limit=999, newest=newest, sort=sort)
+                    assert [job.id for job in listed] == expected
+                    first = await store.jobs(which, now=later(1), limit=3, newest=newest, sort=sort)
+                    assert [job.id for job in first] == expected[:3]
+                    if first:
+                        after = Cursor(first[-1].id, self.at(first[-1], sort))
+                        rest = await store.jobs(which, now=later(1), limit=4, newest=newest, sort=sort, after=after)
+                        assert [job.id for job in rest] == expected[3:7]
 
     async def fill(self, store: Store) -> None:
         """Jobs of each kind, stored at some distance in time."""
@@ -114,8 +127,15 @@ class TestWays(Served):
             await store.enqueue([new_job(**kind)], now=NOW + timedelta(seconds=10 * n - 200))
         await put(store, new_job(expires_at=later(0.5)), new_job(id="by-hand"))
 
-    def expected(self, jobs: list[Job], which: Filter, newest: bool) -> list[str]:
-        return sorted((job.id for job in jobs if matches(job, which, later(1))), reverse=newest)
+    def at(self, job: Job, sort: Sort) -> datetime | None:
+        return {"created": None, "due": job.run_at, "finished": job.finished_at}[sort]
+
+    def expected(self, jobs: list[Job], which: Filter, newest: bool, sort: Sort) -> list[str]:
+        chosen = [job for job in jobs if matches(job, which, later(1))]
+        if sort != "created":
+            chosen = [job for job in chosen if job.state is State.PENDING or sort == "finished"]
+            chosen = [job for job in chosen if job.state.final or sort == "due"]
+        return [job.id for job in sorted(chosen, key=lambda job: (self.at(job, sort) or NOW, job.id), reverse=newest)]
 
 
 class TestEstimates(Served):

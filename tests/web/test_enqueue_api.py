@@ -242,3 +242,34 @@ async def test_those_that_cannot_go_together_go_one_by_one(client: Client, count
         answers = await crowd(http, counted, 3)
     assert {answer.status_code for answer in answers} == {201}
     assert counted.calls == [1, 3, 1, 1, 1]
+
+
+@pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "k"}])
+async def test_who_leaves_before_all_is_said_has_said_nothing(
+    spring: Mainspring, caplog: pytest.LogCaptureFixture, headers: dict[str, str]
+) -> None:
+    """The first part of a body may be a whole job."""
+
+    async def way(_: Any) -> Principal:
+        return Principal(name="key:one", role="operator")
+
+    parts = iter([{"type": "http.request", "body": b'{"task":"fail"}', "more_body": True}, {"type": "http.disconnect"}])
+    answers: list[Any] = []
+
+    async def receive() -> Any:
+        return next(parts)
+
+    async def send(message: Any) -> None:
+        answers.append(message)
+
+    sent = {"host": "127.0.0.1:8000", "content-type": "application/json", **headers}
+    scope = {
+        "type": "http", "http_version": "1.1", "asgi": {"version": "3.0"}, "scheme": "http", "method": "POST",
+        "path": "/api/v1/jobs", "raw_path": b"/api/v1/jobs", "query_string": b"", "root_path": "", "state": {},
+        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8000),
+        "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items()],
+    }  # fmt: skip
+    await asgi(spring, ways=[way])(scope, receive, send)  # type: ignore[arg-type]
+    assert answers[0]["status"] == 400
+    assert await spring.jobs.list() == []
+    assert caplog.records == []

@@ -100,6 +100,25 @@ def test_the_metrics_are_really_looked_up() -> None:
     assert {"mainspring_queue_jobs", "mainspring_store_seconds_bucket", "job_items_processed_total"} <= set(EXPOSED)
 
 
+def test_prometheus_takes_the_configuration_of_the_docs(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    (config,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "prometheus.yml").write_text(config)
+    done = promtool("check", "config", "--syntax-only", str(tmp_path / "prometheus.yml"))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_docs_name_every_metric() -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    named = {re.sub(r"_(?:bucket|count|sum)$", "", name) for name in EXPOSED}
+    assert (
+        sorted(
+            name for name in named if name not in page and f"`{name.removeprefix('mainspring_workers')}`" not in page
+        )
+        == []
+    )
+
+
 # runbooks
 
 

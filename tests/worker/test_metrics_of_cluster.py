@@ -16,6 +16,7 @@ from mainspring.measure import LABELS, OTHER
 from mainspring.metrics import exposition
 from mainspring.metrics.cluster import Cluster, ClusterCollector
 from mainspring.metrics.families import Fold
+from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
 Samples = dict[tuple[str, ...], float]
@@ -286,20 +287,58 @@ async def test_a_store_that_fails_is_told_and_nothing_old(
     faults.fail("counts", error=lambda: StoreUnavailable("gone"))
     down = samples(await cluster.families())
     assert down["mainspring_store_up",] == 0
-    assert {name for name, *_ in down} == {"mainspring_store_up", "mainspring_scrape_seconds"}
+    assert {name for name, *_ in down} == {"mainspring_store_up"}
     assert samples(await cluster.families())["mainspring_store_up",] == 1
 
 
-async def test_a_store_that_hangs_does_not_hang_the_scrape(faulty: tuple[Mainspring, Faults]) -> None:
-    app, _ = faulty
-    store = await app.opened()
+class Hung(MemoryStore):
+    """A store that takes its time to count."""
 
-    async def hangs(**_: object) -> None:
-        await asyncio.get_running_loop().create_future()
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.answers = asyncio.Event()
 
-    store.counts = hangs  # type: ignore[assignment, method-assign]
-    down = samples(await Cluster(app, deadline=0.01).families())
-    assert down["mainspring_store_up",] == 0
+    async def counts(self, **given: Any) -> Any:
+        await self.answers.wait()
+        return await super().counts(**given)
+
+
+async def test_a_store_that_hangs_does_not_hang_the_scrape(clock: VirtualClock) -> None:
+    store = Hung(clock)
+    cluster = Cluster(Mainspring(store, clock=clock), deadline=0.01)
+    assert samples(await cluster.families()) == {("mainspring_store_up",): 0}
+    store.answers.set()
+    assert samples(await cluster.families())["mainspring_store_up",] == 1
+
+
+async def test_a_store_that_is_slow_has_its_last_figures_told_with_their_age(clock: VirtualClock) -> None:
+    store = Hung(clock)
+    cluster = Cluster(Mainspring(store, clock=clock), deadline=0.01)
+    store.answers.set()
+    await cluster.families()
+    store.answers.clear()
+    clock.advance(seconds=30)
+    found = samples(await cluster.families())
+    assert (found["mainspring_store_up",], found["mainspring_scrape_age_seconds",]) == (1, 30)
+    assert ("mainspring_jobs", "dead") in found
+    clock.advance(seconds=31)
+    assert samples(await cluster.families()) == {("mainspring_store_up",): 0}
+
+
+async def test_a_store_that_takes_long_is_asked_less_often(clock: VirtualClock) -> None:
+    store = Hung(clock)
+    cluster = Cluster(Mainspring(store, clock=clock), deadline=0.01)
+    await cluster.families()
+    clock.advance(seconds=3)
+    store.answers.set()
+    await cluster.families()
+    store.answers.clear()
+    clock.advance(seconds=29)
+    assert samples(await cluster.families())["mainspring_scrape_age_seconds",] == 29
+    assert cluster._look is None
+    clock.advance(seconds=1)
+    await cluster.families()
+    assert cluster._look is not None
 
 
 def test_a_registry_of_ones_own_may_have_it_too() -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 
 from ..document import Entry, Trail
 from .door import Spring, may
+from .parameters import When, instant
 from .redaction import shown_data, shown_text
 
 Limit = Annotated[int, QueryParameter(ge=1, le=200)]
@@ -37,24 +38,24 @@ class Time(Struct, frozen=True):
 
 
 @get("/audit", **may("viewer"))
-async def audit_trail(
+async def list_audit(
     spring: Spring,
     by: Annotated[str | None, QueryParameter(name="who", description="As the trail names them.")] = None,
     action: Annotated[str | None, QueryParameter(description="A whole action, jobs.cancel, or a noun: jobs.")] = None,
     target: FromQuery[str | None] = None,
-    since: FromQuery[datetime | None] = None,
-    until: FromQuery[datetime | None] = None,
+    since: When = None,
+    until: When = None,
     before: FromQuery[str | None] = None,
     limit: Limit = 50,
 ) -> AuditPage:
     """Changes that were made in somebody's name, newest first."""
-    which = Trail(who=by, action=action, target=target, since=since, until=until)
+    which = Trail(who=by, action=action, target=target, since=instant(since), until=instant(until))
     found = await spring.audit.list(which, limit=limit, before=before)
     return AuditPage([_view(entry) for entry in found], found[-1].id if len(found) == limit else None)
 
 
 @get("/time", **may("viewer", unscoped=True))
-async def time(spring: Spring) -> Time:
+async def get_time(spring: Spring) -> Time:
     """What time it is for jobs and schedules."""
     await spring.opened()
     return Time(spring.clock.now())
@@ -66,4 +67,4 @@ def _view(entry: Entry) -> EntryView:
     return EntryView(**(asdict(entry) | shown))
 
 
-ROUTES = [audit_trail, time]
+ROUTES = [list_audit, get_time]

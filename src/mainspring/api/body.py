@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 from litestar import Request
+from litestar.types import Empty, Receive
 
 from .problem import Problem
 
@@ -14,12 +15,31 @@ from .problem import Problem
 class Strict(Request[Any, Any, Any]):
     """A request whose body is decoded once, as the handler's `data`, and in which "5" is no number."""
 
+    async def body(self) -> bytes:
+        if self._body is Empty:
+            self._body = await read(self.receive, self.route_handler.resolve_request_max_body_size())
+        return self._body
+
     async def json(self) -> Any:
         kind = self.headers.get("content-type", "application/json")
         if kind.partition(";")[0].strip().lower() != "application/json":
             raise Problem(415, "unsupported_media_type", "send JSON, with Content-Type: application/json")
         field = self.route_handler.parsed_data_field
         return decoded(await self.body(), _decoder(Any if field is None else field.annotation))
+
+
+async def read(receive: Receive, limit: int | None) -> bytes:
+    """All of a body, up to that many bytes."""
+    body = bytearray()
+    while True:
+        message: Any = await receive()
+        if message["type"] == "http.disconnect":
+            raise Problem(400, "malformed", "whoever asks has gone before the body was complete")
+        body += message.get("body", b"")
+        if limit is not None and len(body) > limit:
+            raise Problem(413, "too_large", f"a body has at most {limit:,} bytes here")
+        if not message.get("more_body"):
+            return bytes(body)
 
 
 def decoded(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:

@@ -71,7 +71,7 @@ class BulkResult(Struct, frozen=True, kw_only=True):
 
 
 @post("/jobs/bulk", status_code=200, **may("operator"))
-async def bulk(spring: Spring, data: JSONBody[Bulk]) -> BulkResult:
+async def bulk_jobs(spring: Spring, data: JSONBody[Bulk]) -> BulkResult:
     """Cancels, retries, pauses, resumes, deletes or updates jobs, up to 1,000 a call. Some may be refused."""
     action = Action(data.action)
     if (data.update is None) is (action is Action.UPDATE):
@@ -117,4 +117,4 @@ def result(action: Action, data: Choice, changed: Changed, *, dry_run: bool = Fa
     return BulkResult(done=len(changed.done), ids=changed.done, refused=refused, next=changed.next, dry_run=dry_run)
 
 
-ROUTES = [bulk]
+ROUTES = [bulk_jobs]

@@ -26,7 +26,7 @@ class Redrive(Choice, kw_only=True, forbid_unknown_fields=True):
 
 
 @get("/dead", **may("viewer"))
-async def dead_groups(
+async def list_dead(
     spring: Spring,
     task: FromQuery[str | None] = None,
     limit: Annotated[int, QueryParameter(ge=1, le=GROUPS)] = 100,
@@ -38,11 +38,11 @@ async def dead_groups(
 
 
 @post("/dead/redrive", status_code=200, **may("operator"))
-async def redrive(spring: Spring, data: JSONBody[Redrive]) -> BulkResult:
+async def redrive_dead(spring: Spring, data: JSONBody[Redrive]) -> BulkResult:
     """Dead jobs become pending, with all their retries, up to 1,000 a call; some of their arguments may be changed."""
     which = await chosen(spring, data, None)
     changed = await spring.dead.redrive(which, arguments=data.arguments, **data.part())
     return result(Action.RETRY, data, changed)
 
 
-ROUTES = [dead_groups, redrive]
+ROUTES = [list_dead, redrive_dead]

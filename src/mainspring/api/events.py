@@ -35,7 +35,7 @@ AlsoSeen = Annotated[
     "/events",
     media_type="text/event-stream",
     responses={200: ResponseSpec(str, media_type="text/event-stream", description="Server-sent events.")},
-    **may("viewer"),
+    **may("viewer", waits=True),
 )
 async def follow_events(
     request: Request[Any, Any, State],

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Annotated
 
-import msgspec
 from litestar.di import NamedDependency
 from litestar.params import QueryParameter
 from msgspec.structs import replace
 
 from ..app import Mainspring
-from ..errors import BadInput
 from ..job import Filter, Shown
 from ..mask import MASK
 from .door import Spring
+from .parameters import When, instant
 from .redaction import hiding, shown_error
-from .values import Instant as Zoned
 
 # As many values of a kind may be named.
 MANY = 100
@@ -29,7 +26,6 @@ Tags = Annotated[list[str] | None, QueryParameter(max_items=MANY, description="M
 Errors = Annotated[list[str] | None, QueryParameter(max_items=MANY, description=f"What it failed with last. {_ANY}")]
 States = Annotated[list[Shown] | None, QueryParameter(name="state", max_items=MANY, description=_ANY)]
 Prefix = Annotated[str | None, QueryParameter(description="How its unique or idempotency key begins.")]
-Instant = Annotated[str | None, QueryParameter(format="date-time", description="The instant itself is within.")]
 
 
 class JobFilter(Filter, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,13 +42,13 @@ async def which_jobs(
     worker: Names = None,
     error: Errors = None,
     key_prefix: Prefix = None,
-    created_after: Instant = None,
-    created_before: Instant = None,
+    created_after: When = None,
+    created_before: When = None,
 ) -> Filter:
     which = Filter(
         states=None if states is None else tuple(states), queues=_texts(queue), tasks=_texts(task), tags=_texts(tag),
         schedules=_texts(schedule), workers=_texts(worker), errors=_texts(error), key_prefix=key_prefix,
-        created_after=_instant(created_after), created_before=_instant(created_before),
+        created_after=instant(created_after), created_before=instant(created_before),
     )  # fmt: skip
     return await meant(spring, which)
 
@@ -68,15 +64,6 @@ async def meant(spring: Mainspring, which: Filter) -> Filter:
     found = [kind for kind in kinds if shown_error(kind) in which.errors]
     asked = [MASK] if hiding() else which.errors
     return replace(which, errors=tuple(dict.fromkeys([*asked, *found])))
-
-
-def _instant(text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        return msgspec.convert(text, Zoned)
-    except msgspec.ValidationError:
-        raise BadInput(f"{text[:80]!r} is not an instant with its time zone, such as 2030-01-31T09:00:00Z") from None
 
 
 def _texts(values: Sequence[str] | None) -> tuple[str, ...] | None:

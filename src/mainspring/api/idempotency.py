@@ -9,7 +9,6 @@ from hashlib import blake2b
 from typing import Any
 
 import msgspec
-from litestar.connection import ASGIConnection
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from msgspec import Struct
@@ -19,7 +18,8 @@ from ..app import Mainspring
 from ..document import Document
 from ..errors import StoreError
 from ..ids import following, new_series
-from .door import ANYONE, guard
+from .body import read
+from .door import ANYONE
 from .problem import Problem
 
 KIND = "answer"
@@ -78,20 +78,9 @@ class Idempotency:
         opt = scope["route_handler"].opt
         if opt.get("role") == ANYONE or opt.get("unkept"):
             raise Problem(400, "bad_parameter", "the answer to this is never kept: leave Idempotency-Key out")
-        await guard(ASGIConnection(scope), scope["route_handler"])
-        body = await self._read(receive)
+        body = await read(receive, self._limit)
         name = _hash(scope["user"].name, scope["path"], key)
         await self._once(name, _hash(scope["query_string"], body), _Exchange(scope, receive, send, body))
-
-    async def _read(self, receive: Receive) -> bytes:
-        body = b""
-        while True:
-            message = await receive()
-            body += message.get("body", b"")  # type: ignore[operator]
-            if len(body) > self._limit:
-                raise Problem(413, "too_large", f"a body has at most {self._limit:,} bytes")
-            if not message.get("more_body"):
-                return body
 
     async def _once(self, name: str, fingerprint: str, exchange: _Exchange) -> None:
         document = await self._begin(name, fingerprint)

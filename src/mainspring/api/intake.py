@@ -70,7 +70,10 @@ _intakes: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakKeyDictionary[Mainspr
 
 def intake(spring: Mainspring) -> Intake:
     """The app's, in the running event loop."""
-    ours = _intakes.setdefault(asyncio.get_running_loop(), WeakKeyDictionary())
+    loop = asyncio.get_running_loop()
+    ours = _intakes.get(loop)
+    if ours is None:
+        ours = _intakes[loop] = WeakKeyDictionary()
     found = ours.get(spring)
     if found is None:
         found = ours[spring] = Intake(spring)

@@ -86,7 +86,7 @@ async def count_jobs(spring: Spring) -> Counts:
     return Counts(**await spring.jobs.counts())
 
 
-@get("/jobs/{id:str}", **may("viewer"))
+@get("/jobs/{id:str}", **may("viewer", waits=True))
 async def get_job(
     spring: Spring, id: FromPath[str], wait: Annotated[float, QueryParameter(ge=0, le=LONGEST)] = 0.0
 ) -> Response[JobView]:

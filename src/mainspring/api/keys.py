@@ -13,11 +13,12 @@ from ..errors import ApiKeyNotFound
 from .bearer import bearer
 from .door import Principal, Spring, Who, may, unauthenticated
 from .problem import Problem
+from .values import KeyName
 from .welcome import FIRST, used_up
 
 
 class NewKey(Struct, kw_only=True, forbid_unknown_fields=True):
-    name: str
+    name: KeyName
     role: Role = "viewer"
     scopes: list[str] | None = None
     """Such as jobs:write; null: whatever the role may."""

@@ -16,10 +16,12 @@ MEDIA_TYPE = "application/problem+json"
 _logger = logging.getLogger("mainspring")
 # Seconds after which a store in passing trouble may be asked again.
 AGAIN = 1
+# How a message says who sent it.
+_SIGNED = "StandardWebhooks"
 # What went wrong, by status, where the framework found it.
 _CODES = {
     400: "malformed", 401: "unauthenticated", 403: "forbidden", 404: "no_such_route", 405: "method_not_allowed",
-    406: "not_acceptable", 413: "too_large", 415: "unsupported_media_type", 422: "invalid", 429: "too_many",
+    413: "too_large", 415: "unsupported_media_type", 422: "invalid",
 }  # fmt: skip
 _STATUS: Mapping[type[Exception], tuple[int, str]] = {
     errors.BadPayload: (422, "bad_payload"),
@@ -78,7 +80,7 @@ def _ours(request: Request[Any, Any, Any], error: errors.MainspringError) -> Res
     if status == 422 and request.scope["method"] in ("GET", "DELETE"):  # there is nothing but the address
         status, code = 400, "bad_parameter"
     extra = {name: value for name, value in vars(error).items() if isinstance(value, str)}
-    headers = {"Retry-After": str(AGAIN)} if status == 503 else None
+    headers = {503: {"Retry-After": str(AGAIN)}, 401: {"WWW-Authenticate": _SIGNED}}.get(status)
     return _answer(request, Problem(status, code, str(error), headers=headers, **extra))
 
 

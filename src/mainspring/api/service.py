@@ -18,8 +18,9 @@ from .anyone import anyone
 from .attempts import Attempts
 from .bearer import Bearer
 from .body import Strict
-from .document import document
-from .door import Door, Principal, Way, guard, may
+from .deadline import Deadline
+from .document import document, operation_id
+from .door import Door, Principal, Way, may
 from .header import Guarded
 from .idempotency import Idempotency
 from .issuer import check_jwt
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
 PREFIX = "/api/v1"
 # A job's payload has a limit of its own; a body may carry many jobs.
 BODY_LIMIT = 8 << 20
+# Where in a scope it stands under which path of another application we are.
+ROOT = "mainspring.root"
 
 
-@get("/openapi.json", include_in_schema=False, **may("viewer", unscoped=True))
-async def openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
+@get("/openapi.json", **may("viewer", unscoped=True))
+async def get_openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
     """What there is, as OpenAPI 3.1."""
-    return document(request.app)
+    return document(request.app, str(request.scope.get(ROOT, "")))
 
 
 def asgi(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None = None) -> ASGIApp:
@@ -81,8 +84,8 @@ def litestar(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None =
         middleware=[
             DefineMiddleware(Door, ways=tuple(ways), settings=app.settings),
             DefineMiddleware(Idempotency, spring=app, limit=BODY_LIMIT),
+            DefineMiddleware(Deadline),
         ],
-        guards=[guard],
         exception_handlers=HANDLERS,
         request_class=Strict,
         request_max_body_size=BODY_LIMIT,
@@ -108,9 +111,10 @@ def _document() -> OpenAPIConfig:
         version=version("mainspring"),
         description="Jobs, schedules, queues and workers.",
         use_handler_docstrings=True,
+        operation_id_creator=operation_id,
     )
     # In place of pages for people, made by scripts from elsewhere: this is only put among the routes.
-    config.openapi_controller = openapi  # type: ignore[assignment]
+    config.openapi_controller = get_openapi  # type: ignore[assignment]
     return config
 
 
@@ -121,9 +125,10 @@ class Mounted:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        root: str = scope.get("root_path", "")
-        if root and scope["path"].startswith(root):
-            scope = {**scope, "path": scope["path"].removeprefix(root) or "/"}  # type: ignore[assignment]
+        root: str = scope.get("root_path", "").rstrip("/")
         if root:
-            scope["root_path"] = ""
+            path = scope["path"]
+            inside = path == root or path.startswith(f"{root}/")  # a proxy may have taken it away already
+            seen = (path.removeprefix(root) or "/") if inside else path
+            scope = {**scope, "path": seen, "root_path": "", ROOT: root}  # type: ignore[assignment]
         await self._app(scope, receive, send)

@@ -19,10 +19,10 @@ Window = Annotated[str, QueryParameter(max_length=20, description="A span such a
 
 
 @get("/stats", **may("viewer"))
-async def stats(spring: Spring, window: Window = "1h") -> Stats:
+async def get_stats(spring: Spring, window: Window = "1h") -> Stats:
     """Jobs by state, and how runs went within the window: by task, by queue, in time. Durations are seconds."""
     found = await spring.stats(None if window == EVER else timedelta(seconds=span(window, "window")))
     return replace(found, errors=[replace(one, error=shown_error(one.error)) for one in found.errors])
 
 
-ROUTES = [stats]
+ROUTES = [get_stats]

@@ -14,6 +14,7 @@ from ..webhook.signature import ID, SIGNATURE, TIMESTAMP
 from .door import Spring, may
 from .redaction import shown_mapping, shown_text
 from .schedules import Triggered
+from .values import Slug
 from .webhooks import IfMatch, Rotation, revision
 
 # Bytes of a message. They are counted as they come.
@@ -40,7 +41,7 @@ class TriggerEdit(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class NewTrigger(Struct, kw_only=True, forbid_unknown_fields=True):
-    name: str
+    name: Slug
     task: str | None = None
     schedule: str | None = None
     queue: str | None = None
@@ -104,7 +105,7 @@ async def rotate_trigger(spring: Spring, name: FromPath[str], data: JSONBody[Rot
 
 
 @post("/hooks/{name:str}", status_code=202, request_max_body_size=LIMIT, **may("anyone"))
-async def receive(
+async def receive_hook(
     request: Request[Any, Any, Any],
     spring: Spring,
     name: FromPath[str],
@@ -130,4 +131,4 @@ def _tagged(trigger: InboundTrigger) -> Response[TriggerView]:
 
 
 ROUTES = [list_triggers, create_trigger, get_trigger, update_trigger, delete_trigger, rotate_trigger]
-BESIDE = [receive]
+BESIDE = [receive_hook]

@@ -18,6 +18,7 @@ from .job_view import JobPage, job_item
 from .jobs import Limit
 from .problem import Problem
 from .redaction import shown_line, shown_text
+from .values import Slug
 
 IfMatch = Annotated[str | None, HeaderParameter(name="If-Match")]
 Overlap = Annotated[float, Meta(ge=0, le=366 * 86_400, description="Seconds.")]
@@ -29,7 +30,7 @@ class WebhookEdit(Struct, kw_only=True, forbid_unknown_fields=True):
     """What is left out stays."""
 
     url: str | UnsetType = UNSET
-    events: list[Kind] | UnsetType = UNSET
+    events: Annotated[list[Kind], Meta(min_length=1)] | UnsetType = UNSET
     queues: list[str] | UnsetType | None = UNSET
     """Of which jobs it is told; null: all. These filters are for jobs; schedules and workers pass them."""
     tasks: list[str] | UnsetType | None = UNSET
@@ -44,9 +45,9 @@ class WebhookEdit(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class NewWebhook(Struct, kw_only=True, forbid_unknown_fields=True):
-    name: str
+    name: Slug
     url: str
-    events: list[Kind]
+    events: Annotated[list[Kind], Meta(min_length=1)]
     queues: list[str] | None = None
     tasks: list[str] | None = None
     tags: list[str] | None = None
@@ -155,7 +156,7 @@ async def _tagged(spring: Mainspring, hook: Webhook, who: Principal) -> Response
 
 def _view(hook: Webhook, standing: Standing | None, who: Principal) -> WebhookView:
     went = standing or Standing(name=hook.name)
-    known = asdict(hook) | {
+    known: dict[str, Any] = asdict(hook) | {
         "url": shown_text(hook.url) if who.role == "admin" else abridged(hook.url), "note": shown_text(hook.note),
     }  # fmt: skip
     return WebhookView(

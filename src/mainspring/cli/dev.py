@@ -56,5 +56,13 @@ async def _work_and_serve(app: Mainspring, service: Service) -> None:
         async with worker:
             await service.greet()
             about = f"{place(app)}, {len(app.tasks)} tasks; {service.address}"
+            if parent := os.environ.get(VARIABLE):
+                asyncio.get_running_loop().add_reader(int(parent), _orphaned, service, int(parent))
             await service.run(lambda: click.echo(f"at work on {about}"))
             await worker.stop(grace=GRACE)
+
+
+def _orphaned(service: Service, parent: int) -> None:
+    """The reloader is gone, and with it whoever would end this process."""
+    asyncio.get_running_loop().remove_reader(parent)
+    service.stop()

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Never
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from .. import events
 from ..clock import Alarm, Clock
-from ..errors import StoreUnavailable
+from ..errors import MainspringError, StoreUnavailable
 from ..insistence import Insistence
 from ..job import Action, Filter, Job, JobId, NewJob, State
 from ..outcome import Outcome
@@ -27,6 +27,8 @@ _logger = logging.getLogger("mainspring")
 GATHERED = 10_000
 # Jobs enqueued in one step.
 STEP = 500
+# Real seconds for the last words of a worker.
+LAST = 1.0
 HEARD: tuple[type[events.Event], ...] = (
     events.JobsChanged, events.JobsExpired, events.SchedulePaused, events.TickPassed, events.WorkerStarted,
     events.WorkerStopped,
@@ -41,6 +43,7 @@ class Crier:
         self._bus = bus
         self._opened = opened
         self._hooks: Sequence[Webhook] | None = None
+        self._kinds: frozenset[str] = frozenset()
         self._gathered: deque[events.Event] = deque(maxlen=GATHERED)
         self.listens = False
         """Whether the end of a run may matter to somebody: all that a job costs where there are no webhooks."""
@@ -51,7 +54,8 @@ class Crier:
 
     def told(self, job: Job, outcome: Outcome) -> Outcome:
         """The outcome, with a job for each webhook that wants to know. Never keeps a job from ending."""
-        if job.task == TASK or (kind := end_of(job, outcome)) is None:
+        kind = end_of(job, outcome)
+        if kind not in self._kinds:
             return outcome
         try:
             event = ended(kind, job, outcome)
@@ -81,6 +85,12 @@ class Crier:
         except StoreUnavailable as error:
             _logger.warning("%d events wait to be told to webhooks: %s", len(self._gathered), error)
             return False
+
+    async def flush_last(self) -> None:
+        """The same for a worker that stops, whether or not the store takes long."""
+        with suppress(MainspringError, TimeoutError):
+            async with asyncio.timeout(LAST):
+                await self.flush()
 
     async def carry(self, store: Store) -> bool:
         heard = [self._gathered.popleft() for _ in range(len(self._gathered))]
@@ -141,13 +151,14 @@ class Crier:
         finally:
             self._workers -= 1
             if not self._workers:
-                self._hooks, self.listens = None, False
+                self._hooks, self._kinds, self.listens = None, frozenset(), False
 
     async def refresh(self, store: Store) -> None:
         """From now on it knows the webhooks as they are."""
         hooks = [kept.webhook for kept in await WEBHOOKS.find(store, None, self._clock.now())]
         self._hooks = [hook for hook in hooks if hook.disabled_at is None]
-        self.listens = any(kind.startswith("job.") for hook in self._hooks for kind in hook.events)
+        self._kinds = frozenset(kind for hook in self._hooks for kind in hook.events if kind.startswith("job."))
+        self.listens = bool(self._kinds)
 
     async def run(self, store: Store, insist: Insistence, every: float) -> Never:
         """Keeps up with the webhooks there are, and tells what is heard, as long as the worker lives."""

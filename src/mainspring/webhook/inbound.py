@@ -83,10 +83,9 @@ class Call(Struct, frozen=True, kw_only=True):
         """Who may be called by it. Takes as long for a trigger that is not there as for a wrong signature."""
         from .signature import verified
 
-        known = kept is not None and kept.trigger.disabled_at is None
-        keys = kept.keys.valid(now) if kept is not None and known else []
+        keys = [] if kept is None or kept.trigger.disabled_at is not None else kept.keys.valid(now)
         signed = verified([*keys, _NOBODYS, _NOBODYS][:2], self.id, self.timestamp, self.signature, self.body)
-        if not signed or not known or kept is None:
+        if not signed or kept is None:
             raise NotSigned("the signature does not hold, or there is no such trigger")
         if abs(now.timestamp() - _seconds(self.timestamp)) > TOLERANCE.total_seconds():
             raise Stale(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from ...clock import micros
@@ -16,10 +16,11 @@ Table = Literal["mainspring_jobs", "mainspring_finished"]
 JOBS: Table = "mainspring_jobs"
 FINISHED: Table = "mainspring_finished"
 
-# Three ways to a page are tried. Where many jobs match, they are among the NEAR next ones in the order asked for. Where
-# few do, an index on what was asked leads to all of them, FEW at most, and they are put in order. What is left goes
-# along the order until the page is full.
-NEAR, FEW = 5_000, 10_000
+# Some ways to a page are tried. Where an index on what was asked leads to hardly any, SOON at most, these are put in
+# order. Where many match, they are among the NEAR next ones in the order asked for; where some of a page are, the FAR
+# next ones are looked at. Where few match, an index leads to all of them, FEW at most. What is left goes along the
+# order until the page is full.
+SOON, NEAR, FAR, FEW = 500, 5_000, 20_000, 10_000
 # Of an index that tells all there is to know, without a look at the rows, more can be read.
 TOLD = 200_000
 
@@ -46,7 +47,8 @@ def hops(table: Table, columns: str, when: str = "true") -> str:
             WHERE {when} AND ({columns}) > ({here}) ORDER BY {columns} LIMIT 1) AS hop)"""
 
 
-GROUPS = {JOBS: hops(JOBS, "queue, task, rank", READY), FINISHED: hops(FINISHED, "task, queue, state")}
+_COLUMNS = {JOBS: ("queue, task, rank", READY), FINISHED: ("task, queue, state", "true")}
+GROUPS = {JOBS: hops(JOBS, *_COLUMNS[JOBS]), FINISHED: hops(FINISHED, *_COLUMNS[FINISHED])}
 GROUP = {
     JOBS: f"{READY} AND queue = one.queue AND task = one.task AND rank = one.rank",
     FINISHED: "task = one.task AND queue = one.queue AND state = one.state",
@@ -183,24 +185,19 @@ class _List:
         """Whether what was asked for is few by its nature."""
         return self.which.ids is not None or (self.table is JOBS and self._shown() == {"running"})
 
-    def near(self) -> str:
-        return self._page(self._walk(self._bounds, self._near), self._rest)
-
-    def beyond(self) -> str:
-        """Whether there are more than the near ones."""
-        return self._page(self._walk(self._bounds, f"1 OFFSET {self._near}"), [])
+    def near(self, reach: int) -> str:
+        if self._by_id:
+            return self._page(self._walk(self._bounds, str(reach)), self._rest)
+        return self._first(self._bounds, str(reach // 2), self._rest)
 
     def whole(self) -> str:
+        if self._by_id:
+            return self._page(self._walk([*self._bounds, *self._rest], self._room), [])
         # Groups are chosen by name, once; said again of each row it would only mislead the planner.
-        return self._page(self._walk([*self._bounds, *(self._rest if self._by_id else self._more)], self._room), [])
-
-    @property
-    def _near(self) -> str:
-        return str(NEAR if self._by_id else NEAR // 10)
+        parts = [*self._bounds, *self._more]
+        return self._first(parts, self._room, []) if self.ordered else self._page(self._groups(parts, self._room), [])
 
     def _walk(self, parts: list[str], room: str) -> list[str]:
-        if not self._by_id:
-            return self._groups(parts, room)
         arms = [self._arm([*parts, *self._made], room)]
         if not self._made:
             return arms
@@ -208,18 +205,43 @@ class _List:
         other = f"SELECT {BOTH} FROM {self.table} WHERE {_all([*parts, *self._other()])} OFFSET 0"
         return [*arms, f"(SELECT * FROM ({other}) AS other ORDER BY {self._order} LIMIT {room})"]
 
-    def _page(self, arms: list[str], parts: list[str]) -> str:
-        head = "" if self._by_id else f"WITH {GROUPS[self.table]} "
+    def _page(self, arms: list[str], parts: list[str], head: str = "") -> str:
+        head = head or ("" if self._by_id else f"WITH {self._hops()} ")
         return f"""{head}SELECT {COLUMNS} FROM ({" UNION ALL ".join(arms)}) AS job
             WHERE {_all(parts)} ORDER BY {self._order} LIMIT {self._room}"""
+
+    def _first(self, parts: list[str], room: str, rest: list[str]) -> str:
+        """Of the first `room` of all groups together those that match. Of each group a share of them is looked at in
+        the index alone: where so many of these end, all groups together have as many, and none is read beyond."""
+        mine, way = _all([GROUP[self.table], *parts]), self._way
+        share = f"(SELECT 2 * {room} / greatest(count(*), 1) + 1 FROM groups AS one WHERE {self._named()})"
+        head = f"""WITH {self._hops()}, edge AS MATERIALIZED (SELECT (SELECT heads.at FROM groups AS one
+            CROSS JOIN LATERAL (
+                SELECT {self.at} AS at FROM {self.table} WHERE {mine} ORDER BY {self.at} {way} LIMIT {share}) AS heads
+            WHERE {self._named()} ORDER BY heads.at {way} OFFSET {room} - 1 LIMIT 1) AS at) """
+        sign, none = (">=", -(2**62)) if way == "DESC" else ("<=", 2**62)
+        least = f"{self.at} {sign} coalesce(edge.at, {none})"
+        arms = " UNION ALL ".join(self._groups(parts, room, least))
+        first = f"(SELECT * FROM ({arms}) AS job ORDER BY {self._order} LIMIT {room})"
+        return self._page([first], rest, head)
 
     def _arm(self, parts: Sequence[str], room: str) -> str:
         return f"(SELECT {BOTH} FROM {self.table} WHERE {_all(parts)} ORDER BY {self._order} LIMIT {room})"
 
-    def _groups(self, parts: list[str], room: str) -> list[str]:
-        arm = self._arm([GROUP[self.table], *parts], room)
-        arms = [f"(SELECT job.* FROM groups AS one CROSS JOIN LATERAL {arm} AS job WHERE {self._named()})"]
+    def _groups(self, parts: list[str], room: str, least: str = "") -> list[str]:
+        arm = self._arm([GROUP[self.table], *parts, *([least] if least else [])], room)
+        edge = "CROSS JOIN edge " if least else ""
+        arms = [f"(SELECT job.* FROM groups AS one {edge}CROSS JOIN LATERAL {arm} AS job WHERE {self._named()})"]
         return arms if self.table is FINISHED else [*arms, self._arm([_SUSPECT, *self._names, *parts], room)]
+
+    def _hops(self) -> str:
+        """The groups, but for those before and behind the names asked for, as far as the index is ordered by them."""
+        columns, when = _COLUMNS[self.table]
+        names = self.which.queues if self.table is JOBS else self.which.tasks
+        if names:
+            lead = columns.split(", ")[0]
+            when += f" AND {lead} >= {self.bind(min(names), 'text')} AND {lead} <= {self.bind(max(names), 'text')}"
+        return hops(self.table, columns, when)
 
     def _named(self) -> str:
         """Which groups are asked for."""
@@ -236,19 +258,19 @@ class _List:
         pairs = ((self.which.created_after, ">="), (self.which.created_before, "<="))
         return [f"created_at {sign} {self.bind(micros(at), 'bigint')}" for at, sign in pairs if at is not None]
 
-    def few(self) -> Iterator[tuple[str, int]]:
+    def few(self, *, soon: bool) -> Iterator[tuple[str, int]]:
         """For each index that leads to all that match, a statement: their page, and how many the index led to; it
-        stands if these are no more than the number beside it."""
+        stands if these are no more than the number beside it, which is small for an answer `soon`."""
         fits = _all([*self._bounds, *self._rest])
         # A job may be in two places of an index, and so twice among the few: by its two keys.
-        enough = TOLD if self._by_id and self.table is JOBS and not self._more else FEW
-        for arms in self._sources():
+        enough = SOON if soon else TOLD if self._by_id and self.table is JOBS and not self._more else FEW
+        for arms in self._led() if soon else self._sources():
             found = " UNION ALL ".join(
-                f"(SELECT id, {self.at}::bigint AS at, {fits} AS fits FROM {self.table} WHERE {arm})"
+                f"(SELECT id, {self.at}::bigint AS at, {fits} AS fits FROM {self.table} WHERE {arm} LIMIT {enough + 1})"
                 if isinstance(arm, str) else self._grouped(arm[0], fits)
                 for arm in arms
             )  # fmt: skip
-            sql = f"""WITH {GROUPS[self.table]},
+            sql = f"""WITH {self._hops()},
                 few AS MATERIALIZED (SELECT * FROM ({found}) AS found LIMIT {enough + 1}),
                 page AS (SELECT id FROM few WHERE fits ORDER BY at {self._way}, id {self._way} LIMIT 2 * {self._room})
                 SELECT job.*, found FROM (SELECT count(*) AS found FROM few) AS size LEFT JOIN (
@@ -261,26 +283,35 @@ class _List:
             SELECT id, {self.at}::bigint AS at, {fits} AS fits FROM {self.table}
             WHERE {GROUP[self.table]} AND {more}) AS job WHERE {self._named()})"""
 
+    def _led(self) -> Iterator[list[str | tuple[str]]]:
+        """By an index on the very thing, which is read from its first row on."""
+        if self.table is JOBS and self._shown() == {"expired"}:
+            yield list(self._aside())
+        if self.which.key_prefix is not None:
+            yield list(self._keys())
+        for name in ("schedule", "error"):
+            if name in self._equal:
+                yield [self._equal[name]]
+
     def _sources(self) -> Iterator[list[str | tuple[str]]]:
         which = self.which
         if which.ids is not None:
             yield [self._equal["id"]]
         if self.table is JOBS and (arms := self._aside()):
             yield list(arms)
-        if which.key_prefix is not None:
-            yield list(self._keys())
-        for name in ("schedule", "error"):
-            if name in self._equal:
-                yield [self._equal[name]]
+        yield from self._led()
+        scheduled = self._shown() == {"scheduled"} and self.table is JOBS
+        due = f"run_at > {self._now}" if scheduled else "true"
+        rest = [] if self.table is FINISHED else ["parked", _SUSPECT]
+        groups: list[str | tuple[str]] = [(due,), *(_all([part, *self._names]) for part in rest)]
+        if self._names:
+            yield groups
+        if which.tags:  # read to its end before the first row comes, and yet sooner than all that ended in one way
+            yield [f"tags @> {self.bind(list(which.tags), 'text[]')}"]
+        if not self._names and (scheduled or (self.table is FINISHED and which.states is not None)):
+            yield groups
         if self._made:
             yield [_all([*self._made, *self._times()]), _all(self._other())]
-        scheduled = self._shown() == {"scheduled"} and self.table is JOBS
-        if self._names or scheduled or (self.table is FINISHED and which.states is not None):
-            due = f"run_at > {self._now}" if scheduled else "true"
-            rest = [] if self.table is FINISHED else ["parked", _SUSPECT]
-            yield [(due,), *(_all([part, *self._names]) for part in rest)]
-        if which.tags:  # last, as this index is read to its end before the first row comes
-            yield [f"tags @> {self.bind(list(which.tags), 'text[]')}"]
 
     def _aside(self) -> list[str]:
         """Where the jobs are that are neither new nor final, if no others were asked for."""
@@ -322,16 +353,39 @@ async def jobs(
 async def _page(db: Session, asked: _List, limit: int) -> list[Any]:
     if asked.empty:
         return []
-    if not asked.ordered and not asked.sure:
-        rows = await _rows(db, asked, asked.near())
-        if len(rows) == limit or not await _rows(db, asked, asked.beyond()):
-            return rows
     if not asked.ordered:
-        for sql, enough in asked.few():
-            rows = await _rows(db, asked, sql)
-            if rows[0][-1] <= enough:
-                return [tuple(row)[:-1] for row in rows if row[0] is not None]
+        if (found := await _soon(db, asked)) is not None:
+            return found
+        if not asked.sure and (found := await _near(db, asked, limit)) is not None:
+            return found
+        if (found := await _few(db, asked, asked.few(soon=False))) is not None:
+            return found
     return await _rows(db, asked, asked.whole())
+
+
+async def _soon(db: Session, asked: _List) -> list[Any] | None:
+    if not (ways := list(asked.few(soon=True))):
+        return None
+    # Row by row: a bitmap would be made of all that the index has before the first of them comes.
+    await db.run("SET LOCAL enable_bitmapscan = off")
+    found = await _few(db, asked, ways)
+    await db.run("SET LOCAL enable_bitmapscan = on")
+    return found
+
+
+async def _near(db: Session, asked: _List, limit: int) -> list[Any] | None:
+    rows = await _rows(db, asked, asked.near(NEAR))
+    if limit // 4 <= len(rows) < limit:
+        rows = await _rows(db, asked, asked.near(FAR))
+    return rows if len(rows) == limit else None
+
+
+async def _few(db: Session, asked: _List, ways: Iterable[tuple[str, int]]) -> list[Any] | None:
+    for sql, enough in ways:
+        rows = await _rows(db, asked, sql)
+        if rows[0][-1] <= enough:
+            return [tuple(row)[:-1] for row in rows if row[0] is not None]
+    return None
 
 
 async def _rows(db: Session, asked: _List, sql: str) -> list[Any]:

@@ -320,7 +320,11 @@ BEGIN
     RETURN (SELECT n FROM mainspring_marks WHERE name = 'watched');
 END $$;
 
+-- For lists, free for a job that does not stand aside.
+CREATE INDEX mainspring_jobs_parked ON mainspring_jobs (task, queue) WHERE parked;
+
 -- down 3
+DROP INDEX mainspring_jobs_parked;
 DROP FUNCTION mainspring_publish(text[], integer, bigint);
 DROP TABLE mainspring_news;
 DROP TABLE mainspring_marks;

@@ -1,0 +1,82 @@
+"""Webhooks and triggers where several processes share a server: what is told, and set off, once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from mainspring import Context, Filter, Mainspring, State
+from mainspring.clock import EPOCH
+from mainspring.webhook import signature
+from mainspring.webhook.inbound import Call
+from receiver import Receiver, receiving, says
+
+
+@pytest.fixture(params=["postgres", "redis"])
+def url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(request.param).fresh())
+
+
+def process(url: str) -> Mainspring:
+    """One of those that share the store."""
+    app = Mainspring(url, webhook_allow="127.0.0.1")
+
+    @app.task(max_retries=0)
+    async def work(well: bool = True) -> None:
+        assert well
+
+    @app.task
+    async def transact(ctx: Context) -> None:
+        async with ctx.transaction():
+            pass
+
+    return app
+
+
+def kinds(receiver: Receiver) -> list[str]:
+    return sorted(json.loads(message.body)["type"] for message in receiver.messages)
+
+
+async def test_what_happens_is_told_once_whoever_saw_it(url: str) -> None:
+    async with receiving() as receiver, process(url) as one, process(url) as two:
+        await one.webhooks.create("ops", receiver.url, ["job.completed", "job.dead", "job.cancelled", "job.expired"])
+        await one.tasks["work"].enqueue()
+        await one.tasks["work"].enqueue(well=False)
+        waiting = await one.tasks["work"].using(delay=600).enqueue()
+        which = Filter(ids=(waiting.id,))
+        await asyncio.gather(one.jobs.cancel(waiting.id), two.jobs.cancel(which), two.jobs.cancel(waiting.id))
+        await asyncio.gather(one.drain(), two.drain())
+        await one.drain()
+        assert kinds(receiver) == ["job.cancelled", "job.completed", "job.dead"]
+        assert len(await two.webhooks.deliveries("ops")) == 3
+        if "postgres" in url:
+            await one.tasks["transact"].enqueue()
+            await one.drain()
+            assert kinds(receiver)[1:3] == ["job.completed", "job.completed"]
+
+
+async def test_410_disables_it_for_everybody(url: str) -> None:
+    async with receiving() as receiver, process(url) as one, process(url) as two:
+        await one.webhooks.create("ops", receiver.url, ["job.completed"])
+        receiver.answer = says(410)
+        await one.tasks["work"].enqueue()
+        await one.drain()
+        assert (await two.webhooks.get("ops")).disabled_at is not None
+        assert (await two.webhooks.standing("ops")).failures == 1
+
+
+async def test_a_message_that_comes_everywhere_at_once_makes_one_job(url: str) -> None:
+    async with process(url) as one, process(url) as two:
+        secret = (await one.triggers.create("orders", task="work", arguments="body")).secret
+        body, now = b'{"well": true}', one.clock.now()
+        timestamp = str(int((now - EPOCH).total_seconds()))
+        made = signature.signature(secret, "msg_1", timestamp, body)
+        call = Call(id="msg_1", timestamp=timestamp, signature=made, body=body)
+        handles = await asyncio.gather(*(app.triggers.receive("orders", call) for app in (one, two) * 5))
+        assert len({handle.id for handle in handles}) == 1
+        await one.drain()
+        assert (await two.triggers.receive("orders", call)).id == handles[0].id
+        (job,) = await one.jobs.list()
+        assert job.state is State.COMPLETED
