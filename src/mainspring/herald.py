@@ -78,11 +78,11 @@ class Herald:
         if self._task is not None and not self._task.done() and not self._task.get_loop().is_closed():
             return
         self._sending = asyncio.Lock()
-        self._listen()
+        work = self._run(self._listen())
         # In a context of its own: whoever came by first has nothing to do with what is published later.
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="mainspring-herald", context=Context())
+        self._task = asyncio.get_running_loop().create_task(work, name="mainspring-herald", context=Context())
 
-    async def _run(self) -> None:
+    async def _run(self, heard: object) -> None:
         try:
             while await self._turn():
                 await self._clock.sleep(GATHER)
@@ -91,7 +91,7 @@ class Herald:
         except Exception:
             _logger.exception("the live feed hears no more of this process until somebody watches anew")
         finally:
-            if self._task is asyncio.current_task():
+            if self._heard is heard:  # nobody has begun anew since
                 self._hush()
 
     async def _turn(self) -> bool:
@@ -111,11 +111,12 @@ class Herald:
 
     # what happens
 
-    def _listen(self) -> None:
+    def _listen(self) -> object:
         self._hush()
         self._heard = [(kind, self._hearing(tell)) for kind, tell in TELLERS.items()]
         for kind, act in self._heard:
             self._bus.subscribe(kind, act)
+        return self._heard
 
     def _hearing(self, tell: Callable[[Any], Iterable[Notice]]) -> Callable[[Any], None]:
         def hear(event: Any) -> None:

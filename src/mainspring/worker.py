@@ -196,15 +196,16 @@ class Worker:
     async def _live(self, up: asyncio.Future[None]) -> None:
         self._store = await self._insist("opening", self._opened)
         self._hears = self._store.hears
-        try:
-            async with self._alive():
-                up.set_result(None)
-                self._bus.emit(WorkerStarted(at=self._clock.now(), worker=self.id))
-                await self._work()
-        finally:
-            self._bus.emit(WorkerStopped(at=self._clock.now(), worker=self.id))
-            await self._crier.flush()
-            await self._herald.flush()
+        with self._crier.at_work():
+            try:
+                async with self._alive():
+                    up.set_result(None)
+                    self._bus.emit(WorkerStarted(at=self._clock.now(), worker=self.id))
+                    await self._work()
+            finally:
+                self._bus.emit(WorkerStopped(at=self._clock.now(), worker=self.id))
+                await self._crier.flush_last()
+                await self._herald.flush()
 
     @asynccontextmanager
     async def _alive(self) -> AsyncIterator[None]:
@@ -212,8 +213,7 @@ class Worker:
         try:
             self._info = replace(self._info, schema=self._store.newest_schema)
             await self._pulse.start(self._store)
-            with self._crier.at_work():
-                yield
+            yield
         finally:
             self._slots.lose()
             self._slots.close()
@@ -388,6 +388,10 @@ class Worker:
         With a `limit` it claims no more once there were so many.
         """
         self._store = await self._opened()
+        with self._crier.at_work():
+            return await self._drained(limit)
+
+    async def _drained(self, limit: float) -> int:
         runs = 0
         async with self._alive(), self._scheduler.at_hand():
             await self._scheduler.declare(self._store)

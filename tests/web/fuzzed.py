@@ -1,12 +1,14 @@
-"""A server for a fuzzer: with a few jobs and schedules to find, and patience with wrong keys.
+"""A server for a fuzzer, with a few jobs to find and patience with wrong keys: `python fuzzed.py STORE-URL`.
 
-python fuzzed.py STORE-URL      prints its address and the key of an admin; ends with SIGTERM
+It prints its address and the key of an admin, and ends with SIGTERM. With `worker` as well there is a worker beside
+it, and nothing to find.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import nullcontext
 from functools import partial
 
 from mainspring import Mainspring, cron
@@ -18,20 +20,25 @@ def made(url: str) -> Mainspring:
     app = Mainspring(url)
 
     @app.task(queue="mail")
-    async def send(to: str, token: str = "") -> None:
-        """Sends a mail."""
+    async def send(to: str, token: str = "") -> str:
+        return f"sent to {to}"
 
     return app
 
 
-async def main(url: str) -> None:
+async def fill(app: Mainspring) -> None:
+    await app.hand_over([app.job("send", {"to": f"{n}@example.com"}) for n in range(5)])
+    await app.schedules.create("0", cron("0 8 * * *"), "send", kwargs={"to": "all"})
+
+
+async def main(url: str, worker: bool) -> None:
     # That many wrong keys are answered 429 is looked at elsewhere; here each is to be answered 401.
     attempts.BURST_OF_ALL = 10**9
     service.Attempts = partial(attempts.Attempts, burst=10**9)  # type: ignore[assignment,misc]
     app = made(url)
-    async with app:
-        await app.hand_over([app.job("send", {"to": f"{n}@example.com"}) for n in range(5)])
-        await app.schedules.create("0", cron("0 8 * * *"), "send", kwargs={"to": "all"})
+    async with app, app.worker() if worker else nullcontext():
+        if not worker:
+            await fill(app)
         secret = await app.keys.create("fuzzer", "admin")
         listener = listen("127.0.0.1", 0)
         print(address(listener), secret, flush=True)
@@ -39,4 +46,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(sys.argv[1], "worker" in sys.argv))

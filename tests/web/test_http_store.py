@@ -284,6 +284,7 @@ async def test_a_key_that_is_not_known_or_may_too_little_is_named(near: Mainspri
         stranger = Mainspring(far.settings.store, api_key="msk_nobody")
         with pytest.raises(BadSetting, match="MAINSPRING_API_KEY"):
             await stranger.jobs.list()
+        await stranger.close()
         assert "msk_nobody" not in repr(stranger.settings)
 
 
@@ -350,4 +351,5 @@ async def test_code_that_does_not_await_can_use_it(near: Mainspring) -> None:
     async with serving(near) as (far, _):
         again = with_tasks(Mainspring(far.settings.store, api_key=far.settings.api_key))
         made = await asyncio.to_thread(lambda: again.tasks["add"].sync.enqueue(1))
+        await asyncio.to_thread(again.sync.close)
         assert (await near.jobs.get(made.id)).task == "add"

@@ -16,9 +16,11 @@ PATIENCE = 240.0
 
 
 @contextmanager
-def served(url: str) -> Iterator[tuple[str, str]]:
+def served(url: str, *options: str) -> Iterator[tuple[str, str]]:
     """The address of a server on this store, and a key."""
-    server = subprocess.Popen([sys.executable, str(HERE / "fuzzed.py"), url], stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen(
+        [sys.executable, str(HERE / "fuzzed.py"), url, *options], stdout=subprocess.PIPE, text=True
+    )
     try:
         assert server.stdout
         address, key = server.stdout.readline().split()

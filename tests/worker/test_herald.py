@@ -339,3 +339,25 @@ async def test_an_app_that_was_closed_and_opened_again_is_heard_again(app: Mains
             await work.enqueue()
             await clock.elapse(seconds=1)
             assert (await types(app)).count("job.enqueued") == before + 1
+
+
+def test_a_loop_that_ends_without_a_word_leaves_nothing_behind(clock: VirtualClock, recwarn: Any) -> None:
+    app = Mainspring(MemoryStore(clock), clock=clock)
+
+    async def begin() -> None:
+        await app.opened()
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(begin())
+    loop.close()
+    asyncio.run(once_more(app, clock))
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+async def once_more(app: Mainspring, clock: VirtualClock) -> None:
+    await watch(app, clock)
+    app.herald.heed(clock.now() + timedelta(seconds=60))
+    await app.queues.pause("mail")
+    await clock.elapse(seconds=1)
+    assert await types(app) == ["queue.paused"]
+    await app.close()

@@ -12,7 +12,6 @@ from litestar.params import HeaderParameter, QueryParameter
 from ..job import Shown
 from ..notice import asked
 from .door import Spring, Who, may
-from .problem import Problem
 from .stream import EventStream, Streams
 
 # How often a filter may be repeated, and the highest number that every client can say.
@@ -30,7 +29,6 @@ AlsoSeen = Annotated[
     int | None,
     QueryParameter(name="last_event_id", ge=0, le=MOST, description=f"For clients without headers. {_AFTER}"),
 ]
-_PARAMETERS = {"type", "job", "queue", "task", "schedule", "state", "last_event_id"}
 
 
 @get(
@@ -53,11 +51,6 @@ async def follow_events(
     seen: AlsoSeen = None,
 ) -> EventStream:
     """Jobs, progress, log lines, schedules, queues and workers as server-sent events, until the client leaves."""
-    if unknown := set(request.query_params) - _PARAMETERS:
-        raise Problem(
-            400, "bad_parameter",
-            f"there is no parameter {min(unknown)!r} here (known: {', '.join(sorted(_PARAMETERS))})",
-        )  # fmt: skip
     wish = asked(types=types, jobs=job, queues=queue, tasks=task, schedules=schedule, states=states)
     after = seen if last_event_id is None else last_event_id
     return EventStream(_streams(request.app.state, spring), who.name, wish, after)

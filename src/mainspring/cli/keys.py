@@ -34,7 +34,7 @@ async def create(
         made = await app.keys.by_id(id_of(secret) or "")
         return records.emit({"key": msgspec.to_builtins(made), "secret": secret})
     click.echo(secret)
-    return hint("nobody can show it again; send it as: Authorization: Bearer …")
+    return hint("nobody can show it again; it goes into the header Authorization, after the word Bearer")
 
 
 @keys.command("list")

@@ -7,7 +7,7 @@ import click
 from ..app import Mainspring
 from .loading import find, named_app, place
 from .loop import run
-from .serving import Service, where
+from .serving import Service, described, where
 from .stderr import log_option, log_to_stderr
 
 
@@ -16,6 +16,7 @@ from .stderr import log_option, log_to_stderr
 @click.option("--app", "named", metavar="MODULE:ATTR", help="The same as APP.")
 @click.option("--store", metavar="URL", help="Only a store, without an app's code [$MAINSPRING_STORE].")
 @where
+@click.option("--openapi", is_flag=True, help="Print the API's OpenAPI document instead.")
 @log_option
 def server(
     app: str | None,
@@ -24,6 +25,7 @@ def server(
     host: str | None,
     port: int | None,
     no_auth: bool,
+    openapi: bool,
     log_level: str | None,
 ) -> None:
     """Serve the REST API and metrics until SIGTERM or Ctrl-C.
@@ -32,6 +34,9 @@ def server(
     begun when the signal comes is answered; a second signal does not wait.
     """
     found = find(named_app(app, named)[0] if app or named else None, store)
+    if openapi:
+        click.echo(described(found))
+        return
     log_to_stderr(log_level or found.settings.log_level, found.settings.log_format)
     run(_serve(found, Service(found, host, port, no_auth)))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+import msgspec
 
 from ..app import Mainspring
 from .failure import Failed, hint
@@ -20,6 +21,20 @@ where = options(
 )
 
 
+def described(app: Mainspring) -> bytes:
+    """The OpenAPI document, for generators of clients."""
+    try:
+        from ..api.document import document
+        from ..api.service import litestar
+    except ImportError as missing:
+        raise _without(missing) from None
+    return msgspec.json.encode(document(litestar(app)))
+
+
+def _without(missing: ImportError) -> Failed:
+    return Failed(f"this needs the server's parts: pip install 'mainspring[server]' ({missing})")
+
+
 class Service:
     """The API of an app at an address, before it is served."""
 
@@ -29,7 +44,7 @@ class Service:
             from ..api.loopback import check_bind
             from ..metrics.timed import measured
         except ImportError as missing:
-            raise Failed(f"this needs the server's parts: pip install 'mainspring[server]' ({missing})") from None
+            raise _without(missing) from None
         host = host or app.settings.host
         check_bind(host, not no_auth)
         self._app, self._auth, self._meter = app, not no_auth, measured(app)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Never
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from .. import events
 from ..clock import Alarm, Clock
-from ..errors import StoreUnavailable
+from ..errors import MainspringError, StoreUnavailable
 from ..insistence import Insistence
 from ..job import Action, Filter, Job, JobId, NewJob, State
 from ..outcome import Outcome
@@ -27,6 +27,8 @@ _logger = logging.getLogger("mainspring")
 GATHERED = 10_000
 # Jobs enqueued in one step.
 STEP = 500
+# Real seconds for the last words of a worker.
+LAST = 1.0
 HEARD: tuple[type[events.Event], ...] = (
     events.JobsChanged, events.JobsExpired, events.SchedulePaused, events.TickPassed, events.WorkerStarted,
     events.WorkerStopped,
@@ -83,6 +85,12 @@ class Crier:
         except StoreUnavailable as error:
             _logger.warning("%d events wait to be told to webhooks: %s", len(self._gathered), error)
             return False
+
+    async def flush_last(self) -> None:
+        """The same for a worker that stops, whether or not the store takes long."""
+        with suppress(MainspringError, TimeoutError):
+            async with asyncio.timeout(LAST):
+                await self.flush()
 
     async def carry(self, store: Store) -> bool:
         heard = [self._gathered.popleft() for _ in range(len(self._gathered))]

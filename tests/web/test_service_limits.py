@@ -1,0 +1,108 @@
+"""Nobody gets more out of the service, or into it, than it says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from http_client import Client, browser
+from litestar import Litestar, get
+from litestar.middleware import DefineMiddleware
+
+from mainspring.api.deadline import Deadline
+from mainspring.api.parameters import MANY
+from mainspring.api.problem import HANDLERS
+from mainspring.api.routes import BESIDE, ROUTES
+from mainspring.api.service import BODY_LIMIT
+
+JSON = {"Content-Type": "application/json"}
+DEEP = 100_000
+
+
+def code(answer: httpx.Response) -> tuple[int, str]:
+    return answer.status_code, answer.json()["code"]
+
+
+@pytest.mark.parametrize("key", [None, "once"])
+async def test_a_body_that_is_too_large_is_refused(client: Client, key: str | None) -> None:
+    headers = JSON | ({"Idempotency-Key": key} if key else {})
+    async with client("operator") as http:
+        answer = await http.post("/jobs", content=b" " * (BODY_LIMIT + 1), headers=headers)
+        assert code(answer) == (413, "too_large")
+
+
+@pytest.mark.parametrize("key", [None, "once"])
+async def test_a_body_in_parts_is_counted_as_it_comes(client: Client, key: str | None) -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(BODY_LIMIT // 2**16 + 1):
+            yield b" " * 2**16
+
+    headers = JSON | ({"Idempotency-Key": key} if key else {})
+    async with client("operator") as http:
+        assert code(await http.post("/jobs", content=parts(), headers=headers)) == (413, "too_large")
+
+
+async def test_deep_nesting_is_refused_and_the_server_lives_on(client: Client) -> None:
+    opening = b'{"task": "send", "arguments": {"to": '
+    async with client("operator") as http:
+        answer = await http.post("/jobs", content=opening + b"[" * DEEP + b"]" * DEEP, headers=JSON)
+        assert code(answer) == (400, "malformed")
+        assert (await http.get("/jobs")).status_code == 200
+
+
+TOO_MUCH = [
+    "/jobs?limit=201", "/jobs?limit=0", "/schedules?limit=1000", "/audit?limit=201", "/jobs/x/logs?limit=1001",
+    "/jobs/x?wait=31", "/schedules/x/preview?count=1001", "/dead?limit=1001", f"/jobs?{'task=x&' * 101}",
+    f"/jobs?{'tag=x&' * (MANY + 1)}", "/jobs?stat=dead", "/jobs?limit=1&limit=2", "/queues?paused=null",
+    "/jobs?created_after=2026-01-01T00:00:00", "/jobs?created_after=1767225600", "/stats?window=0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", TOO_MUCH, ids=lambda path: path[:40])
+async def test_a_parameter_out_of_its_range_is_refused(client: Client, path: str) -> None:
+    async with client("viewer") as http:
+        assert code(await http.get(path)) == (400, "bad_parameter")
+
+
+LONG: list[tuple[str, dict[str, Any]]] = [
+    ("/jobs", {"jobs": [{"task": "send"}] * 1001}),
+    ("/jobs/bulk", {"action": "cancel", "ids": ["x"] * 1001}),
+    ("/jobs/bulk", {"action": "cancel", "all": True, "limit": 1001}),
+    ("/cron/preview", {"trigger": "* * * * *", "count": 1001}),
+    ("/cron/preview", {"trigger": "0," * 100_000 + "0 * * * *"}),
+    ("/jobs", {"task": "send", "run_at": "2026-01-01T00:00:00"}),
+    ("/jobs", {"task": "x" * 201}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), LONG, ids=lambda one: json.dumps(one)[:40])
+async def test_a_body_that_asks_for_too_much_is_refused(client: Client, path: str, body: dict[str, Any]) -> None:
+    async with client("operator") as http:
+        assert (await http.post(path, json=body)).status_code == 422
+
+
+async def test_a_read_that_takes_too_long_is_given_up() -> None:
+    stopped = asyncio.Event()
+
+    @get("/slow")
+    async def slow() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    app = Litestar([slow], middleware=[DefineMiddleware(Deadline, seconds=0.01)], exception_handlers=HANDLERS)
+    async with browser(app) as http:
+        answer = await http.get("http://127.0.0.1:8000/slow")
+    assert code(answer) == (503, "too_slow")
+    assert "Retry-After" in answer.headers
+    assert stopped.is_set()
+
+
+def test_only_who_is_asked_to_wait_may_be_slow() -> None:
+    waiting = {handler.handler_name for handler in (*ROUTES, *BESIDE) if handler.opt.get("waits")}
+    assert waiting == {"get_job", "follow_events"}
