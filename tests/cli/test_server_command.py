@@ -57,7 +57,7 @@ def test_the_server_lets_in_who_has_a_key_and_stops_when_told(process, shop, key
     serving = process("server", shop, "--port", "0")
     at = address(serving.line("serving sqlite:///jobs.db on"))
     assert httpx.get(f"{at}/api/v1/queues").status_code == 401
-    assert httpx.get(f"{at}/api/v1/queues", headers=key).json() == []
+    assert httpx.get(f"{at}/api/v1/queues", headers=key).json() == {"items": []}
     serving.signal(signal.SIGTERM)
     code, out, errors = serving.end()
     assert (code, out.splitlines()[-1], errors) == (0, "server stopped", "")
