@@ -85,7 +85,10 @@ class TestTwoApps(Placed):
 
 
 NAMES = set(re.findall(r"\bmainspring_(\w+)", re.sub(r"--.*", "", REAL.text))) | {"schema"}
-TABLES = set(re.findall(r"^CREATE (?:UNLOGGED )?TABLE mainspring_(\w+)", REAL.text, re.MULTILINE)) | {"schema", "finished_rest"}
+TABLES = set(re.findall(r"^CREATE (?:UNLOGGED )?TABLE mainspring_(\w+)", REAL.text, re.MULTILINE)) | {
+    "schema",
+    "finished_rest",
+}
 
 
 def test_no_prefix_makes_one_name_of_two() -> None:
