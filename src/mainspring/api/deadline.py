@@ -26,12 +26,14 @@ class Deadline:
             await self._app(scope, receive, send)
             return
 
+        limit = asyncio.timeout(self._seconds)
+
         async def begun(message: Message) -> None:
             limit.reschedule(None)  # from here on it is the client who may be slow
             await send(message)
 
         try:
-            async with asyncio.timeout(self._seconds) as limit:
+            async with limit:
                 await self._app(scope, receive, begun)
         except TimeoutError:
             if not limit.expired():

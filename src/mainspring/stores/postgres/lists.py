@@ -68,7 +68,8 @@ class _List:
     def __init__(
         self, table: Table, which: Filter, now: int, limit: int, after: Cursor | None, newest: bool, sort: Sort
     ) -> None:
-        self.table, self.which, self._values = table, which, list[Any]()
+        self.table: Table = table
+        self.which, self._values = which, list[Any]()
         self.at = {"created": "0", "due": "run_at", "finished": "finished_at"}[sort]
         self._way, sign = ("DESC", "<") if newest else ("ASC", ">")
         self._by_id, self._limit = sort == "created", limit
