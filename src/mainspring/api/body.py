@@ -9,6 +9,7 @@ import msgspec
 from litestar import Request
 from litestar.types import Empty, Receive
 
+from .header import header
 from .problem import Problem
 
 
@@ -21,8 +22,8 @@ class Strict(Request[Any, Any, Any]):
         return self._body
 
     async def json(self) -> Any:
-        kind = self.headers.get("content-type", "application/json")
-        if kind.partition(";")[0].strip().lower() != "application/json":
+        kind = header(self.scope, b"content-type")
+        if kind is not None and kind.partition(";")[0].strip().lower() != "application/json":
             raise Problem(415, "unsupported_media_type", "send JSON, with Content-Type: application/json")
         field = self.route_handler.parsed_data_field
         return decoded(await self.body(), _decoder(Any if field is None else field.annotation))

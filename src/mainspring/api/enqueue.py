@@ -19,6 +19,7 @@ from ..handle import Handle
 from ..job import NewJob, OnConflict
 from ..retry import Backoff
 from .door import Spring, may
+from .header import header
 from .idempotency import minted
 from .intake import intake
 from .problem import Problem, code_of
@@ -121,9 +122,10 @@ async def _many(
 
 def _traced(job: NewJob, request: Request[Any, Any, Any]) -> NewJob:
     """With the W3C context of whoever asks."""
-    parent, state = (request.headers.get(name, "") for name in ("traceparent", "tracestate"))
-    if not _TRACEPARENT.fullmatch(parent) or "traceparent" in job.metadata:
+    parent = header(request.scope, b"traceparent")
+    if parent is None or not _TRACEPARENT.fullmatch(parent) or "traceparent" in job.metadata:
         return job
+    state = header(request.scope, b"tracestate")
     carried = {"traceparent": parent, **({"tracestate": state[:512]} if state else {})}
     return replace(job, metadata={**job.metadata, **carried})
 

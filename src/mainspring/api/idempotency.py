@@ -20,6 +20,7 @@ from ..errors import StoreError
 from ..ids import following, new_series
 from .body import read
 from .door import ANYONE
+from .header import header
 from .problem import Problem
 
 KIND = "answer"
@@ -179,14 +180,10 @@ class _Exchange:
 
 
 def _key(scope: Scope) -> str | None:
-    for name, value in scope["headers"]:
-        if name == HEADER:
-            key = value.decode("latin-1")
-            if not 0 < len(key) <= LONGEST or not key.isascii() or not key.isprintable():
-                text = f"an Idempotency-Key has 1 to {LONGEST} printable ASCII characters"
-                raise Problem(400, "bad_parameter", text)
-            return key
-    return None
+    key = header(scope, HEADER)
+    if key is not None and (not 0 < len(key) <= LONGEST or not key.isascii() or not key.isprintable()):
+        raise Problem(400, "bad_parameter", f"an Idempotency-Key has 1 to {LONGEST} printable ASCII characters")
+    return key
 
 
 def _hash(*parts: str | bytes) -> str:
