@@ -70,7 +70,7 @@ async def list_triggers(spring: Spring) -> list[TriggerView]:
     return [_view(trigger) for trigger in await spring.triggers.list()]
 
 
-@post("/triggers", **may("admin"))
+@post("/triggers", **may("admin", unkept=True))
 async def create_trigger(spring: Spring, data: JSONBody[NewTrigger]) -> MadeTrigger:
     """From now on a signed message sets it off. Its secret is told now and never again."""
     made = await spring.triggers.create(**asdict(data))
@@ -96,7 +96,7 @@ async def delete_trigger(spring: Spring, name: FromPath[str]) -> None:
     await spring.triggers.delete(name)
 
 
-@post("/triggers/{name:str}/rotate", status_code=200, **may("admin"))
+@post("/triggers/{name:str}/rotate", status_code=200, **may("admin", unkept=True))
 async def rotate_trigger(spring: Spring, name: FromPath[str], data: JSONBody[Rotation | None] = None) -> MadeTrigger:
     """A new secret, told now and never again; messages signed with the one before it count for a while."""
     asked = data or Rotation()

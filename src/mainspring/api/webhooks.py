@@ -87,7 +87,7 @@ async def list_webhooks(spring: Spring, who: Who) -> list[WebhookView]:
     return [_view(hook, standings.get(hook.name), who) for hook in await spring.webhooks.list()]
 
 
-@post("/webhooks", **may("admin"))
+@post("/webhooks", **may("admin", unkept=True))
 async def create_webhook(spring: Spring, who: Who, data: JSONBody[NewWebhook]) -> MadeWebhook:
     """From now on it is told of these events. Its secret is told now and never again."""
     made = await spring.webhooks.create(**asdict(data))
@@ -113,7 +113,7 @@ async def delete_webhook(spring: Spring, name: FromPath[str]) -> None:
     await spring.webhooks.delete(name)
 
 
-@post("/webhooks/{name:str}/rotate", status_code=200, **may("admin"))
+@post("/webhooks/{name:str}/rotate", status_code=200, **may("admin", unkept=True))
 async def rotate_webhook(
     spring: Spring, who: Who, name: FromPath[str], data: JSONBody[Rotation | None] = None
 ) -> MadeWebhook:
