@@ -21,6 +21,12 @@ DOCUMENT = document(APP)
 OPERATIONS = [
     (path, method, operation) for path, methods in DOCUMENT["paths"].items() for method, operation in methods.items()
 ]
+HANDLERS = {
+    (method, re.sub(r":[a-z]+\}", "}", route.path)): handler
+    for route in APP.routes
+    if isinstance(route, HTTPRoute)
+    for method, (handler, _) in route.route_handler_map.items()
+}
 ids = [f"{method} {path}" for path, method, _ in OPERATIONS]
 
 
@@ -64,15 +70,20 @@ def test_no_parameter_may_be_null(path: str, method: str, operation: dict[str, A
         assert "null" not in str(parameter["schema"])
 
 
-def test_who_must_sign_in_is_told_how() -> None:
-    handlers = {
-        (method, re.sub(r":[a-z]+\}", "}", route.path)): handler.opt
-        for route in APP.routes
-        if isinstance(route, HTTPRoute)
-        for method, (handler, _) in route.route_handler_map.items()
-    }
+def test_a_body_that_may_be_left_out_is_said_so() -> None:
+    optional = set[str]()
     for path, method, operation in OPERATIONS:
-        anyone = handlers[(method.upper(), path)].get("role") == "anyone"
+        if "requestBody" in operation:
+            field = HANDLERS[(method.upper(), path)].parsed_data_field
+            assert field
+            assert operation["requestBody"]["required"] is not field.has_default
+            optional |= {path} if field.has_default else set()
+    assert "/api/v1/triggers/{name}/rotate" in optional
+
+
+def test_who_must_sign_in_is_told_how() -> None:
+    for path, method, operation in OPERATIONS:
+        anyone = HANDLERS[(method.upper(), path)].opt.get("role") == "anyone"
         assert ("security" in operation) is not anyone
         assert "401" in operation["responses"] or anyone
 

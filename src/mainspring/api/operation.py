@@ -54,6 +54,8 @@ def complete(operation: dict[str, Any], handler: HTTPRouteHandler, method: str, 
 def _parameters(operation: dict[str, Any], handler: HTTPRouteHandler, method: str) -> None:
     for parameter in operation.get("parameters", ()):
         parameter["schema"] = _said(parameter["schema"])
+    for media in operation.get("requestBody", {}).get("content", {}).values():
+        operation["requestBody"]["required"] = {"type": "null"} not in media["schema"].get("oneOf", ())
     if method == "POST" and handler.opt.get("role") != ANYONE and not handler.opt.get("unkept"):
         operation.setdefault("parameters", []).append(_KEY)
 
