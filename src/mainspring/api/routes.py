@@ -18,6 +18,7 @@ from . import (
     jobs,
     keys,
     metrics,
+    pages,
     queues,
     scheduler,
     schedules,
@@ -51,4 +52,4 @@ ROUTES: list[HTTPRouteHandler] = [
     *workers.ROUTES,
 ]
 # At the root.
-BESIDE: list[Any] = [*health.BESIDE, *metrics.BESIDE, *triggers.BESIDE]
+BESIDE: list[Any] = [*health.BESIDE, *metrics.BESIDE, *pages.BESIDE, *triggers.BESIDE]

@@ -1,0 +1,6 @@
+import { html } from "../html.js";
+import { Head } from "../parts/page.js";
+
+export function Queues() {
+  return html`<${Head} title="Queues" />`;
+}
