@@ -9,8 +9,8 @@ import random
 from .. import Backoff, Context, Mainspring
 
 
-def shop(store: str) -> Mainspring:
-    """The app on this store, with the tasks it registers."""
+def shop(store: str | None) -> Mainspring:
+    """The app on this store, or on that of the settings, with the tasks it registers."""
     app = Mainspring(store, beat=1, lease=5, grace=10)
 
     @app.task(queue="mail", priority=10)
