@@ -6,13 +6,14 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from litestar.types import ASGIApp
 from stories import Cues, stories
 
 from mainspring import Mainspring
 from mainspring.api.server import Server, address, listen
+from mainspring.credential import Role
 
 # Seconds that anything asked of the app may take.
 LIMIT = 30
@@ -24,12 +25,13 @@ class Live:
 
     def __init__(
         self, folder: Path, *, auth: bool = True, wrap: Callable[[ASGIApp], ASGIApp] | None = None, under: str = "",
-        works: bool = True, **settings: Any,
+        works: bool = True, keys: bool = True, **settings: Any,
     ) -> None:  # fmt: skip
         self.cues = Cues()
         given = {"beat": 0.2, "sweep": 0.2, "grace": 0.1, "durability": "relaxed", "log_level": "error", **settings}
         self.app: Mainspring = stories(Mainspring(f"sqlite:///{folder}/jobs.db", **given), self.cues)
         self.keys: dict[str, str] = {}
+        self._roles: tuple[Role, ...] = get_args(Role) if keys else ()
         service = self.app.asgi(auth=auth)
         self._works, self._ready = works, threading.Event()
         self._server = Server(wrap(service) if wrap else service, grace=1, ready=self._ready.set)
@@ -44,7 +46,7 @@ class Live:
     async def _life(self) -> None:
         self._loop = asyncio.get_running_loop()
         async with self.app:
-            for role in ("viewer", "operator", "admin"):
+            for role in self._roles:
                 self.keys[role] = await self.app.keys.create(role, role)
             if not self._works:
                 await self._server.run(self._listener)
