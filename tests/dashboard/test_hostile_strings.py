@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from urllib.parse import quote, urlencode
 
 import pytest
 from hostile import NAMES, TEXTS
