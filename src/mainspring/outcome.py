@@ -141,9 +141,11 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """The task's, if it has one."""
     task: str = ""
     queue: str = ""
-    """Those two and started_at: what statistics count; without a task the run is not counted and, but for ending
-    its turn as a probe, moves no circuit."""
+    """Those two, started_at and due_at: what statistics count; without a task the run is not counted and, but for
+    ending its turn as a probe, moves no circuit."""
     started_at: datetime | None = None
+    due_at: datetime | None = None
+    """Since when the job had waited to be taken."""
     schedule: str | None = None
     """The one of whose series the job is a run."""
 
@@ -161,7 +163,7 @@ def decide(
         return Outcome(
             id=job.id, lease=job.lease or "", state=_COMPLETED, ending=_WELL, finished_at=now,
             result=ended.result, account=account, breaker=policy.breaker, task=job.task, queue=job.queue,
-            started_at=job.started_at, schedule=job.series,
+            started_at=job.started_at, due_at=job.due_at, schedule=job.series,
         )  # fmt: skip
 
     def outcome(state: State, ending: Ending, failure: Failure | None = None, *, run_at: datetime | None = None,
@@ -170,7 +172,7 @@ def decide(
         return Outcome(id=job.id, lease=job.lease or "", state=state, ending=ending, finished_at=now,
                        run_at=run_at, refund=refund, crash=crash, silent=silent, result=result, failure=failure,
                        account=account, breaker=policy.breaker, task=job.task, queue=job.queue,
-                       started_at=job.started_at, schedule=job.series)  # fmt: skip
+                       started_at=job.started_at, due_at=job.due_at, schedule=job.series)  # fmt: skip
 
     match ended:
         case Done(result=result, note=note):

@@ -252,6 +252,8 @@ async def test_statistics_health_and_the_trail_are_those_of_the_server(near: Mai
         await near.drain()
         local, remote = await near.stats(), await far.stats()
         assert replace(remote, series=[]) == replace(local, series=[])
+        for only in ({"queue": "mail"}, {"queue": "default", "task": "add"}, {"task": "send"}):
+            assert (await far.stats(**only)).by_task == (await near.stats(**only)).by_task, only
         assert (await far.health()).ready
         await far.queues.pause("mail")
         (entry,) = await far.audit.list(limit=1)

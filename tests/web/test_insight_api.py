@@ -140,6 +140,26 @@ async def test_stats_tell_of_a_window(spring: Mainspring, client: Client, clock:
         assert (await http.get("/stats?window=ever")).json()["total"]["runs"] == 2
 
 
+async def test_stats_tell_how_long_jobs_ran_and_waited_in_all_and_of_one_queue_or_task(
+    spring: Mainspring, client: Client, clock: VirtualClock
+) -> None:
+    await spring.tasks["send"].using(queue="mail").enqueue("a")
+    clock.advance(seconds=8)
+    await run(spring, "fail")
+    async with client("viewer") as http:
+        found = (await http.get("/stats")).json()
+        assert (found["total"]["wait_p50"], found["by_queue"]["mail"]["wait_p95"]) == (0, 7.864320)
+        point = found["series"][-1]
+        assert (point["p50"], point["p95"], point["wait_p50"], point["wait_p95"]) == (0, 0, 0, 7.864320)
+        assert {found["series"][0][name] for name in ("p50", "p95", "wait_p50", "wait_p95")} == {None}
+        for only in ("queue=mail", "task=send", "queue=mail&task=send"):
+            alone = (await http.get(f"/stats?{only}")).json()
+            assert alone["total"] == alone["by_task"]["send"] == found["by_queue"]["mail"], only
+            assert (alone["series"][-1]["completed"], alone["series"][-1]["failed"], alone["errors"]) == (1, 0, [])
+            assert (alone["completed"], alone["dead"]) == (1, 1)
+        assert (await http.get("/stats?queue=mail&task=fail")).json()["total"]["runs"] == 0
+
+
 @pytest.mark.parametrize("window", ["", "x", "-1h", "0", "367d", "1h1h", "9" * 21])
 async def test_a_window_that_is_none_is_400(client: Client, window: str) -> None:
     async with client("viewer") as http:

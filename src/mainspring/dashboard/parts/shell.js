@@ -14,7 +14,7 @@ import { Toasts } from "./toast.js";
 /** name: words, key after "g", and who may see it (a scope of the API, and a role). */
 export const PAGES = [
   ["", "Overview", "o", null], ["jobs", "Jobs", "j", "jobs"], ["schedules", "Schedules", "s", "schedules"],
-  ["queues", "Queues", "q", "queues"], ["dead", "Dead letters", "d", "jobs"], ["workers", "Workers", "w", "workers"],
+  ["queues", "Queues", "q", "queues"], ["dead", "Dead letters", "d", "dead"], ["workers", "Workers", "w", "workers"],
   ["audit", "Audit", "a", "audit"], ["webhooks", "Webhooks", "h", "webhooks"],
   ["keys", "API keys", "k", "keys", "admin"],
 ];
