@@ -15,7 +15,7 @@ export function FormDialog({ title, action, run, onClose, ready = true, danger =
     }
   };
   return html`<${Dialog} title=${title} wide=${wide} onClose=${() => onClose()}>
-    <form onSubmit=${submit}>
+    <form class="asks" onSubmit=${submit}>
       ${children}
       ${state.error && html`<p class="error" role="alert">${state.error.message}</p>`}
       <footer><button type="button" onClick=${() => onClose()}>Leave it</button>
