@@ -8,6 +8,7 @@ import { Job } from "./pages/job.js";
 import { Jobs } from "./pages/jobs.js";
 import { Keys } from "./pages/keys.js";
 import { Overview } from "./pages/overview.js";
+import { Queue } from "./pages/queue.js";
 import { Queues } from "./pages/queues.js";
 import { Schedule } from "./pages/schedule.js";
 import { Schedules } from "./pages/schedules.js";
@@ -23,7 +24,7 @@ import { apply } from "./theme.js";
 
 /** By the first part of the path: the list, and the page of one of them. */
 const PAGES = {
-  "": [Overview], jobs: [Jobs, Job], schedules: [Schedules, Schedule], queues: [Queues], dead: [Dead],
+  "": [Overview], jobs: [Jobs, Job], schedules: [Schedules, Schedule], queues: [Queues, Queue], dead: [Dead],
   workers: [Workers, Worker], audit: [Audit], keys: [Keys], webhooks: [Webhooks],
 };
 
