@@ -207,6 +207,9 @@ async def test_all_schedules_together(call: Call, app: Mainspring) -> None:
     figures = (await call("GET", "/scheduler/metrics")).json()
     assert (figures["active"], figures["paused"], figures["late"]) == (4, 0, 0)
     assert sum((await call("GET", "/scheduler/distribution")).json()["hours"]) == 96
+    week = (await call("GET", "/scheduler/distribution?days=7")).json()["hours"]
+    assert (len(week), sum(week)) == (168, 7 * 96)
+    assert (await call("GET", "/scheduler/distribution?days=8")).status_code == 400
     assert (await call("POST", "/scheduler/rebalance", {"dry_run": True})).json()["dry_run"] is True
     assert (await call("POST", "/scheduler/rebalance")).json()["dry_run"] is False
 

@@ -129,7 +129,7 @@ export function useData(load, deps, { live = null, every = 0 } = {}) {
 }
 
 /** Calls of the answer become one call a second at most, and none is forgotten. */
-function useSoon(call) {
+export function useSoon(call) {
   const timer = useRef(null);
   const last = useRef(0);
   const latest = useRef(call);
