@@ -1,5 +1,7 @@
 // What needs somebody, from what the API says: each with words, and the page where it is mended.
 import { duration, percent, plural } from "./format.js";
+import { queueLink } from "./parts/queue.js";
+import { service } from "./parts/service.js";
 import { jobLink, link, scheduleLink } from "./route.js";
 
 // Seconds that a due job may wait, and after which that is grave; as `mainspring doctor` sees it.
@@ -37,7 +39,6 @@ export function wellness({ stats, workers, oldest, died, now }) {
 
 const waited = (job, now) => (now - Date.parse(job.run_at)) / 1000;
 const due = (queue) => queue.pending;
-const takes = (worker, queue) => worker.state === "open" && (worker.queues === null || worker.queues.includes(queue));
 const few = (names) => names.slice(0, NAMED).join(", ") + (names.length > NAMED ? ` and ${names.length - NAMED} more` : "");
 const are = (n, word) => `${plural(n, word)} ${n === 1 ? "is" : "are"}`;
 
@@ -52,11 +53,11 @@ function alive({ stats, workers, outlook }) {
 
 function unserved({ stats, workers }) {
   if (!stats || !workers?.length) return [];
-  return stats.queues.filter((queue) => due(queue) && !queue.paused && !workers.some((one) => takes(one, queue.name)))
+  return stats.queues.filter((queue) => due(queue) && !queue.paused && !service(workers, queue.name).taking.length)
     .map((queue) => {
-      const drained = workers.some((one) => one.queues === null || one.queues.includes(queue.name));
+      const drained = service(workers, queue.name).all.length;
       const text = drained ? `Every worker of queue ${queue.name} is drained` : `No worker serves queue ${queue.name}`;
-      return { key: `unserved ${queue.name}`, level: "bad", text: `${text}; ${are(due(queue), "job")} due.`, href: "workers", label: "Workers" };
+      return { key: `unserved ${queue.name}`, level: "bad", text: `${text}; ${are(due(queue), "job")} due.`, href: drained ? "workers" : queueLink(queue.name), label: drained ? "Workers" : "Queue" };
     });
 }
 
@@ -65,7 +66,7 @@ function held({ stats }) {
     const n = due(queue) + queue.retrying;
     return {
       key: `held ${queue.name}`, level: "warn", text: `Queue ${queue.name} is paused; ${plural(n, "job")} ${n === 1 ? "waits" : "wait"}.`,
-      href: "queues", label: "Queues", queue: queue.name,
+      href: queueLink(queue.name), label: "Queue", queue,
     };
   });
 }
@@ -118,10 +119,10 @@ function failing({ stats, died }) {
     }));
 }
 
-function unwell({ workers, now }) {
+function unwell({ workers }) {
   const found = [];
   const all = workers ?? [];
-  const silent = all.filter((one) => one.beat_at && one.lease && now - Date.parse(one.beat_at) > one.lease * 600);
+  const silent = all.filter((one) => one.shown === "late");
   if (silent.length) {
     const text = `${plural(silent.length, "worker")} ${silent.length === 1 ? "has" : "have"} fallen silent: ${few(silent.map((one) => one.id))}.`;
     found.push({ key: "silent", level: "warn", text, href: "workers", label: "Workers" });

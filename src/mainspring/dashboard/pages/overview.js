@@ -6,29 +6,31 @@ import { html, useRef } from "../html.js";
 import { useData } from "../live.js";
 import { Health } from "../parts/health.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
-import { useWindow, WindowChoice } from "../parts/windows.js";
-import { useSession } from "../session.js";
 import { STATES } from "../parts/state.js";
+import { useWindow, WindowChoice } from "../parts/window.js";
+import { loadWorkers } from "../parts/worker.js";
+import { useSession } from "../session.js";
 import { Charts } from "./overview_charts.js";
 import { Figures } from "./overview_figures.js";
 import { Failures, NextTicks, Queues, Tasks, Workers } from "./overview_tables.js";
 
 // What happens seldom enough to be shown at once; the rest is in the figures two seconds later.
 const RARE = ["job.dead", "job.retrying", "queue", "schedule.paused", "schedule.changed", "worker"];
+const SPANS = ["15m", "1h", "6h", "24h", "7d"];
 const HOUR = 3600_000;
 const DIED = 100;
 
 export function Overview() {
   const session = useSession();
-  const window = useWindow();
+  const window = useWindow("1h", SPANS);
   const figures = useData((signal) => loadFigures(session, window, signal), [window],
     { every: 2, live: session.sees("events") ? { type: RARE } : null });
   const trouble = useData((signal) => loadTrouble(session, signal), [], { every: 5 });
   const loaded = useRef(Date.now());
   if (!figures.error) loaded.current = Date.now();
   const reload = () => (figures.reload(), trouble.reload());
-  return html`<${Head} title="Overview" actions=${html`<${WindowChoice} />`} />
-    <${Loaded} data=${figures}>${(value) => html`<div class="stack">
+  return html`<${Head} title="Overview" actions=${html`<${WindowChoice} path="" value=${window} of=${SPANS} />`} />
+    <${Loaded} data=${figures}>${(value) => html`<div class="stack overview">
       <${Health} facts=${{ ...value, ...trouble.value }} since=${figures.error && loaded.current} reload=${reload} />
       ${isNew(value, trouble.value) ? html`<${First} />` : html`<${Page} window=${window} facts=${{ ...value, ...trouble.value }} />`}
     </div>`}<//>`;
@@ -39,7 +41,7 @@ function Page({ window, facts }) {
   return html`
     ${stats && html`<${Figures} stats=${stats} window=${window} />`}
     ${stats && html`<${Charts} stats=${stats} window=${window} />`}
-    <div class="columns">
+    <div class="overview-columns">
       ${stats && html`<${Failures} stats=${stats} dead=${dead} window=${window} />`}
       ${outlook && html`<${NextTicks} outlook=${outlook} />`}
       ${workers && html`<${Workers} workers=${workers} />`}
@@ -74,7 +76,7 @@ function isNew({ stats }, trouble) {
 async function loadFigures(session, window, signal) {
   const [stats, workers] = await Promise.all([
     session.sees("stats") ? get("stats", { window }, signal).then(plain) : undefined,
-    session.sees("workers") ? get("workers", {}, signal).then((page) => plain(page.items)) : undefined,
+    session.sees("workers") ? loadWorkers(signal) : undefined,
   ]);
   return { stats, workers };
 }

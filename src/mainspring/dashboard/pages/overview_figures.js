@@ -4,15 +4,15 @@ import { count, duration, percent, short } from "../format.js";
 import { html } from "../html.js";
 import { Icon } from "../parts/icons.js";
 import { MEANING } from "../parts/state.js";
-import { WORDS } from "../parts/windows.js";
+import { lately } from "../parts/window.js";
 import { link } from "../route.js";
 
 const NOW = [["running", "Running"], ["pending", "Due"], ["scheduled", "Scheduled"], ["retrying", "Retrying"], ["dead", "Dead"]];
 
 export function Figures({ stats, window }) {
   const { total } = stats;
-  const within = `of the last ${WORDS[window]}`;
-  return html`<div class="figures">
+  const within = `of ${lately(window)}`;
+  return html`<div class="overview-figures">
     <dl aria-label="Jobs now">${NOW.map(([state, words]) => html`<${Jobs} key=${state} state=${state} words=${words} n=${stats[state]} />`)}</dl>
     <dl aria-label=${`Runs ${within}`}>
       <${Figure} words="Runs per minute" ...${pace(stats, within)} />
@@ -26,12 +26,12 @@ export function Figures({ stats, window }) {
 function Jobs({ state, words, n }) {
   const some = n > 0 && ["dead", "retrying", "running"].includes(state);
   return html`<div><dt class=${`state ${some ? `state-${state}` : ""}`}><${Icon} name=${state} />${words}</dt>
-    <dd><a class="figure" href=${state === "dead" ? "dead" : link("jobs", { state })} title=${`${count(n)} ${MEANING[state]}`} aria-label=${`${count(n)} ${words.toLowerCase()}: see these jobs`}>
+    <dd><a class="overview-figure" href=${state === "dead" ? "dead" : link("jobs", { state })} title=${`${count(n)} ${MEANING[state]}`} aria-label=${`${count(n)} ${words.toLowerCase()}: see these jobs`}>
       ${n < 100_000 ? count(n) : short(n)}</a></dd></div>`;
 }
 
 function Figure({ words, value, title, kind = "" }) {
-  return html`<div title=${title}><dt class="muted">${words}</dt><dd class=${`figure ${kind}`}>${value}</dd></div>`;
+  return html`<div title=${title}><dt class="muted">${words}</dt><dd class=${`overview-figure ${kind}`}>${value}</dd></div>`;
 }
 
 const rate = (n) => (n && n < 10 ? n.toFixed(n < 1 ? 2 : 1) : short(Math.round(n)));

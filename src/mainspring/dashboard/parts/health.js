@@ -1,12 +1,10 @@
 // One line that says whether all is well; if not, what needs somebody, and the way there.
-import { post, segment } from "../api.js";
 import { relative } from "../format.js";
 import { troubles, wellness } from "../health.js";
 import { html } from "../html.js";
 import { useNow } from "../clock.js";
-import { useSession } from "../session.js";
-import { Act } from "./act.js";
 import { Icon } from "./icons.js";
+import { PauseButton } from "./queue.js";
 
 /** `facts` as health.js wants them; `since` is when they were loaded, if they could not be loaded since then. */
 export function Health({ facts, since, reload }) {
@@ -22,12 +20,10 @@ export function Health({ facts, since, reload }) {
 }
 
 function Line({ trouble: { level, text, more, href, label, queue }, reload }) {
-  const session = useSession();
-  const resume = async () => (await post(`queues/${segment(queue)}/resume`), reload(), `Queue ${queue} goes on.`);
   return html`<li class=${`health-${level}`}>
     <${Icon} name=${level === "bad" ? "dead" : "warning"} />
     <span class="health-text">${text}${more && html` <span class="health-more">${more}</span>`}</span>
-    <span class="row">${queue !== undefined && session.may("operator", "queues") && html`<${Act} icon="play" label=${`Resume queue ${queue}`} run=${resume}>Resume<//>`}
+    <span class="row">${queue && html`<${PauseButton} queue=${queue} after=${reload} />`}
       <a href=${href} aria-label=${`${label}: ${text}`}>${label}</a></span>
   </li>`;
 }
