@@ -19,8 +19,8 @@ import { useSession } from "../session.js";
 /** value in the field: what the API is asked for, and its words. Without one, what has ended comes by its end. */
 const SORTS = {
   "created.desc": ["created", "desc", "newest first"], "created.asc": ["created", "asc", "oldest first"],
-  "due.asc": ["due", "asc", "due soonest"],
-  "due.desc": ["due", "desc", "due last"], "finished.desc": ["finished", "desc", "ended last"], "finished.asc": ["finished", "asc", "ended first"],
+  "due.asc": ["due", "asc", "due soonest"], "due.desc": ["due", "desc", "due last"],
+  "finished.desc": ["finished", "desc", "ended last"], "finished.asc": ["finished", "asc", "ended first"],
 };
 const AT_REST = ["completed", "dead", "cancelled"];
 // Log lines change nothing in a list.
