@@ -17,7 +17,7 @@ const SHOWN = 10;
 export function DeadGroup({ group, may, ask, onChanged }) {
   const [open, show] = useState(false);
   const choice = { filter: { states: ["dead"], tasks: [group.task], errors: [group.error] } };
-  const words = `${plural(group.count, "dead job")} of ${group.task}`;
+  const what = `${plural(group.count, "dead job")} of ${group.task}`;
   const [type, ...rest] = group.error.split(": ");
   return html`<section class="card dead-group" aria-label=${`${group.task}: ${group.error}`}>
     <div class="dead-head">
@@ -27,8 +27,8 @@ export function DeadGroup({ group, may, ask, onChanged }) {
         <p>${rest.join(": ")}</p>
         <p class="muted"><a href=${link("jobs", { state: "dead", task: group.task })}>${group.task}</a> · last <${Time} at=${group.last_at} /></p></div>
       <a class="dead-count number" href=${link("jobs", { state: "dead", task: group.task, error: group.error })}>${count(group.count)}<span>${group.count === 1 ? "job" : "jobs"}</span></a>
-      ${may && html`<div class="row"><button onClick=${() => ask({ action: "redrive", words, choice })}><${Icon} name="retrying" /> Redrive</button>
-        <button class="quiet" aria-label=${`Delete these ${count(group.count)}`} title="Delete" onClick=${() => ask({ action: "delete", words, choice })}><${Icon} name="trash" /></button></div>`}
+      ${may && html`<div class="row"><button onClick=${() => ask({ action: "redrive", what, choice })}><${Icon} name="retrying" /> Redrive</button>
+        <button class="quiet" aria-label=${`Delete these ${count(group.count)}`} title="Delete" onClick=${() => ask({ action: "delete", what, choice })}><${Icon} name="trash" /></button></div>`}
     </div>
     ${open && html`<${Inside} group=${group} may=${may} onChanged=${onChanged} />`}
   </section>`;
