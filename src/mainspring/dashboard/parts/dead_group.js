@@ -6,10 +6,10 @@ import { html, useState } from "../html.js";
 import { useData } from "../live.js";
 import { jobLink, link } from "../route.js";
 import { Act } from "./act.js";
+import { Failure } from "./failure.js";
 import { Icon } from "./icons.js";
+import { Redrive } from "./job_edit.js";
 import { Loaded } from "./page.js";
-import { RedriveDialog } from "./redrive.js";
-import { Stack } from "./stack.js";
 import { Time } from "./time.js";
 
 const SHOWN = 10;
@@ -43,7 +43,7 @@ function Inside({ group, may, onChanged }) {
   );
   const close = (changed) => (edit(null), changed && (some.reload(), onChanged()));
   return html`<div class="dead-inside">
-    <${Loaded} data=${newest}>${(job) => job.failure && html`<${Stack} failure=${job.failure} name="The newest one's stack trace" />`}<//>
+    <${Loaded} data=${newest}>${(job) => job.failure && html`<${Failure} of=${job.failure} />`}<//>
     <${Loaded} data=${some}>${(page) => html`<div class="table"><table>
       <thead><tr><th scope="col">Job</th><th scope="col">Arguments</th><th scope="col">Died</th><th scope="col" class="number">Attempts</th>${may && html`<th scope="col"><span class="unseen">Actions</span></th>`}</tr></thead>
       <tbody>${page.items.map((item) => html`<tr key=${item.id}>
@@ -54,6 +54,6 @@ function Inside({ group, may, onChanged }) {
         ${may && html`<td data-label="" class="tight"><${Act} icon="edit" run=${async () => edit(await get(`jobs/${segment(item.id)}`))}>Edit and redrive<//></td>`}
       </tr>`)}</tbody></table></div>
       ${page.next && html`<p><a href=${link("jobs", { state: "dead", task: group.task, error: group.error })}>All ${count(group.count)} of them</a></p>`}`}<//>
-    ${edited && html`<${RedriveDialog} job=${edited} onClose=${close} />`}
+    ${edited && html`<${Redrive} job=${edited} onClose=${close} />`}
   </div>`;
 }
