@@ -38,7 +38,7 @@ function Table({ hooks, after }) {
     <tbody>${hooks.map((hook) => html`<tr key=${hook.name}>
       <td data-label="Webhook"><span><a href=${webhookLink(hook.name)}><b>${hook.name}</b></a><br /><span class="muted url">${hook.url}</span></span></td>
       <td data-label="State"><${WebhookState} of=${hook} /></td>
-      <td data-label="Events"><span>${hook.events.map((event) => html`<span class="tag" key=${event}>${event}</span> `)}</span></td>
+      <td class="events" data-label="Events"><span>${hook.events.map((event) => html`<span class="tag" key=${event}>${event}</span> `)}</span></td>
       <td class="nowrap" data-label="Delivered">${hook.delivered_at ? html`<${Time} at=${hook.delivered_at} />` : html`<span class="muted">never</span>`}</td>
       <td data-label="Failures in a row"><span>${hook.failures
         ? html`<span class="bad">${hook.failures}</span> <span class="muted">${hook.error}</span>` : html`<span class="muted">0</span>`}</span></td>

@@ -18,9 +18,9 @@ export function Scopes({ scopes, onScopes, within }) {
     return html`<input type="checkbox" aria-label=${`${words} ${noun}`} checked=${implied || scopes.includes(scope)}
       disabled=${implied || !covers(within, scope)} onChange=${turn(scope)} />`;
   };
-  return html`<fieldset><legend>It may</legend>
-    <label class="choice"><input type="radio" name="all" checked=${scopes === null} disabled=${Boolean(within)} onChange=${() => onScopes(null)} /> all that its role may</label>
-    <label class="choice"><input type="radio" name="all" checked=${scopes !== null} onChange=${() => onScopes([])} /> only this, as far as its role goes:</label>
+  return html`<fieldset><legend>Scopes</legend>
+    <label class="choice"><input type="radio" name="all" checked=${scopes === null} disabled=${Boolean(within)} onChange=${() => onScopes(null)} /> no limits beyond that</label>
+    <label class="choice"><input type="radio" name="all" checked=${scopes !== null} onChange=${() => onScopes([])} /> only what is ticked here</label>
     ${scopes !== null && html`<table class="scopes"><thead><tr><th scope="col">Noun</th><th scope="col">See</th><th scope="col">Change</th></tr></thead>
       <tbody>${Object.entries(NOUNS).map(([noun, written]) => html`<tr key=${noun}><th scope="row">${noun}</th>
         <td>${box(noun, "read", "See")}</td><td>${written && box(noun, "write", "Change")}</td></tr>`)}</tbody></table>`}

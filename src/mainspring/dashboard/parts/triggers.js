@@ -48,9 +48,15 @@ function Table({ triggers, may, show, after }) {
       <td data-label="State">${trigger.disabled_at ? html`<span class="state state-paused"><${Icon} name="pause" />disabled</span>` : html`<span class="state state-completed"><${Icon} name="completed" />enabled</span>`}</td>
       <td data-label="Sets off"><span>${trigger.schedule ? html`schedule <a href=${scheduleLink(trigger.schedule)}>${trigger.schedule}</a>` : html`task <a href=${jobsOf({ task: trigger.task })}>${trigger.task}</a>`}
         ${trigger.queue && html` <span class="tag">queue ${trigger.queue}</span>`}${trigger.priority !== null && html` <span class="tag">priority ${trigger.priority}</span>`}</span></td>
-      <td data-label="Arguments"><code>${stringify({ ...(trigger.arguments === "body" ? { "*": "body" } : trigger.arguments), ...trigger.kwargs })}</code></td>
+      <td data-label="Arguments"><${Arguments} of=${trigger} /></td>
       <td class="nowrap" data-label="Made"><${Time} at=${trigger.created_at} /></td>
       <td class="tight" data-label="">${may && html`<${Acts} trigger=${trigger} show=${show} after=${after} />`}</td></tr>`)}</tbody></table></div>`;
+}
+
+function Arguments({ of: trigger }) {
+  const taken = trigger.arguments === "body" ? ["all members of the message"] : Object.entries(trigger.arguments).map(([name, from]) => `${name} from ${from}`);
+  const words = [...taken, ...Object.entries(trigger.kwargs).map(([name, value]) => `${name} = ${stringify(value)}`)];
+  return words.length ? html`<span>${words.join(", ")}</span>` : html`<span class="muted">none</span>`;
 }
 
 function Acts({ trigger, show, after }) {
