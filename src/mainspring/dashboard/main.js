@@ -1,7 +1,7 @@
 // Where it begins: who is there, and which page they want.
 import { onSignedOut } from "./api.js";
 import { setClock } from "./clock.js";
-import { html, render, useEffect, useState } from "./html.js";
+import { html, render, useEffect, useRef, useState } from "./html.js";
 import { Audit } from "./pages/audit.js";
 import { Dead } from "./pages/dead.js";
 import { Job } from "./pages/job.js";
@@ -31,6 +31,12 @@ const PAGES = {
 
 function Page() {
   const { page, rest } = useRoute();
+  const first = useRef(true);
+  useEffect(() => {
+    // Who hears the page, or uses its keys, begins where the new one does.
+    if (!first.current) document.querySelector("h1")?.focus({ preventScroll: true });
+    first.current = false;
+  }, [page, rest]);
   const [List, One] = PAGES[page] ?? [Nowhere];
   return rest && One ? html`<${One} key=${rest} id=${rest} />` : html`<${List} />`;
 }

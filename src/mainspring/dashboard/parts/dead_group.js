@@ -16,16 +16,9 @@ const SHOWN = 10;
 
 export function DeadGroup({ group, may, ask, onChanged }) {
   const [open, show] = useState(false);
-  const filter = { states: ["dead"], tasks: [group.task], errors: [group.error] };
+  const choice = { filter: { states: ["dead"], tasks: [group.task], errors: [group.error] } };
+  const words = `${plural(group.count, "dead job")} of ${group.task}`;
   const [type, ...rest] = group.error.split(": ");
-  const redrive = () => ask({
-    title: `Redrive ${plural(group.count, "dead job")} of ${group.task}?`, action: `Redrive ${count(group.count)}`, verb: "redriven",
-    words: "They become pending again, due at once, with all their retries.", path: "dead/redrive", body: { filter },
-  });
-  const remove = () => ask({
-    title: `Delete ${plural(group.count, "dead job")} of ${group.task}?`, action: `Delete ${count(group.count)}`, verb: "deleted", danger: true,
-    words: "They are gone for good, with their arguments, runs and logs. This cannot be undone.", path: "jobs/bulk", body: { action: "delete", filter },
-  });
   return html`<section class="card dead-group" aria-label=${`${group.task}: ${group.error}`}>
     <div class="dead-head">
       <button class="quiet fold" aria-expanded=${open} aria-label=${`${open ? "Fold" : "Unfold"} ${group.task}: ${group.error}`} onClick=${() => show(!open)}>
@@ -34,8 +27,8 @@ export function DeadGroup({ group, may, ask, onChanged }) {
         <p>${rest.join(": ")}</p>
         <p class="muted"><a href=${link("jobs", { state: "dead", task: group.task })}>${group.task}</a> · last <${Time} at=${group.last_at} /></p></div>
       <a class="dead-count number" href=${link("jobs", { state: "dead", task: group.task, error: group.error })}>${count(group.count)}<span>${group.count === 1 ? "job" : "jobs"}</span></a>
-      ${may && html`<div class="row"><button onClick=${redrive}><${Icon} name="retrying" /> Redrive</button>
-        <button class="quiet" aria-label=${`Delete these ${count(group.count)}`} title="Delete" onClick=${remove}><${Icon} name="trash" /></button></div>`}
+      ${may && html`<div class="row"><button onClick=${() => ask({ action: "redrive", words, choice })}><${Icon} name="retrying" /> Redrive</button>
+        <button class="quiet" aria-label=${`Delete these ${count(group.count)}`} title="Delete" onClick=${() => ask({ action: "delete", words, choice })}><${Icon} name="trash" /></button></div>`}
     </div>
     ${open && html`<${Inside} group=${group} may=${may} onChanged=${onChanged} />`}
   </section>`;
