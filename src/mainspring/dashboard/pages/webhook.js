@@ -1,5 +1,6 @@
 // /webhooks/{name}: one webhook, and how its deliveries went.
 import { get, segment } from "../api.js";
+import { plural } from "../format.js";
 import { html } from "../html.js";
 import { useData } from "../live.js";
 import { Icon } from "../parts/icons.js";
@@ -23,14 +24,14 @@ export function Webhook({ id }) {
   return html`<nav class="crumbs" aria-label="Where this is"><a href="webhooks">Webhooks</a></nav>
     <${Head} title=${id} actions=${hook && html`<${WebhookActs} hook=${hook} after=${data.reload} />`}>${hook && html`<${WebhookState} of=${hook} />`}<//>
     <${Loaded} data=${data}>${({ hook, deliveries }) => html`<${About} hook=${hook} />
-      <section><h2>Deliveries</h2><${Deliveries} page=${deliveries} id=${id} after=${after} sees=${session.sees("jobs")} /></section>`}<//>`;
+      <section class="below"><h2>Deliveries</h2><${Deliveries} page=${deliveries} id=${id} after=${after} sees=${session.sees("jobs")} /></section>`}<//>`;
 }
 
 const all = (given) => (given ? given.join(", ") : html`<span class="muted">all</span>`);
 
 function About({ hook }) {
   return html`${hook.disabled_at && html`<p class="notice"><${Icon} name="pause" /><span>Disabled <${Time} at=${hook.disabled_at} />${hook.disabled_reason && `: ${hook.disabled_reason}`}</span></p>`}
-    ${hook.failures > 0 && html`<p class="trouble" role="status"><${Icon} name="warning" /><span>${hook.failures} failures in a row, the last <${Time} at=${hook.failed_at} />: ${hook.error}</span></p>`}
+    ${hook.failures > 0 && html`<p class="trouble" role="status"><${Icon} name="warning" /><span>${plural(hook.failures, "failure")} in a row, the last <${Time} at=${hook.failed_at} />: ${hook.error}</span></p>`}
     <div class="card"><${Facts} of=${[
       ["URL", html`<code>${hook.url}</code>`], ["Events", hook.events.join(", ")], ["Queues", all(hook.queues)], ["Tasks", all(hook.tasks)],
       ["Tags", hook.tags ? hook.tags.join(", ") : html`<span class="muted">any</span>`],

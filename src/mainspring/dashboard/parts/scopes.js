@@ -1,11 +1,12 @@
 // Which nouns of the API a key may see, and which it may change.
 import { html } from "../html.js";
 
-/** Those that nothing can be changed of have no write. */
-const NOUNS = {
-  jobs: true, dead: true, schedules: true, scheduler: true, queues: true, workers: true, webhooks: true, triggers: true, keys: true,
-  audit: false, cron: false, events: false, executions: false, metrics: false, stats: false, tasks: false,
-};
+const NOUNS = [
+  "jobs", "dead", "schedules", "scheduler", "queues", "workers", "webhooks", "triggers",
+  "keys", "audit", "cron", "events", "executions", "metrics", "stats", "tasks",
+];
+/** Nothing of these can be changed. */
+const READ_ONLY = ["audit", "cron", "events", "executions", "metrics", "stats", "tasks"];
 
 const covers = (within, scope) => !within || within.includes(scope) || (scope.endsWith(":read") && within.includes(scope.replace(":read", ":write")));
 
@@ -21,8 +22,9 @@ export function Scopes({ scopes, onScopes, within }) {
   return html`<fieldset><legend>Scopes</legend>
     <label class="choice"><input type="radio" name="all" checked=${scopes === null} disabled=${Boolean(within)} onChange=${() => onScopes(null)} /> no limits beyond that</label>
     <label class="choice"><input type="radio" name="all" checked=${scopes !== null} onChange=${() => onScopes([])} /> only what is ticked here</label>
-    ${scopes !== null && html`<table class="scopes"><thead><tr><th scope="col">Noun</th><th scope="col">See</th><th scope="col">Change</th></tr></thead>
-      <tbody>${Object.entries(NOUNS).map(([noun, written]) => html`<tr key=${noun}><th scope="row">${noun}</th>
-        <td>${box(noun, "read", "See")}</td><td>${written && box(noun, "write", "Change")}</td></tr>`)}</tbody></table>`}
+    ${scopes !== null && html`<div class="scopes">${[NOUNS.slice(0, 8), NOUNS.slice(8)].map((some, n) => html`<table key=${n}>
+      <thead><tr><th scope="col">Noun</th><th scope="col">See</th><th scope="col">Change</th></tr></thead>
+      <tbody>${some.map((noun) => html`<tr key=${noun}><th scope="row">${noun}</th>
+        <td>${box(noun, "read", "See")}</td><td>${!READ_ONLY.includes(noun) && box(noun, "write", "Change")}</td></tr>`)}</tbody></table>`)}</div>`}
   </fieldset>`;
 }
