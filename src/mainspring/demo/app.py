@@ -8,8 +8,8 @@ import random
 from .. import Backoff, Clock, Context, Mainspring
 
 
-def shop(store: str, clock: Clock | None = None) -> Mainspring:
-    """The app on this store, with the tasks it registers."""
+def shop(store: str | None, clock: Clock | None = None) -> Mainspring:
+    """The app on this store, or on that of the settings, with the tasks it registers."""
     app = Mainspring(store, clock=clock, beat=1, lease=5, grace=10)
 
     @app.task(queue="mail", priority=10)
