@@ -13,6 +13,7 @@ import { Queues } from "./pages/queues.js";
 import { Schedule } from "./pages/schedule.js";
 import { Schedules } from "./pages/schedules.js";
 import { SignIn } from "./pages/signin.js";
+import { Webhook } from "./pages/webhook.js";
 import { Webhooks } from "./pages/webhooks.js";
 import { Worker } from "./pages/worker.js";
 import { Workers } from "./pages/workers.js";
@@ -25,7 +26,7 @@ import { apply } from "./theme.js";
 /** By the first part of the path: the list, and the page of one of them. */
 const PAGES = {
   "": [Overview], jobs: [Jobs, Job], schedules: [Schedules, Schedule], queues: [Queues, Queue], dead: [Dead],
-  workers: [Workers, Worker], audit: [Audit], keys: [Keys], webhooks: [Webhooks],
+  workers: [Workers, Worker], audit: [Audit], keys: [Keys], webhooks: [Webhooks, Webhook],
 };
 
 function Page() {

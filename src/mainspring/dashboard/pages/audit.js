@@ -1,6 +1,7 @@
 // /audit: who did what to what, when, and what became of it.
 import { get } from "../api.js";
-import { stringify } from "../exact.js";
+import { Exact, stringify } from "../exact.js";
+import { count } from "../format.js";
 import { html, useState } from "../html.js";
 import { useData } from "../live.js";
 import { Icon } from "../parts/icons.js";
@@ -92,12 +93,19 @@ function Outcome({ of: outcome }) {
 }
 
 const SHOWN = 3; // changes in a row of the table
-const brief = (value) => { const text = typeof value === "string" ? value : stringify(value ?? null); return text.length > 60 ? `${text.slice(0, 59)}…` : text; };
-const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value) && Object.getPrototypeOf(value) !== null ? value.constructor === Object : value !== null && typeof value === "object" && !Array.isArray(value);
+const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value) && !(value instanceof Exact);
 
-/** "paused: false → true", of what was before and after; or how many were changed. */
-function changes({ before, after, changed }) {
-  if (!isObject(after) || !isObject(before)) return typeof changed === "number" ? [`${changed} changed`] : before === null && after ? ["created"] : before && after === null ? ["deleted"] : [];
+function brief(value) {
+  const text = typeof value === "string" ? value : stringify(value ?? null);
+  return text.length > 60 ? `${text.slice(0, 59)}…` : text;
+}
+
+/** "paused: false → true" of what was before and after, or how many were changed. */
+function changes({ before, after, done, refused }) {
+  if (done !== undefined) return [`${count(done)} done`, ...(refused ? [`${count(refused)} refused`] : [])];
+  if (!isObject(before) && isObject(after)) return ["made"];
+  if (isObject(before) && !isObject(after)) return ["gone"];
+  if (!isObject(before)) return [];
   const names = Object.keys({ ...before, ...after }).filter((name) => stringify(before[name] ?? null) !== stringify(after[name] ?? null));
   const told = names.slice(0, SHOWN).map((name) => `${name}: ${brief(before[name])} → ${brief(after[name])}`);
   return names.length > SHOWN ? [...told, `${names.length - SHOWN} more`] : told;

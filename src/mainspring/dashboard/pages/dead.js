@@ -1,6 +1,6 @@
 // /dead: what has failed for good, together where it failed in the same way; read why, put it right, send it on.
 import { get } from "../api.js";
-import { count, plural } from "../format.js";
+import { plural } from "../format.js";
 import { html, useState } from "../html.js";
 import { useData } from "../live.js";
 import { BulkDialog } from "../parts/bulk.js";
@@ -18,14 +18,10 @@ export function Dead() {
   const sought = query.get("search") ?? "";
   const [asked, ask] = useState(null);
   const data = useData((signal) => get("dead", { limit: 200 }, signal), [], { live: FOLLOWED });
-  const close = (changed) => (ask(null), changed && data.reload());
   const all = data.value?.items ?? [];
   const total = all.reduce((sum, group) => sum + group.count, 0);
   const may = session.may("operator", "dead");
-  const redriveAll = () => ask({
-    title: `Redrive all ${plural(total, "dead job")}?`, action: `Redrive ${count(total)}`, verb: "redriven",
-    words: "They become pending again, due at once, with all their retries.", path: "dead/redrive", body: { all: true },
-  });
+  const redriveAll = () => ask({ action: "redrive", what: `all ${plural(total, "dead job")}`, choice: { filter: { states: ["dead"] } } });
   return html`
     <${Head} title="Dead letters" actions=${may && total > 0 && html`<button onClick=${redriveAll}><${Icon} name="retrying" /> Redrive all</button>`}>
       ${total > 0 && html`<span class="muted">${plural(total, "job")} in ${plural(all.length, "group")}</span>`}<//>
@@ -35,7 +31,7 @@ export function Dead() {
           onInput=${(event) => go(link("dead", { search: event.target.value }), { replace: true })} /></div>
       <div class="stack">${all.filter((group) => meets(group, sought)).map((group) => html`
         <${DeadGroup} key=${`${group.task} ${group.error}`} group=${group} may=${may} ask=${ask} onChanged=${data.reload} />`)}</div>`}<//>
-    ${asked && html`<${BulkDialog} ...${asked} onClose=${close} />`}`;
+    ${asked && html`<${BulkDialog} ...${asked} onDone=${data.reload} onClose=${() => ask(null)} />`}`;
 }
 
 const meets = (group, sought) => `${group.task} ${group.error}`.toLowerCase().includes(sought.trim().toLowerCase());

@@ -28,11 +28,19 @@ export function Queues() {
       : html`<${Empty} title="No queue holds a job" code=${FIRST}>A queue begins with its first job.<//>`)}<//>`;
 }
 
+/** One word for all that wait for the same thing. */
 function Warnings({ rows }) {
   const stuck = rows.filter((row) => row.hindrance && row.pending + row.retrying);
-  return stuck.map((row) => html`<p class="notice" role="status" key=${row.name}><${Icon} name="warning" />
-    <span><b>${row.name}</b> holds ${plural(row.pending + row.retrying, "job")} and ${row.service.all.length ? "all its workers are drained." : "no worker serves it. Start one: "}
-      ${!row.service.all.length && html`<code>mainspring worker MODULE:ATTR --queues ${row.name}</code>`}</span></p>`);
+  const alone = stuck.filter((row) => !row.service.all.length), drained = stuck.filter((row) => row.service.all.length);
+  const names = alone.map((row) => row.name).join(",");
+  return html`${alone.length > 0 && html`<${Warning} rows=${alone}>no worker serves ${alone.length > 1 ? "them" : "it"}. Start one: <code>mainspring worker MODULE:ATTR --queues ${names}</code><//>`}
+    ${drained.length > 0 && html`<${Warning} rows=${drained}>all workers that serve ${drained.length > 1 ? "them" : "it"} are drained. <a href="workers">Resume one</a>.<//>`}`;
+}
+
+function Warning({ rows, children }) {
+  const jobs = rows.reduce((sum, row) => sum + row.pending + row.retrying, 0);
+  return html`<p class="notice" role="status"><${Icon} name="warning" />
+    <span><b>${rows.map((row) => row.name).join(", ")}</b> ${rows.length > 1 ? "hold" : "holds"} ${plural(jobs, "job")}, and ${children}</span></p>`;
 }
 
 function Table({ rows, window, after }) {

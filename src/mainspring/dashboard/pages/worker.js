@@ -1,15 +1,15 @@
 // /workers/{id}: one worker, and what it runs now.
 import { get } from "../api.js";
-import { bytes, count, figure, local, percent, plural } from "../format.js";
+import { bytes, count, local, plural } from "../format.js";
 import { html } from "../html.js";
 import { useData } from "../live.js";
-import { Meter } from "../parts/meter.js";
 import { Empty, Facts, Head, Loaded } from "../parts/page.js";
+import { Progress } from "../parts/progress.js";
+import { queueLink } from "../parts/queue.js";
 import { Span, Time } from "../parts/time.js";
 import { loadWorker, Slots, WorkerActs, WorkerState } from "../parts/worker.js";
 import { jobLink } from "../route.js";
 import { useSession } from "../session.js";
-import { queueLink } from "../parts/queue.js";
 import { Deaf, QueueNames } from "./workers.js";
 
 const FOLLOWED = { type: ["worker.stopping", "worker.stopped", "worker.changed"] };
@@ -56,12 +56,5 @@ function Jobs({ jobs }) {
       <td data-label="Queue"><a href=${queueLink(job.queue)}>${job.queue}</a></td>
       <td class="number" data-label="Attempt">${job.attempt}</td>
       <td class="number nowrap" data-label="Runs for"><${Span} from=${job.started_at} /></td>
-      <td data-label="Progress"><${Progress} of=${job.progress} task=${job.task} /></td></tr>`)}</tbody></table></div>`;
-}
-
-function Progress({ of: progress, task }) {
-  if (!progress) return html`<span class="muted">–</span>`;
-  const [done, total] = [figure(progress.done), figure(progress.total)];
-  return html`<span><${Meter} role="progressbar" value=${done} most=${total} label=${`Progress of ${task}`} words=${total ? percent(done / total) : count(done)} />
-    ${progress.note && html` <span class="muted">${progress.note}</span>`}</span>`;
+      <td data-label="Progress">${job.progress ? html`<${Progress} of=${job.progress} />` : html`<span class="muted">–</span>`}</td></tr>`)}</tbody></table></div>`;
 }

@@ -34,12 +34,12 @@ function Summary({ workers }) {
   const sum = (name) => workers.reduce((total, worker) => total + worker[name], 0);
   const taking = workers.filter((worker) => worker.state === "open").length;
   const tiles = [
-    ["Alive", html`${count(workers.length)} <small>${taking === workers.length ? "all take jobs" : `${taking} take jobs`}</small>`],
+    ["Alive", html`${count(workers.length)} <small>${taking === workers.length ? "all take jobs" : taking ? `${taking} take jobs` : "none takes jobs"}</small>`],
     ["Slots used", html`${count(sum("running"))} <small>of ${count(sum("concurrency"))}</small>`],
     ["Finished since their start", count(sum("finished"))], ["Memory", bytes(sum("memory"))],
   ];
   return html`<dl class="tiles">${tiles.map(([name, words]) => html`<div class="card tile" key=${name}><dt>${name}</dt><dd>${words}</dd></div>`)}</dl>
-    ${taking === 0 && html`<p class="notice" role="status"><${Icon} name="warning" /> ${plural(workers.length, "worker")} alive, and none takes jobs.</p>`}`;
+    ${taking === 0 && html`<p class="notice" role="status"><${Icon} name="warning" /> ${plural(workers.length, "worker")} alive, and jobs wait: resume one, or start another.</p>`}`;
 }
 
 function Table({ workers, after }) {

@@ -1,5 +1,6 @@
 // A secret that is told once, and how it is used.
-import { html, useRef, useState } from "../html.js";
+import { html, useState } from "../html.js";
+import { copy } from "./copy.js";
 import { Dialog } from "./dialog.js";
 import { Icon } from "./icons.js";
 
@@ -16,12 +17,10 @@ export function Secret({ title, secret, words, code, onClose }) {
   <//>`;
 }
 
-/** Says in its own place that it was copied: a toast would be behind the dialog. Where pages may not copy, it is selected. */
-export function Copied({ text, label }) {
-  const [said, say] = useState("Copy");
-  const place = useRef();
-  const copy = () => navigator.clipboard.writeText(text).then(() => say("Copied"), select);
-  const select = () => (getSelection().selectAllChildren(place.current), say(document.execCommand("copy") ? "Copied" : "Selected"));
-  return html`<div class="secret"><pre ref=${place} class="code" tabindex="0" aria-label=${label.replace("Copy t", "T")}>${text}</pre>
-    <button type="button" aria-label=${label} onClick=${copy}><${Icon} name=${said === "Copied" ? "completed" : "copy"} /><span aria-live="polite">${said}</span></button></div>`;
+/** Says in its own place that it was copied: a toast is behind the dialog. */
+function Copied({ text, label }) {
+  const [done, set] = useState(false);
+  const act = () => copy(text).then(() => set(true));
+  return html`<div class="secret"><pre class="code" tabindex="0" aria-label=${label.replace("Copy t", "T")}>${text}</pre>
+    <button type="button" aria-label=${label} onClick=${act}><${Icon} name=${done ? "completed" : "copy"} /><span aria-live="polite">${done ? "Copied" : "Copy"}</span></button></div>`;
 }

@@ -52,7 +52,7 @@ export function WorkerActs({ worker, after }) {
   const order = async (verb, words) => (await post(`workers/${segment(worker.id)}/${verb}`), await after(), words);
   if (!useSession().may("operator", "workers")) return null;
   const stopped = worker.orders.drained;
-  return html`<span class="row worker-acts">
+  return html`<span class="row">
     ${stopped
       ? html`<${Act} icon="play" label=${`Resume worker ${worker.id}`} run=${() => order("resume", `${worker.id} takes jobs again.`)}>Resume<//>`
       : html`<${Act} icon="pause" label=${`Drain worker ${worker.id}`} title="Takes nothing new; what it runs goes on"
