@@ -62,10 +62,10 @@ export function Jobs() {
     ${asking && html`<${EnqueueDialog} onClose=${() => ask(false)} />`}`;
 }
 
-/** One page of jobs, with the address it is of. */
+/** One page of jobs, with the address it is of. Also now and then: that a job's time has come is no event. */
 function useList(name, { state, task, queue, schedule, ...rest }) {
   const load = async (signal) => ({ name, ...(await get("jobs", { state, task, queue, schedule, ...rest, limit: 50, arguments: true }, signal)) });
-  return useData(load, [name], { live: { type: TYPES, task, queue, schedule } });
+  return useData(load, [name], { live: { type: TYPES, task, queue, schedule }, every: 15 });
 }
 
 /** Names to offer where one types. */

@@ -21,14 +21,20 @@ const DANGEROUS = ["cancel", "delete"];
 /** `words` say what is chosen, as a bar and `what` as a question has them; `choice` is { ids } or { filter }. */
 export function BulkBar({ words, what, choice, onClear, onDone, children }) {
   const [action, ask] = useState(null);
+  useEffect(() => () => requestAnimationFrame(refocus), []);
   return html`<div class="bulk-bar" role="region" aria-label="Selected jobs">
     <b aria-live="polite">${words}</b>${children}
     <div class="row">${Object.entries(ACTIONS).map(([name, [word, icon]]) => html`
       <button key=${name} onClick=${() => ask(name)}><${Icon} name=${icon} />${word}</button>`)}</div>
     <button class="quiet clear" onClick=${onClear}><${Icon} name="close" />Clear selection</button>
     ${action && html`<${BulkDialog} action=${action} what=${what} choice=${choice} onDone=${onDone}
-      onClose=${(done) => (ask(null), done && (onClear(), document.querySelector("h1").focus()))} />`}
+      onClose=${(done) => (ask(null), done && onClear())} />`}
   </div>`;
+}
+
+/** The button that was pressed last may be gone with the bar. */
+function refocus() {
+  if (document.activeElement === document.body) document.querySelector("h1")?.focus();
 }
 
 /** From counting to the result. `onDone` is called when something was done, `onClose` with whether it was. */
