@@ -14,8 +14,12 @@ const ACTIONS = {
   pause: ["Pause", "pause", "paused", "They are held back until somebody resumes them."],
   resume: ["Resume", "play", "resumed", "They may run again."],
   update: ["Change…", "edit", "changed", "What is left empty stays as it is."],
+  redrive: ["Redrive", "retrying", "redriven", "They become pending again, due at once, with all their retries."],
   delete: ["Delete", "trash", "deleted", "The jobs, their history and their logs are gone for good."],
 };
+/** Those of the bar; and what the API calls the others. */
+const OFFERED = ["retry", "cancel", "pause", "resume", "update", "delete"];
+const CALLED = { redrive: "retry" };
 const DANGEROUS = ["cancel", "delete"];
 
 /** `words` say what is chosen, as a bar and `what` as a question has them; `choice` is { ids } or { filter }. */
@@ -24,8 +28,8 @@ export function BulkBar({ words, what, choice, onClear, onDone, children }) {
   useEffect(() => () => requestAnimationFrame(refocus), []);
   return html`<div class="bulk-bar" role="region" aria-label="Selected jobs">
     <b aria-live="polite">${words}</b>${children}
-    <div class="row">${Object.entries(ACTIONS).map(([name, [word, icon]]) => html`
-      <button key=${name} onClick=${() => ask(name)}><${Icon} name=${icon} />${word}</button>`)}</div>
+    <div class="row">${OFFERED.map((name) => html`
+      <button key=${name} onClick=${() => ask(name)}><${Icon} name=${ACTIONS[name][1]} />${ACTIONS[name][0]}</button>`)}</div>
     <button class="quiet clear" onClick=${onClear}><${Icon} name="close" />Clear selection</button>
     ${action && html`<${BulkDialog} action=${action} what=${what} choice=${choice} onDone=${onDone}
       onClose=${(done) => (ask(null), done && onClear())} />`}
@@ -55,13 +59,13 @@ export function BulkDialog({ action, what, choice, onDone, onClose }) {
     if (next === "result") onDone();
   };
   useEffect(() => {
-    go("counting", (told, signal) => preview(choice, action, told, signal), "question");
+    go("counting", (told, signal) => preview(choice, CALLED[action] ?? action, told, signal), "question");
     return () => stop.current?.abort();
   }, []);
   // The button that had the focus is gone with its step.
   useEffect(() => document.querySelector("dialog[open] footer button")?.focus(), [step.name]);
   const begin = () => {
-    const wish = { action, ...(action === "update" ? { update: edit(values) } : values.reason ? { reason: values.reason } : {}) };
+    const wish = { action: CALLED[action] ?? action, ...(action === "update" ? { update: edit(values) } : values.reason ? { reason: values.reason } : {}) };
     go("working", (told, signal) => perform(choice, wish, told, signal), "result");
   };
   const title = step.name === "result" ? `${verb.replace("…", "")}: what came of it` : `${verb.replace("…", "")} ${what}?`;
