@@ -40,7 +40,7 @@ export function Job({ id }) {
     else if (notice.type === "job.progress") tell(notice.progress);
     else soon();
   }, soon);
-  if (data.error?.status === 404) return html`<${Missing} id=${id} error=${data.error} />`;
+  if (data.error?.status === 404) return html`<${Missing} id=${id} />`;
   if (!data.value) return html`<${Head} title="Job" /><${Loaded} data=${data} />`;
   return html`${data.error && html`<${Trouble} error=${data.error} retry=${data.reload} />`}
     <${Whole} ...${data.value} told=${told} ear=${ear} changed=${data.reload} />`;
@@ -93,11 +93,10 @@ function Value({ title, value, none }) {
 /** The feed may be ahead of what was loaded, and what was loaded of the feed. */
 const newest = (one, other) => (one && other ? (Date.parse(other.at) > Date.parse(one.at) ? other : one) : one ?? other);
 
-function Missing({ id, error }) {
+function Missing({ id }) {
   return html`<${Head} title="No such job" />
     <${Empty} title="There is no job with this id" code=${"mainspring jobs list\nmainspring jobs list --state dead"}>
       <p><code class="job-missing">${id}</code></p>
-      <p>${error.message}</p>
       <p>Somebody may have deleted it, or it has ended and was pruned: finished jobs are kept for a while only.
         It may also be in another store than the one this server looks into.</p>
       <p><a class="button primary" href="jobs">All jobs</a> <a class="button" href=${link("audit", { target: id })}>What was done to it</a></p>

@@ -33,12 +33,11 @@ function Run({ of: run, chosen, onChoose }) {
   const words = `Run ${run.run}: ${run.kind}, ${run.kind === "running" ? "for" : "took"} ${duration(seconds(run))}`;
   return html`<button type="button" class=${`lifeline-run state-${run.kind}`} aria-pressed=${chosen} aria-label=${words} title=${words}
     onClick=${() => onChoose(chosen ? null : run.run)}>
-    ${run.width > 4 && html`<${Icon} name=${run.kind} size=${14} />`}
-    ${run.width > 12 && html`<span>${run.run} · ${duration(seconds(run))}</span>`}</button>`;
+    <${Icon} name=${run.kind} size=${14} /><span>${run.run} · ${duration(seconds(run))}</span></button>`;
 }
 
 function Wait({ of: wait }) {
   const words = `${wait.toCome ? "still " : ""}${wait.words}: ${duration(seconds(wait))}`;
   return html`<span class=${`lifeline-wait state-${wait.kind} ${wait.toCome ? "to-come" : ""}`} title=${words}>
-    <span class=${wait.width > 10 ? "" : "unseen"}>${wait.width > 10 && wait.width <= 34 ? duration(seconds(wait)) : words}</span></span>`;
+    <span class="lifeline-words">${words}</span><span class="lifeline-length" aria-hidden="true">${duration(seconds(wait))}</span></span>`;
 }
