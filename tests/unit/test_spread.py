@@ -219,6 +219,18 @@ def test_hours_are_counted_from_the_next_full_one() -> None:
     assert (found.minutes[0], found.minutes[20], found.minutes[30], found.schedules) == (25, 24, 1, 3)
 
 
+def test_a_week_has_its_weekdays() -> None:
+    rows = [row("a", cron("0 9 * * mon")), row("b", every(12).hours), row("c", cron("30 3 * * *"))]
+    found = distribution(rows, NOW, 7)
+    by_day = [sum(found.hours[24 * n : 24 * (n + 1)]) for n in range(7)]
+    assert (len(found.hours), found.total, sorted(by_day)) == (168, 22, [3, 3, 3, 3, 3, 3, 4])
+
+
+def test_what_ticks_too_often_to_be_counted_to_the_end_is_told() -> None:
+    assert distribution([row("a", cron("* * * * * *"))], NOW).unseen == 0
+    assert distribution([row("a", cron("* * * * * *"))], NOW, 7).unseen == 1
+
+
 @pytest.mark.parametrize(
     ("trigger", "said", "hours"),
     [
