@@ -37,6 +37,16 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         one.close()
 
 
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A first start: no worker, and nothing done yet."""
+    one = Live(tmp_path_factory.mktemp("empty"), works=False)
+    try:
+        yield one
+    finally:
+        one.close()
+
+
 @pytest.fixture
 def visit(chromium: Chromium) -> Iterator[Visits]:
     visits = Visits(chromium)

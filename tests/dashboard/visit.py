@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Any
 
 from chromium import PATIENCE, Chromium
 from live import Live
 from playwright.sync_api import BrowserContext, ConsoleMessage, Dialog, Page, Request, WebError
 
-Role = Literal["viewer", "operator", "admin"]
+from mainspring.credential import Role
+
 # What a browser does not let a page do is told to the page alone, so it has to say it.
 TELLING = """addEventListener("securitypolicyviolation", (event) =>
   console.error(`content security policy: ${event.violatedDirective} ${event.blockedURI}`))"""

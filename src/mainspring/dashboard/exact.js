@@ -73,3 +73,11 @@ export function stringify(data, indent = "", margin = "") {
   if (!parts.length) return open + close;
   return indent ? `${open}\n${inner}${parts.join(`,\n${inner}`)}\n${margin}${close}` : open + parts.join(",") + close;
 }
+
+/** The same with ordinary numbers, to be reckoned with: of figures, not of what users wrote. */
+export function plain(data) {
+  if (data === null || typeof data !== "object") return data;
+  if (data instanceof Exact) return Number(data.text);
+  if (Array.isArray(data)) return data.map(plain);
+  return Object.fromEntries(Object.entries(data).map(([name, one]) => [name, plain(one)]));
+}

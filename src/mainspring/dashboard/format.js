@@ -1,10 +1,14 @@
 // Figures and times as people read them.
 
+/** A figure of the API, which may be an Exact, as a number to reckon with; null stays. */
+export const figure = (n) => (n === null || n === undefined ? null : Number(n));
+
 const STEPS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 
 /** 0.00042 -> "0.4 ms", 75 -> "1 min 15 s", 90000 -> "1 d 1 h". */
-export function duration(seconds) {
-  if (seconds === null || seconds === undefined) return "–";
+export function duration(given) {
+  const seconds = figure(given);
+  if (seconds === null) return "–";
   const size = Math.abs(seconds);
   if (size < 0.0095) return `${(seconds * 1000).toFixed(1)} ms`;
   if (size < 0.9995) return `${Math.round(seconds * 1000)} ms`;
@@ -43,7 +47,7 @@ export const utc = (at) => `${new Date(at).toISOString().slice(0, 19).replace("T
 export const both = (at) => `${local(at)} ${zone}\n${utc(at)}`;
 
 /** 1234567 -> "1,234,567". */
-export const count = (n) => (n === null || n === undefined ? "–" : n.toLocaleString("en"));
+export const count = (n) => (n === null || n === undefined ? "–" : Number(n).toLocaleString("en"));
 /** 1234567 -> "1.2 M". */
 export function short(n) {
   const [unit, size] = [["G", 1e9], ["M", 1e6], ["k", 1e3]].find(([, size]) => n >= size) ?? ["", 1];
@@ -54,8 +58,9 @@ export function bytes(n) {
   return `${(n / size).toFixed(size === 1 || n / size >= 100 ? 0 : 1)} ${unit}`;
 }
 /** 0.9996 -> "99.9 %": only all of them are 100 %. */
-export function percent(share) {
-  if (share === null || share === undefined) return "–";
+export function percent(given) {
+  const share = figure(given);
+  if (share === null) return "–";
   return share === 0 || share === 1 ? `${share * 100} %` : `${Math.min(99.9, Math.max(0.1, share * 100)).toFixed(1)} %`;
 }
 export const plural = (n, word, many = `${word}s`) => `${count(n)} ${n === 1 ? word : many}`;

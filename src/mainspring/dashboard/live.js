@@ -82,8 +82,10 @@ export function useData(load, deps, { live = null, every = 0 } = {}) {
   const { paused } = useFeed();
   const visible = useVisible();
   const turn = useRef(null);
+  const again = useRef(false);
   const reload = useCallback(async () => {
     turn.current?.abort();
+    again.current = false;
     const mine = (turn.current = new AbortController());
     try {
       const value = await load(mine.signal);
@@ -91,21 +93,27 @@ export function useData(load, deps, { live = null, every = 0 } = {}) {
     } catch (error) {
       if (turn.current === mine) set((before) => ({ value: before.value, error, loading: false }));
     } finally {
-      if (turn.current === mine) turn.current = null;
+      if (turn.current === mine) {
+        turn.current = null;
+        if (again.current) reload();
+      }
     }
   }, deps);
+  // An answer that takes longer than the next reason to ask would never come if that put an end to it.
+  const after = useCallback(() => void (turn.current ? (again.current = true) : reload()), [reload]);
+  const idly = useCallback(() => void (turn.current || reload()), [reload]);
   useEffect(() => {
     set((before) => ({ ...before, loading: true }));
     reload();
     return () => (turn.current?.abort(), (turn.current = null));
   }, [reload]);
-  const soon = useSoon(reload);
+  const soon = useSoon(after);
   useNotices(live, soon, soon);
   useEffect(() => {
     if (paused || !visible || !every) return;
-    const timer = setInterval(reload, every * 1000);
+    const timer = setInterval(idly, every * 1000);
     return () => clearInterval(timer);
-  }, [reload, every, paused, visible]);
+  }, [idly, every, paused, visible]);
   const first = useRef(true);
   useEffect(() => {
     if (!first.current && !paused && visible) reload();
@@ -121,7 +129,7 @@ export function useData(load, deps, { live = null, every = 0 } = {}) {
 }
 
 /** Calls of the answer become one call a second at most, and none is forgotten. */
-function useSoon(call) {
+export function useSoon(call) {
   const timer = useRef(null);
   const last = useRef(0);
   const latest = useRef(call);

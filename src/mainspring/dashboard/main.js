@@ -1,17 +1,19 @@
 // Where it begins: who is there, and which page they want.
 import { onSignedOut } from "./api.js";
 import { setClock } from "./clock.js";
-import { html, render, useEffect, useState } from "./html.js";
+import { html, render, useEffect, useRef, useState } from "./html.js";
 import { Audit } from "./pages/audit.js";
 import { Dead } from "./pages/dead.js";
 import { Job } from "./pages/job.js";
 import { Jobs } from "./pages/jobs.js";
 import { Keys } from "./pages/keys.js";
 import { Overview } from "./pages/overview.js";
+import { Queue } from "./pages/queue.js";
 import { Queues } from "./pages/queues.js";
 import { Schedule } from "./pages/schedule.js";
 import { Schedules } from "./pages/schedules.js";
 import { SignIn } from "./pages/signin.js";
+import { Webhook } from "./pages/webhook.js";
 import { Webhooks } from "./pages/webhooks.js";
 import { Worker } from "./pages/worker.js";
 import { Workers } from "./pages/workers.js";
@@ -23,12 +25,18 @@ import { apply } from "./theme.js";
 
 /** By the first part of the path: the list, and the page of one of them. */
 const PAGES = {
-  "": [Overview], jobs: [Jobs, Job], schedules: [Schedules, Schedule], queues: [Queues], dead: [Dead],
-  workers: [Workers, Worker], audit: [Audit], keys: [Keys], webhooks: [Webhooks],
+  "": [Overview], jobs: [Jobs, Job], schedules: [Schedules, Schedule], queues: [Queues, Queue], dead: [Dead],
+  workers: [Workers, Worker], audit: [Audit], keys: [Keys], webhooks: [Webhooks, Webhook],
 };
 
 function Page() {
   const { page, rest } = useRoute();
+  const first = useRef(true);
+  useEffect(() => {
+    // Who hears the page, or uses its keys, begins where the new one does.
+    if (!first.current) document.querySelector("h1")?.focus({ preventScroll: true });
+    first.current = false;
+  }, [page, rest]);
   const [List, One] = PAGES[page] ?? [Nowhere];
   return rest && One ? html`<${One} key=${rest} id=${rest} />` : html`<${List} />`;
 }

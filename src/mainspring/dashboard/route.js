@@ -33,6 +33,8 @@ export function link(path, query = {}) {
 }
 
 export const jobLink = (id) => `jobs/${encodeURIComponent(id)}`;
+/** Jobs by the filters of their list. */
+export const jobsOf = (filter) => link("jobs", filter);
 export const scheduleLink = (name) => `schedules/${encodeURIComponent(name)}`;
 
 /** Goes to a relative address without loading anything anew. */

@@ -1,7 +1,7 @@
 // What is around every page: where one can go, how the feed is, and who one is.
 import { get } from "../api.js";
 import { count } from "../format.js";
-import { html, useEffect, useMemo, useState } from "../html.js";
+import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { useKeys } from "../keyboard.js";
 import { setPaused, useData, useFeed } from "../live.js";
 import { go, useRoute } from "../route.js";
@@ -9,12 +9,13 @@ import { signOut, useSession } from "../session.js";
 import { setTheme, theme } from "../theme.js";
 import { Dialog, Questions } from "./dialog.js";
 import { Icon } from "./icons.js";
+import { Mark } from "./mark.js";
 import { Toasts } from "./toast.js";
 
 /** name: words, key after "g", and who may see it (a scope of the API, and a role). */
 export const PAGES = [
   ["", "Overview", "o", null], ["jobs", "Jobs", "j", "jobs"], ["schedules", "Schedules", "s", "schedules"],
-  ["queues", "Queues", "q", "queues"], ["dead", "Dead letters", "d", "jobs"], ["workers", "Workers", "w", "workers"],
+  ["queues", "Queues", "q", "queues"], ["dead", "Dead letters", "d", "dead"], ["workers", "Workers", "w", "workers"],
   ["audit", "Audit", "a", "audit"], ["webhooks", "Webhooks", "h", "webhooks"],
   ["keys", "API keys", "k", "keys", "admin"],
 ];
@@ -47,9 +48,7 @@ export function Shell({ children, onLeft }) {
         <${Live} />
         <${ThemeButton} />
         <button class="quiet" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick=${() => showHelp(true)}>?</button>
-        <details class="who"><summary aria-label=${`Signed in as ${session.name}`}>${session.name.slice(0, 1).toUpperCase()}</summary>
-          <div class="card"><p><b>${session.name}</b><br /><span class="muted">${session.role}</span></p>
-          ${session.expires_at && html`<button onClick=${leave}>Sign out</button>`}</div></details>
+        <${Who} session=${session} onLeave=${leave} />
       </div>
     </header>
     <main id="main">${children}</main>
@@ -65,9 +64,21 @@ function search() {
   requestAnimationFrame(() => setTimeout(() => document.getElementById("search")?.focus()));
 }
 
-function Mark() {
-  return html`<svg width="26" height="26" viewBox="0 0 32 32" aria-hidden="true"><rect width="32" height="32" rx="8" class="mark-ground" />
-    <path d="M16 16m-2.2 0a2.2 2.2 0 1 1 4.4 0a4.6 4.6 0 1 1-9.2 0a7 7 0 1 1 14 0a9.4 9.4 0 0 1-9.4 9.4" class="mark-spring" /></svg>`;
+function Who({ session, onLeave }) {
+  const ref = useRef();
+  useEffect(() => {
+    const elsewhere = (event) => {
+      if (event.key === "Escape" || (event.type === "click" && !ref.current.contains(event.target))) ref.current.open = false;
+    };
+    addEventListener("click", elsewhere);
+    addEventListener("keydown", elsewhere);
+    return () => (removeEventListener("click", elsewhere), removeEventListener("keydown", elsewhere));
+  }, []);
+  return html`<details class="who" ref=${ref}>
+    <summary aria-label=${`Signed in as ${session.name}`}>${session.name.slice(0, 1).toUpperCase()}</summary>
+    <div class="card"><p><b>${session.name}</b><br /><span class="muted">${session.role}</span></p>
+      ${session.expires_at && html`<button onClick=${onLeave}>Sign out</button>`}</div>
+  </details>`;
 }
 
 function Live() {

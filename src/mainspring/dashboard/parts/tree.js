@@ -1,16 +1,14 @@
 // JSON as a tree that folds. Strings stay text, big integers exact.
 import { Exact, stringify } from "../exact.js";
 import { html, useState } from "../html.js";
-import { Icon } from "./icons.js";
-import { toast } from "./toast.js";
+import { Copy } from "./copy.js";
 
 const OPEN = 3; // levels open at first
 const MANY = 100; // members shown at first
 
 export function Tree({ value, name = "value" }) {
-  const copy = async () => (await navigator.clipboard.writeText(stringify(value, "  ")), toast("Copied."));
   return html`<div class="tree" role="group" aria-label=${name}>
-    <button type="button" class="quiet copy" aria-label=${`Copy ${name} as JSON`} title="Copy as JSON" onClick=${copy}><${Icon} name="copy" /></button>
+    <${Copy} text=${() => stringify(value, "  ")} name=${`${name} as JSON`} />
     <${Node} value=${value} depth=${0} />
   </div>`;
 }
