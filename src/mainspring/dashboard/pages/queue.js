@@ -124,7 +124,7 @@ function Tasks({ stats, queue }) {
       <th scope="col" class="number">Wait p50 / p95</th><th scope="col" class="number">Run p50 / p95</th><th scope="col" class="number">Last</th></tr></thead>
     <tbody>${tasks.map(([task, one]) => html`<tr key=${task}><td data-label="Task"><a href=${jobsOf({ queue, task })}>${task}</a></td>
       <td class="number" data-label="Runs">${count(one.runs)}</td>
-      <td class=${`number ${one.failed ? "bad" : "muted"}`} data-label="Failed">${count(one.failed)}</td>
+      <td class="number" data-label="Failed"><span class=${one.failed ? "bad" : "muted"}>${count(one.failed)}</span></td>
       <td class="number" data-label="Succeeded">${percent(one.success_rate)}</td>
       <td class="number nowrap" data-label="Wait p50 / p95">${duration(one.wait_p50)} / ${duration(one.wait_p95)}</td>
       <td class="number nowrap" data-label="Run p50 / p95">${duration(one.p50)} / ${duration(one.p95)}</td>

@@ -71,8 +71,8 @@ function Row({ row, seconds, after }) {
     <td class="number" data-label="Retrying">${of("retrying")}</td>
     <td class="number" data-label="Scheduled">${of("scheduled")}</td>
     <td class="number nowrap" data-label="Wait p50 / p95">${duration(figures?.wait_p50)} / ${duration(figures?.wait_p95)}</td>
-    <td class="number nowrap" data-label="Runs">${count(figures?.runs ?? 0)} <span class="muted">${perMinute(figures?.runs ?? 0, seconds)}</span></td>
-    <td class=${`number ${figures?.failed ? "bad" : "muted"}`} data-label="Failed">${count(figures?.failed ?? 0)}</td>
+    <td class="number nowrap" data-label="Runs"><span>${count(figures?.runs ?? 0)} <span class="muted">${perMinute(figures?.runs ?? 0, seconds)}</span></span></td>
+    <td class="number" data-label="Failed"><span class=${figures?.failed ? "bad" : "muted"}>${count(figures?.failed ?? 0)}</span></td>
     <td data-label="Workers"><${Service} of=${row} /></td>
     <td class="tight" data-label=""><${PauseButton} queue=${row} after=${after} /></td>
   </tr>`;
