@@ -178,11 +178,20 @@ class Mainspring:
         return getattr(self._root, "remote", False) is True
 
     def _control_remotely(self, ground: Ground) -> None:
-        from .remote import RemoteJobs, RemoteKeys, RemoteSchedules, RemoteTriggers, RemoteWebhooks, RemoteWorkers
+        from .remote import (
+            RemoteJobs,
+            RemoteKeys,
+            RemoteQueues,
+            RemoteSchedules,
+            RemoteTriggers,
+            RemoteWebhooks,
+            RemoteWorkers,
+        )
 
         self.jobs = RemoteJobs(ground)
         self.dead = Dead(ground, self.jobs)
         self.keys = RemoteKeys(ground)
+        self.queues = RemoteQueues(ground)
         self.workers = RemoteWorkers(ground, self.jobs)
         self.schedules = RemoteSchedules(ground, self._scheduler, self._handle)
         self.webhooks = RemoteWebhooks(ground, self.jobs, self._hand_over, self._handle)

@@ -71,7 +71,7 @@ def stories(app: Mainspring, cues: Cues) -> Mainspring:
 
 def _price(plan: str) -> int:
     if plan not in PLANS:
-        raise ValueError(f"there is no plan {plan!r}: choose one of {', '.join(PLANS)}")
+        raise ValueError(f"there is no plan {plan}: choose one of {', '.join(PLANS)}")
     return 10 * PLANS.index(plan)
 
 

@@ -1,4 +1,4 @@
-"""/executions, /workers, /stats, /tasks and /queues: what there is, and how it has gone."""
+"""/executions, /workers, /stats, /tasks, /queues and /depth: what there is, and how it has gone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from http_client import Client
 from msgspec.structs import replace
 
 from mainspring import Backoff, Context, Mainspring
+from mainspring.depth import sound
 from mainspring.job import WorkerInfo
 from mainspring.testing import VirtualClock
 
@@ -236,3 +237,47 @@ async def test_a_queue_is_paused_and_let_go_on(spring: Mainspring, client: Clien
         assert (await http.patch("/queues/%20x", json={"paused": True})).status_code == 422
     async with client("viewer") as http:
         assert (await http.patch("/queues/mail", json={"paused": True})).status_code == 403
+
+
+# depth
+
+
+async def look(spring: Mainspring) -> None:
+    await sound(await spring.opened(), spring.clock.now())
+
+
+async def test_the_depth_of_queues_is_told_in_time_and_of_one_queue(
+    spring: Mainspring, client: Client, clock: VirtualClock
+) -> None:
+    await spring.tasks["send"].enqueue("a")
+    await look(spring)
+    clock.advance(minutes=2)  # in which nobody looks
+    await spring.tasks["fail"].using(delay=60).enqueue()
+    await look(spring)
+    async with client("viewer") as http:
+        found = (await http.get("/depth")).json()
+        one, other = found["items"]
+        assert (found["step"], other["at"]) == (60, clock.now().isoformat().replace("+00:00", "Z"))
+        assert one["total"] == {"pending": 1, "scheduled": 0, "retrying": 0, "running": 0, "oldest": 0}
+        assert other["total"] == {"pending": 1, "scheduled": 1, "retrying": 0, "running": 0, "oldest": 120}
+        assert (sorted(other["queues"]), other["queues"]["default"]["scheduled"]) == (["default", "mail"], 1)
+        mail = (await http.get("/depth?queue=mail")).json()["items"]
+        assert [sample["queues"] for sample in mail] == [{"mail": sample["total"]} for sample in mail]
+        assert [sample["total"]["oldest"] for sample in mail] == [0, 120]
+        assert (await http.get("/depth?window=1m")).json()["items"] == [other]
+        day = (await http.get("/depth?window=24h")).json()
+        assert (day["step"], day["items"]) == (600, [one])
+
+
+@pytest.mark.parametrize("window", ["", "x", "-1h", "0", "5d", "ever", "9" * 21])
+async def test_a_window_of_depth_beyond_what_is_kept_is_400(client: Client, window: str) -> None:
+    async with client("viewer") as http:
+        answer = await http.get("/depth", params={"window": window})
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_parameter")
+
+
+async def test_a_queue_may_be_called_history_or_depth(spring: Mainspring, client: Client) -> None:
+    for name in ("history", "depth"):
+        await spring.tasks["send"].using(queue=name).enqueue("a")
+        async with client("viewer") as http:
+            assert (await http.get(f"/queues/{name}")).json()["pending"] == 1

@@ -5,16 +5,17 @@ const LOT = 1000;
 const ENOUGH = 50; // lots that are counted before the question; what is more is "more than"
 
 /**
- * `choice`: { ids } or { filter } as POST jobs/bulk takes them. Calls `told({ done, refused, next })` after each lot;
- * ends when `signal` says so.
+ * `choice`: { ids } or { filter } as POST jobs/bulk takes them. Calls `told({ done, refused, left, more })` after each lot,
+ * and begins no other when `signal` says so.
  */
 async function lots(choice, wish, told, signal, most = Infinity) {
   const sum = { done: 0, refused: new Map(), left: 0, more: false };
   const parts = choice.ids ? slices(choice.ids) : null;
   let after = null;
   for (let n = 0; n < most && !signal.aborted; n++) {
+    // A lot that has been sent is not taken back: what it did would not be told.
     const which = parts ? { ids: parts[n] } : { filter: choice.filter, limit: LOT, after };
-    const answer = await post("jobs/bulk", { ...wish, ...which }, { signal });
+    const answer = await post("jobs/bulk", { ...wish, ...which });
     sum.done += answer.done;
     answer.refused.forEach((one) => refuse(sum, one));
     after = answer.next;

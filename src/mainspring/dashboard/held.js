@@ -28,17 +28,20 @@ export function useAim() {
 }
 
 /**
- * What to show of `items` (each with an id) of the list named `key`: while `held` the same rows in the same places, as
- * they are now. { items, gone, fresh, release }: ids that are no longer in the list, how many are new, and a way to see them.
+ * What to show of `items` (each with an id) of the list named `key`, which goes on if there is `more`: while `held` the
+ * same rows in the same places, as they are now. { items, gone, fresh, release }: ids that are no longer in the list, how
+ * many are new, and a way to see them.
  */
-export function useHeld(key, items, held) {
+export function useHeld(key, items, more, held) {
   const kept = useRef({ key: null, items: [] });
   const [, redraw] = useState(0);
   const now = new Map(items.map((item) => [item.id, item]));
   if (!held || kept.current.key !== key || !kept.current.items.length) kept.current = { key, items };
   else kept.current.items = kept.current.items.map((item) => now.get(item.id) ?? item);
   const shown = new Set(kept.current.items.map((item) => item.id));
-  const gone = new Set([...shown].filter((id) => !now.has(id)));
+  // Behind the last that is still there, a row may only have been moved to the next page by new ones.
+  const last = more ? kept.current.items.findLastIndex((item) => now.has(item.id)) : Infinity;
+  const gone = new Set([...shown].filter((id, n) => !now.has(id) && n < last));
   const fresh = items.filter((item) => !shown.has(item.id)).length;
   const release = () => ((kept.current = { key, items }), redraw((n) => n + 1));
   return { items: kept.current.items, gone, fresh, release };

@@ -116,19 +116,15 @@ export async function errors() {
   return [...new Set([...dead.items, ...retrying.items].map((one) => one.error).filter(Boolean))];
 }
 
-const ID = /^[0-9a-f]{8}(-[0-9a-f]{0,4}){0,4}[0-9a-f]{0,12}$/i;
-const MOMENT = 12; // digits of an id that are the millisecond of its creation
+const ID = /^[0-9a-f]{8}(-[0-9a-f]{0,4}){0,3}(-[0-9a-f]{0,12})?$/i;
+const LEAST = "00000000-0000-0000-0000-000000000000";
 
-/**
- * The jobs whose id this is, or begins so: { ids, range }, since an id begins with when it was made. null: it is no id.
- */
+/** Up to two jobs whose id this is, or begins so; null: it is no id. */
 export async function jobsOf(text) {
   if (!ID.test(text)) return null;
-  if (text.length >= 36) return { ids: [(await get(`jobs/${encodeURIComponent(text)}`)).id] };
-  const digits = text.replaceAll("-", "").slice(0, MOMENT);
-  const [from, until] = ["0", "f"].map((rest) => parseInt(digits.padEnd(MOMENT, rest), 16));
-  if (until > 8.64e15) return null;
-  const range = { created_after: new Date(from).toISOString(), created_before: new Date(until + 1).toISOString() };
-  const page = await get("jobs", { ...range, sort: "created", limit: 200 });
-  return { ids: page.items.map((job) => job.id).filter((id) => id.startsWith(text.toLowerCase())), range };
+  const begin = text.toLowerCase();
+  if (begin.length === LEAST.length) return [(await get(`jobs/${encodeURIComponent(begin)}`)).id];
+  // A list by id can begin behind any id, also one that nobody has.
+  const page = await get("jobs", { sort: "created", order: "asc", after: begin + LEAST.slice(begin.length), limit: 2 });
+  return page.items.map((job) => job.id).filter((id) => id.startsWith(begin));
 }

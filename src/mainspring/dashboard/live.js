@@ -101,6 +101,7 @@ export function useData(load, deps, { live = null, every = 0 } = {}) {
   }, deps);
   // An answer that takes longer than the next reason to ask would never come if that put an end to it.
   const after = useCallback(() => void (turn.current ? (again.current = true) : reload()), [reload]);
+  const idly = useCallback(() => void (turn.current || reload()), [reload]);
   useEffect(() => {
     set((before) => ({ ...before, loading: true }));
     reload();
@@ -110,9 +111,9 @@ export function useData(load, deps, { live = null, every = 0 } = {}) {
   useNotices(live, soon, soon);
   useEffect(() => {
     if (paused || !visible || !every) return;
-    const timer = setInterval(after, every * 1000);
+    const timer = setInterval(idly, every * 1000);
     return () => clearInterval(timer);
-  }, [after, every, paused, visible]);
+  }, [idly, every, paused, visible]);
   const first = useRef(true);
   useEffect(() => {
     if (!first.current && !paused && visible) reload();

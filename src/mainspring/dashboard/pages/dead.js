@@ -21,7 +21,7 @@ export function Dead() {
   const all = data.value?.items ?? [];
   const total = all.reduce((sum, group) => sum + group.count, 0);
   const may = session.may("operator", "dead");
-  const redriveAll = () => ask({ action: "redrive", words: `all ${plural(total, "dead job")}`, choice: { filter: { states: ["dead"] } } });
+  const redriveAll = () => ask({ action: "redrive", what: `all ${plural(total, "dead job")}`, choice: { filter: { states: ["dead"] } } });
   return html`
     <${Head} title="Dead letters" actions=${may && total > 0 && html`<button onClick=${redriveAll}><${Icon} name="retrying" /> Redrive all</button>`}>
       ${total > 0 && html`<span class="muted">${plural(total, "job")} in ${plural(all.length, "group")}</span>`}<//>

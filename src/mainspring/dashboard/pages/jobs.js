@@ -19,8 +19,8 @@ import { useSession } from "../session.js";
 /** value in the field: what the API is asked for, and its words. Without one, what has ended comes by its end. */
 const SORTS = {
   "created.desc": ["created", "desc", "newest first"], "created.asc": ["created", "asc", "oldest first"],
-  "due.asc": ["due", "asc", "due soonest"],
-  "due.desc": ["due", "desc", "due last"], "finished.desc": ["finished", "desc", "ended last"], "finished.asc": ["finished", "asc", "ended first"],
+  "due.asc": ["due", "asc", "due soonest"], "due.desc": ["due", "desc", "due last"],
+  "finished.desc": ["finished", "desc", "ended last"], "finished.asc": ["finished", "asc", "ended first"],
 };
 const AT_REST = ["completed", "dead", "cancelled"];
 // Log lines change nothing in a list.
@@ -97,7 +97,7 @@ function List({ value, name, list, filter, first, onClear, onAsk }) {
   const acts = session.may("operator", "jobs");
   const choice = useChoice(name, filter);
   const { aiming, ref } = useAim();
-  const { items, gone, fresh, release } = useHeld(value.name, value.items, choice.any || aiming);
+  const { items, gone, fresh, release } = useHeld(value.name, value.items, value.next !== null, choice.any || aiming);
   const stale = value.name !== name;
   if (!items.length && !stale) return html`<${Nothing} filter=${filter} first=${first} onClear=${onClear} onAsk=${acts && onAsk} />`;
   return html`
@@ -108,7 +108,7 @@ function List({ value, name, list, filter, first, onClear, onAsk }) {
         onSelect=${acts && ((job, event) => choice.toggle(items, job, event.shiftKey))} onSelectAll=${(all) => choice.page(items, all)} />
     </div>
     <${Pager} next=${value.next} />
-    ${choice.any && html`<${BulkBar} words=${choice.words} choice=${choice.meant} onClear=${choice.clear} onDone=${list.reload}>
+    ${choice.any && html`<${BulkBar} words=${choice.words} what=${choice.what} choice=${choice.meant} onClear=${choice.clear} onDone=${list.reload}>
       ${!choice.all && value.next !== null && html`<button class="quiet link" onClick=${choice.everything}>Select all that match ${isEmpty(filter) ? "" : "this filter"}</button>`}
     <//>`}`;
 }
@@ -141,6 +141,7 @@ function useChoice(name, filter) {
     shown: (items) => (until === null ? ids : new Set(items.map((job) => job.id))),
     everything: () => all(new Date(now()).toISOString()),
     words: until === null ? `${plural(ids.size, "job")} selected` : `All ${inWords(filter)}`,
+    what: until === null ? plural(ids.size, "selected job") : `all ${inWords(filter)}`,
     meant: until === null ? { ids: [...ids] } : { filter: bodyOf(bounded) },
   };
 }

@@ -22,33 +22,33 @@ const OFFERED = ["retry", "cancel", "pause", "resume", "update", "delete"];
 const CALLED = { redrive: "retry" };
 const DANGEROUS = ["cancel", "delete"];
 
-/** `words` say what is chosen; `choice` is { ids } or { filter }, `onDone` is called when something was done. */
-export function BulkBar({ words, choice, onClear, onDone, children }) {
+/** `words` say what is chosen, as a bar and `what` as a question has them; `choice` is { ids } or { filter }. */
+export function BulkBar({ words, what, choice, onClear, onDone, children }) {
   const [action, ask] = useState(null);
   return html`<div class="bulk-bar" role="region" aria-label="Selected jobs">
     <b aria-live="polite">${words}</b>${children}
     <div class="row">${OFFERED.map((name) => html`
       <button key=${name} onClick=${() => ask(name)}><${Icon} name=${ACTIONS[name][1]} />${ACTIONS[name][0]}</button>`)}</div>
-    <button class="quiet" onClick=${onClear}><${Icon} name="close" />Clear selection</button>
-    ${action && html`<${BulkDialog} action=${action} words=${words} choice=${choice} onDone=${onDone} onClose=${() => ask(null)} />`}
+    <button class="quiet clear" onClick=${onClear}><${Icon} name="close" />Clear selection</button>
+    ${action && html`<${BulkDialog} action=${action} what=${what} choice=${choice} onDone=${onDone}
+      onClose=${(done) => (ask(null), done && (onClear(), document.querySelector("h1").focus()))} />`}
   </div>`;
 }
 
-/** From counting to the result. */
-export function BulkDialog({ action, words, choice, onDone, onClose }) {
+/** From counting to the result. `onDone` is called when something was done, `onClose` with whether it was. */
+export function BulkDialog({ action, what, choice, onDone, onClose }) {
   const [verb] = ACTIONS[action];
   const [step, set] = useState({ name: "counting", sum: null, error: null });
   const [values, give] = useState({});
   const stop = useRef(null);
   const go = async (name, work, next) => {
     const mine = (stop.current = new AbortController());
-    set({ name, sum: null, error: null });
+    set((now) => ({ name, sum: null, error: null, total: now.sum?.more === false ? now.sum.done + now.sum.left : undefined }));
     try {
-      const sum = await work((told) => set({ name, sum: told, error: null }), mine.signal);
+      const sum = await work((told) => set((now) => ({ ...now, sum: told })), mine.signal);
       set({ name: next, sum, error: null });
     } catch (error) {
-      const stopped = error.name === "AbortError";
-      set((now) => ({ name: next, sum: now.sum, error: stopped ? null : error, stopped }));
+      set((now) => ({ name: next, sum: now.sum, error }));
     }
     if (next === "result") onDone();
   };
@@ -56,26 +56,33 @@ export function BulkDialog({ action, words, choice, onDone, onClose }) {
     go("counting", (told, signal) => preview(choice, CALLED[action] ?? action, told, signal), "question");
     return () => stop.current?.abort();
   }, []);
+  // The button that had the focus is gone with its step.
+  useEffect(() => document.querySelector("dialog[open] footer button")?.focus(), [step.name]);
   const begin = () => {
     const wish = { action: CALLED[action] ?? action, ...(action === "update" ? { update: edit(values) } : values.reason ? { reason: values.reason } : {}) };
     go("working", (told, signal) => perform(choice, wish, told, signal), "result");
   };
-  const title = step.name === "result" ? `${verb.replace("…", "")}: what came of it` : `${verb.replace("…", "")} ${words.toLowerCase()}?`;
-  return html`<${Dialog} title=${title} onClose=${onClose}>
-    <${Step} step=${step} action=${action} values=${values} give=${give} onStop=${() => stop.current.abort()} onBegin=${begin} onClose=${onClose} />
+  const title = step.name === "result" ? `${verb.replace("…", "")}: what came of it` : `${verb.replace("…", "")} ${what}?`;
+  const halt = () => (stop.current.abort(), set((now) => ({ ...now, stopping: true })));
+  const close = () => onClose(step.name === "result");
+  return html`<${Dialog} title=${title} onClose=${close}>
+    <${Step} step=${step} action=${action} values=${values} give=${give} onStop=${halt} onBegin=${begin} onClose=${close} />
   <//>`;
 }
 
 function Step({ step, action, ...rest }) {
-  if (step.name === "counting") return html`<${Going} words=${`Counting… ${count(step.sum?.done ?? 0)}`} stop="Stop counting" ...${rest} />`;
-  if (step.name === "working") return html`<${Going} words=${`${count(step.sum?.done ?? 0)} done, ${count(step.sum?.left ?? 0)} left alone`} stop="Stop here" ...${rest} />`;
+  const { done, left } = step.sum ?? { done: 0, left: 0 };
+  if (step.name === "counting") return html`<${Going} step=${step} words=${`Counting… ${count(done)}`} stop="Stop counting" ...${rest} />`;
+  if (step.name === "working") return html`<${Going} step=${step} words=${`${count(done)} done, ${count(left)} left alone`} stop="Stop here" ...${rest} />`;
   if (step.name === "question") return html`<${Question} step=${step} action=${action} ...${rest} />`;
   return html`<${Result} step=${step} action=${action} ...${rest} />`;
 }
 
-function Going({ words, stop, onStop }) {
-  return html`<div class="body" aria-live="polite"><p>${words}</p><progress class="going" aria-label="Working"></progress></div>
-    <footer><button onClick=${onStop} autofocus>${stop}</button></footer>`;
+function Going({ step, words, stop, onStop }) {
+  const { sum, total, stopping } = step;
+  return html`<div class="body" aria-live="polite"><p>${words}</p>
+      <progress class="going" aria-label="Progress" max=${total} value=${total && (sum ? sum.done + sum.left : 0)}></progress></div>
+    <footer><button onClick=${onStop} disabled=${stopping} autofocus>${stopping ? "Stopping…" : stop}</button></footer>`;
 }
 
 function Question({ step, action, values, give, onBegin, onClose }) {
@@ -85,7 +92,7 @@ function Question({ step, action, values, give, onBegin, onClose }) {
   const ready = !none && !step.error && (action !== "update" || Object.keys(edit(values)).length > 0);
   return html`<div class="body">
       ${step.error && html`<${Trouble} error=${step.error} />`}
-      <p>${none ? "None of them allows it now." : html`<b>${sum.more ? "More than " : ""}${plural(sum.done, "job")}</b>. ${follows}`}</p>
+      <p>${none ? "None of them allows that now." : html`<b>${sum.more ? "More than " : ""}${plural(sum.done, "job")}</b>. ${follows}`}</p>
       <${Refusals} sum=${sum} words="would be left alone" />
       ${action === "cancel" && !none && html`<${Reason} values=${values} give=${give} />`}
       ${action === "update" && !none && html`<${Edit} values=${values} give=${give} />`}
@@ -100,7 +107,7 @@ function Result({ step, action, onClose }) {
   const sum = step.sum ?? { done: 0, left: 0, refused: new Map() };
   return html`<div class="body" aria-live="polite">
       ${step.error && html`<${Trouble} error=${step.error} />`}
-      <p><b>${plural(sum.done, "job")}</b> ${done}.${sum.more && (step.stopped || !step.error) ? " You stopped it before the rest." : ""}</p>
+      <p><b>${plural(sum.done, "job")}</b> ${done}.${sum.more && !step.error ? " You stopped it before the rest." : ""}</p>
       <${Refusals} sum=${sum} words="left alone" />
     </div>
     <footer><button class="primary" onClick=${onClose} autofocus>Done</button></footer>`;

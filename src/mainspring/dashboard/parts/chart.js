@@ -1,43 +1,60 @@
-// Lines and areas over time, drawn by uPlot in the colours of the page; and the same figures in words.
+// Lines, areas and bars over time, in the colours of the page; and the same figures in words.
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
+import { local } from "../format.js";
 import { onTheme } from "../theme.js";
+import { moment, options } from "./plot.js";
 import uPlot from "../vendor/uplot.js";
-import { clockTime, local } from "../format.js";
-
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
-/** A CSS colour with an alpha, whatever its notation. */
-const faint = (name) => `color-mix(in srgb, ${colour(name)} 18%, transparent)`;
 
 /**
- * `times` in seconds, `series`: [{label, values, colour: "--state-completed", area, dash}]; `format` writes a value.
- * `title` names it; what is null is a gap.
+ * `times` in seconds, `series`: [{label, values, colour: "--state-completed", area, dash, rest}]; a null is a gap, and
+ * `rest` the text in the legend while nothing is pointed at, in place of the last value.
+ * `format` writes a value; `seconds` says that values are durations, for the steps of the axis.
+ * `step`: each time begins a span of so many seconds. `from` and `until` are the ends of the axis, else the data's.
+ * Charts with the same `sync` are pointed at together. `empty` is said in place of the lines where there is nothing.
  */
-export function Chart({ title, times, series, format = String, height = 150, stacked = false }) {
+export function Chart(props) {
+  const { title, times, series, format = String, height = 150, stacked = false, bars = false, step = 0, empty, sync } = props;
   const place = useRef();
   const plot = useRef(null);
   const [theme, again] = useState(0);
   const [at, point] = useState(null);
   useEffect(() => onTheme(() => again((n) => n + 1)), []);
-  const shape = series.map((one) => [one.label, one.colour, one.area, one.dash].join()).join(";");
-  const data = useMemo(() => [times, ...(stacked ? piled(series) : series.map((one) => one.values))], [times, series]);
+  const shape = JSON.stringify([series.map((one) => [one.label, one.colour, one.area, one.dash]), stacked, bars, sync, height]);
+  const key = JSON.stringify([times, series.map((one) => one.values), props.from, props.until]);
+  const data = useMemo(() => drawn(times, series, stacked, step), [key, shape]);
+  const latest = useRef({});
+  latest.current = { ...props, ends: ends(props) };
   useEffect(() => {
-    const width = () => Math.max(200, place.current.clientWidth);
-    plot.current = new uPlot(options(series, { width: width(), height, format, point }), data, place.current);
+    const width = () => Math.max(160, place.current.clientWidth);
+    plot.current = new uPlot(options(latest, { width: width(), height, point }), data, place.current);
     const watching = new ResizeObserver(() => plot.current?.setSize({ width: width(), height }));
     watching.observe(place.current);
-    return () => (watching.disconnect(), plot.current.destroy(), (plot.current = null));
-  }, [shape, theme, height]);
-  useEffect(() => plot.current?.setData(data), [data]);
-  const n = at ?? times.length - 1;
+    return () => (watching.disconnect(), plot.current.destroy(), (plot.current = null), point(null));
+  }, [shape, theme]);
+  const first = useRef(null);
+  useEffect(() => {
+    if (first.current === plot.current) plot.current.setData(data);
+    first.current = plot.current;
+  }, [data, theme]);
+  const pointed = at !== null && at < times.length ? at : null;
+  const nothing = series.every((one) => one.values.every((value) => !value));
   return html`<figure class="chart">
-    <figcaption><span class="chart-title">${title}</span>
-      <span class="legend">${series.map((one) => html`<span key=${one.label}><i class="swatch" style=${{ background: `var(${one.colour})` }}></i>
-        ${one.label} <b>${one.values[n] === null || one.values[n] === undefined ? "–" : format(one.values[n])}</b></span>`)}
-        ${at !== null && html`<span class="muted">${clockTime(times[at] * 1000)}</span>`}</span>
+    <figcaption>
+      <span class="chart-title">${title} <span class="chart-when">${pointed === null ? "" : moment(times, pointed, step)}</span></span>
+      <span class="legend">${series.map((one) => html`<span key=${one.label} class="nowrap"><i class="swatch" style=${{ background: `var(${one.colour})` }}></i>
+        ${one.label} <b>${said(one, pointed, format)}</b></span>`)}</span>
     </figcaption>
-    <div ref=${place} role="img" aria-label=${inWords(title, times, series, format)}></div>
+    <div class="plot" style=${{ height: `${height}px` }}>
+      <div ref=${place} role="img" aria-label=${inWords(title, times, series, format)}></div>
+      ${nothing && empty && html`<p class="chart-empty">${empty}</p>`}
+    </div>
   </figure>`;
+}
+
+/** As uPlot wants it: the times, then what is drawn first. Of piles that is the highest. */
+function drawn(times, series, stacked, step) {
+  const middles = step ? times.map((one) => one + step / 2) : times;
+  return [middles, ...(stacked ? piled(series).reverse() : series.map((one) => one.values))];
 }
 
 function piled(series) {
@@ -45,26 +62,19 @@ function piled(series) {
   return series.map((one) => one.values.map((value, n) => (sums[n] = (sums[n] ?? 0) + (value ?? 0))));
 }
 
-function inWords(title, times, series, format) {
-  if (!times.length) return `${title}: no figures yet`;
-  const last = series.map((one) => `${one.label} ${one.values.at(-1) === null ? "none" : format(one.values.at(-1))}`);
-  return `${title} from ${local(times[0] * 1000)} to ${local(times.at(-1) * 1000)}; at the end: ${last.join(", ")}`;
+function ends({ times, step = 0, from, until }) {
+  const first = from ?? times[0] ?? 0;
+  return [first, Math.max(first + 1, until ?? (times.at(-1) ?? 0) + step)];
 }
 
-function options(series, { width, height, format, point }) {
-  const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: `11px ${colour("--font")}` };
-  const lines = series.map((one) => ({
-    label: one.label, stroke: colour(one.colour), width: 1.5, dash: one.dash, points: { show: false },
-    fill: one.area ? faint(one.colour) : undefined,
-  }));
-  return {
-    width, height, legend: { show: false }, cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
-    scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] } },
-    axes: [
-      { ...axis, size: 24, space: 70, values: (_, at) => at.map((one) => clockTime(one * 1000).slice(0, 5)) },
-      { ...axis, size: 52, space: 32, values: (_, values) => values.map((one) => format(one)) },
-    ],
-    series: [{}, ...lines],
-    hooks: { setCursor: [(chart) => point(chart.cursor.idx ?? null)] },
-  };
+function said(one, n, format) {
+  if (n === null && one.rest !== undefined) return one.rest;
+  const value = n === null ? one.values.findLast((known) => known !== null && known !== undefined) : one.values[n];
+  return value === null || value === undefined ? "–" : format(value);
+}
+
+function inWords(title, times, series, format) {
+  if (!times.length) return `${title}: no figures yet`;
+  const last = series.map((one) => `${one.label} ${said(one, null, format)}`);
+  return `${title} from ${local(times[0] * 1000)} to ${local(times.at(-1) * 1000)}: ${last.join(", ")}`;
 }

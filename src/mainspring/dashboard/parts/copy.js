@@ -25,8 +25,8 @@ function byHand(text) {
   before?.focus();
 }
 
-/** `name` says what: "Copy the id". */
+/** `text` may be a function that makes it; `name` says what it is: "Copy the id". */
 export function Copy({ text, name, words }) {
-  return html`<button type="button" class="quiet copy" aria-label=${`Copy ${name}`} title=${`Copy ${name}`} onClick=${() => copy(text)}>
+  return html`<button type="button" class="quiet copy" aria-label=${`Copy ${name}`} title=${`Copy ${name}`} onClick=${() => copy(typeof text === "function" ? text() : text)}>
     <${Icon} name="copy" />${words}</button>`;
 }

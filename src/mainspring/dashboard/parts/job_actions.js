@@ -1,53 +1,62 @@
-// What may be done to one job, as buttons: only what it allows now, and what the viewer may do.
+// What may be done with one job: the buttons of its page, and the questions they ask.
 import { post, remove, segment } from "../api.js";
-import { html } from "../html.js";
+import { html, useId, useState } from "../html.js";
+import { go } from "../route.js";
 import { useSession } from "../session.js";
 import { Act } from "./act.js";
+import { Asking, inField, TimeField } from "./asking.js";
 import { confirm } from "./dialog.js";
+import { Icon } from "./icons.js";
+import { JobEdit } from "./job_edit.js";
 
-/** action: word on the button, icon, what is told when it is done. */
-export const ACTIONS = {
-  retry: ["Retry", "retrying", "will be tried again"],
-  resume: ["Resume", "play", "may go on"],
-  pause: ["Pause", "pause", "is held back until it is resumed"],
-  cancel: ["Cancel", "cancelled", "is cancelled"],
-  delete: ["Delete", "trash", "is deleted"],
-};
+const at = (job, action) => `jobs/${segment(job.id)}/${action}`;
 
-const path = (job, action) => (action === "delete" ? remove(`jobs/${segment(job.id)}`) : post(`jobs/${segment(job.id)}/${action}`));
-
-const QUESTIONS = {
-  cancel: (job) => ({
-    title: `Cancel ${job.task}?`, action: "Cancel the job", danger: true,
-    words: job.shown === "running" ? "It is running: its worker will interrupt it. What it has done so far stays done." : "It will not run, unless somebody retries it.",
-  }),
-  delete: (job) => ({
-    title: `Delete ${job.task}?`, action: "Delete the job", danger: true,
-    words: "The job, its history and its log are gone for good.",
-  }),
-};
-
-/** Does it, after a question where it is hard to undo; answers with words for a toast. */
-export async function actOn(job, action) {
-  const told = `${job.task} ${action === "cancel" && job.shown === "running" ? "is told to stop" : ACTIONS[action][2]}.`;
-  const question = QUESTIONS[action]?.(job);
-  if (!question) return (await path(job, action), told);
-  const done = await confirm({ ...question, run: () => path(job, action).then(() => null) });
-  return done ? told : null;
+/**
+ * What gets it going stands with the reason why it does not go; here is the rest. Only what its state allows and
+ * whoever looks may take. `changed` is told when something was done.
+ */
+export function JobActions({ job, changed }) {
+  const { may } = useSession();
+  const [open, set] = useState(null);
+  if (!may("operator", "jobs")) return null;
+  const can = new Set(job.can);
+  const act = (action, words) => async () => (await post(at(job, action)), await changed(), words);
+  const close = async (done) => (set(null), done && (await changed()));
+  const erase = () => confirm({
+    title: "Delete this job?", action: "Delete it", danger: true,
+    words: html`<p>${job.task} <code>${job.id}</code> goes with its runs, its log and its result. This cannot be undone.</p>`,
+    run: async () => (await remove(`jobs/${segment(job.id)}`), go("jobs"), null),
+  });
+  return html`
+    ${can.has("pause") && html`<${Act} icon="pause" run=${act("pause", "It is held back until it is resumed.")}>Pause<//>`}
+    ${can.has("update") && html`<button onClick=${() => set("when")}><${Icon} name="scheduled" />Reschedule</button>
+      <button onClick=${() => set("edit")}><${Icon} name="edit" />Edit</button>`}
+    ${can.has("cancel") && html`<button onClick=${() => set("cancel")}><${Icon} name="cancelled" />Cancel</button>`}
+    ${can.has("delete") && html`<button class="quiet" aria-label="Delete" title="Delete" onClick=${erase}><${Icon} name="trash" /></button>`}
+    ${open === "cancel" && html`<${Cancel} job=${job} onClose=${close} />`}
+    ${open === "when" && html`<${When} job=${job} onClose=${close} />`}
+    ${open === "edit" && html`<${JobEdit} job=${job} onClose=${close} />`}`;
 }
 
-/** `only` names those to be drawn, in that order; `words` writes them beside the icons. */
-export function JobActions({ job, only = ["retry", "resume", "cancel"], words = true, onDone }) {
-  const session = useSession();
-  if (!session.may("operator", "jobs")) return null;
-  const run = (action) => async () => {
-    const told = await actOn(job, action);
-    if (told) await onDone?.(action);
-    return told;
-  };
-  return only.filter((action) => job.can.includes(action)).map((action) => {
-    const [word, icon] = ACTIONS[action];
-    return html`<${Act} key=${action} kind="quiet" icon=${icon} run=${run(action)} title=${`${word} this job`}
-      label=${words ? undefined : word}>${words && word}<//>`;
-  });
+function Cancel({ job, onClose }) {
+  const [reason, set] = useState("");
+  const id = useId();
+  const words = job.state === "running" ? "It is interrupted at its worker's next beat." : "It will never run. It can be retried later.";
+  return html`<${Asking} title="Cancel this job?" action="Cancel the job" danger onClose=${onClose}
+    send=${() => post(at(job, "cancel"), reason ? { reason } : undefined).then(() => (job.state === "running" ? "It is asked to stop." : "It is cancelled."))}>
+    <p>${job.task} <code>${job.id}</code>. ${words}</p>
+    <div class="field"><label for=${id}>Reason</label>
+      <input id=${id} value=${reason} maxlength="1024" placeholder="cancelled by an operator" autocomplete="off" autofocus onInput=${(event) => set(event.target.value)} />
+      <p class="hint">Kept with the job.</p></div>
+  <//>`;
+}
+
+function When({ job, onClose }) {
+  const [when, set] = useState(inField(Date.parse(job.run_at)));
+  return html`<${Asking} title="When shall it run?" action="Reschedule" blocked=${Number.isNaN(Date.parse(when))} onClose=${onClose}
+    send=${() => post(at(job, "reschedule"), { at: new Date(when).toISOString() }).then(() => "It has another time now.")}>
+    <${TimeField} label="Due at" value=${when} onValue=${set} focus />
+    <p class="row">${[["Now", 0], ["In 5 min", 300], ["In 1 h", 3600], ["In 1 d", 86400]].map(([words, seconds]) => html`
+      <button key=${words} type="button" onClick=${() => set(inField(Date.now() + seconds * 1000))}>${words}</button>`)}</p>
+  <//>`;
 }

@@ -40,9 +40,9 @@ export function JobSearch({ filter, known, onFilter }) {
 async function found(text, known, tell) {
   if (!text) return "";
   const jobs = known.tasks.includes(text) ? null : await jobsOf(text);
-  if (jobs?.ids.length === 1) return (go(jobLink(jobs.ids[0])), "");
-  if (jobs && !jobs.ids.length) return `There is no job whose id begins with ${text}.`;
-  tell(jobs ? jobs.range : await meant(termsOf(text), { tasks: known.tasks, states: STATES }));
+  if (jobs?.length === 1) return (go(jobLink(jobs[0])), "");
+  if (jobs) return jobs.length ? `Several ids begin with ${text}: write more of it.` : `There is no job whose id begins with ${text}.`;
+  tell(await meant(termsOf(text), { tasks: known.tasks, states: STATES }));
   return "";
 }
 
@@ -77,7 +77,7 @@ export function Chips({ filter, onFilter }) {
       <span><span class="muted">${word}</span> ${value}</span>
       <button class="quiet" aria-label=${`Remove ${word} ${value}`} onClick=${() => onFilter(rest)}><${Icon} name="close" size=${12} /></button>
     </span>`)}
-    <button class="quiet" onClick=${() => onFilter({})}>Clear filters</button>
+    <button class="quiet" onClick=${() => onFilter({})}>Clear all</button>
   </div>`;
 }
 

@@ -3,7 +3,7 @@ import { html } from "../html.js";
 import { jobLink, link, scheduleLink } from "../route.js";
 import { useSession } from "../session.js";
 import { Icon } from "./icons.js";
-import { JobActions } from "./job_actions.js";
+import { RowActions } from "./row_actions.js";
 import { Progress } from "./progress.js";
 import { State } from "./state.js";
 import { Span, Time } from "./time.js";
@@ -56,7 +56,7 @@ function Row({ job, selected, onSelect, gone, onDone, acts }) {
     <td data-label="When" class="nowrap job-when"><span><span class="muted">${word}</span> <${Time} at=${at} /></span></td>
     <td data-label="Took" class="number nowrap"><${Took} job=${job} /></td>
     <td data-label="Details" class="job-how"><${How} job=${job} /></td>
-    ${acts && html`<td data-label="" class="tight job-acts"><${JobActions} job=${job} onDone=${onDone} /></td>`}
+    ${acts && html`<td data-label="" class="tight job-acts"><${RowActions} job=${job} onDone=${onDone} /></td>`}
   </tr>`;
 }
 

@@ -8,7 +8,7 @@ const MANY = 100; // members shown at first
 
 export function Tree({ value, name = "value" }) {
   return html`<div class="tree" role="group" aria-label=${name}>
-    <${Copy} text=${stringify(value, "  ")} name=${`${name} as JSON`} />
+    <${Copy} text=${() => stringify(value, "  ")} name=${`${name} as JSON`} />
     <${Node} value=${value} depth=${0} />
   </div>`;
 }
