@@ -1,7 +1,9 @@
 // The lists of the overview: failures, next ticks, workers, queues and tasks.
+import { get } from "../api.js";
 import { useNow } from "../clock.js";
 import { both, bytes, count, duration, percent, plural } from "../format.js";
 import { html, useState } from "../html.js";
+import { useData } from "../live.js";
 import { Icon } from "../parts/icons.js";
 import { queueLink } from "../parts/queue.js";
 import { hindrance, service } from "../parts/service.js";
@@ -10,6 +12,7 @@ import { Time } from "../parts/time.js";
 import { lately } from "../parts/window.js";
 import { Slots, workerLink, WorkerState } from "../parts/worker.js";
 import { link, scheduleLink } from "../route.js";
+import { useSession } from "../session.js";
 
 const SOME = 8;
 
@@ -20,9 +23,12 @@ function Panel({ title, more, href, children }) {
 
 const Nothing = ({ children }) => html`<p class="card overview-nothing">${children}</p>`;
 
-export function Failures({ stats, dead, window }) {
+export function Failures({ stats, window }) {
+  const session = useSession();
   const rows = stats.errors.slice(0, SOME);
-  const gone = (error) => (dead ?? []).filter((one) => one.error === error).reduce((sum, one) => sum + one.count, 0);
+  // Groups are counted one dead job after the other: not so often.
+  const { value: dead = [] } = useData((signal) => (session.sees("dead") ? get("dead", {}, signal).then((page) => page.items) : []), [rows.length], { every: 15 });
+  const gone = (error) => dead.filter((one) => one.error === error).reduce((sum, one) => sum + one.count, 0);
   return html`<${Panel} title="Failures by error" more="Dead letters" href="dead">
     ${rows.length ? html`<div class="table"><table>
       <thead><tr><th scope="col">Error</th><th scope="col" class="number">Runs</th><th scope="col" class="number">Dead now</th></tr></thead>
