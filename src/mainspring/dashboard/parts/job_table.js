@@ -28,7 +28,9 @@ const HELD = ["pending", "scheduled", "retrying"];
  * `selected` is a Set of ids, `onSelect(job, event)` makes rows selectable; `gone` is a Set of those that are no longer
  * in the list, `paused` one of queues that are; `onDone` is called after an action.
  */
-export function JobTable({ jobs, selected, onSelect, onSelectAll, gone = NONE, paused = NONE, onDone, caption = "Jobs", busy = false }) {
+export function JobTable({
+  jobs, selected, onSelect, onSelectAll, gone = NONE, paused = NONE, onDone, caption = "Jobs", busy = false,
+}) {
   const acts = useSession().may("operator", "jobs");
   const all = jobs.length > 0 && jobs.every((job) => selected?.has(job.id));
   const some = !all && jobs.some((job) => selected?.has(job.id));
@@ -67,10 +69,12 @@ function Row({ job, selected, onSelect, gone, paused, onDone, acts }) {
 function What({ job }) {
   const said = job.arguments !== undefined && job.arguments !== "{}";
   return html`<div>
-    <a class="job-task" href=${jobLink(job.id)}>${job.task}</a> <code class="muted small nowrap" title=${job.id}>${job.id.slice(0, SHORT)}</code>
+    <a class="job-task" href=${jobLink(job.id)}>${job.task}</a>${" "}
+    <code class="muted small nowrap" title=${job.id}>${job.id.slice(0, SHORT)}</code>
     ${said && html`<div class="job-line"><code class="small" title=${job.arguments}>${job.arguments}</code></div>`}
     ${(job.schedule || job.tags.length > 0) && html`<div class="small row">
-      ${job.schedule && html`<a class="plain muted" href=${scheduleLink(job.schedule)}><${Icon} name="calendar" size=${13} /> ${job.schedule}</a>`}
+      ${job.schedule && html`<a class="plain muted" href=${scheduleLink(job.schedule)}>
+        <${Icon} name="calendar" size=${13} /> ${job.schedule}</a>`}
       ${job.tags.map((tag) => html`<a class="tag" key=${tag} href=${link("jobs", { tag })}>${tag}</a>`)}</div>`}
   </div>`;
 }
@@ -84,10 +88,13 @@ function Took({ job }) {
 function How({ job, paused }) {
   const running = job.shown === "running";
   return html`<div>
-    ${paused && HELD.includes(job.shown) && html`<a class="job-held" href="queues"><${Icon} name="pause" size=${13} /> queue ${job.queue} is paused</a>`}
+    ${paused && HELD.includes(job.shown) && html`<a class="job-held" href="queues">
+      <${Icon} name="pause" size=${13} /> queue ${job.queue} is paused</a>`}
     ${running && job.progress && html`<${Progress} of=${job.progress} />`}
-    ${job.error && job.shown !== "completed" && html`<a class="job-error" title=${job.error} href=${link("jobs", { error: job.error })}>${job.error}</a>`}
+    ${job.error && job.shown !== "completed" && html`
+      <a class="job-error" title=${job.error} href=${link("jobs", { error: job.error })}>${job.error}</a>`}
     ${job.cancel_reason && html`<div class="small muted">${job.cancel_reason}</div>`}
-    ${running && job.worker && html`<div class="small muted job-line">on <a class="plain" href=${`workers/${encodeURIComponent(job.worker)}`}>${job.worker}</a></div>`}
+    ${running && job.worker && html`<div class="small muted job-line">on${" "}
+      <a class="plain" href=${`workers/${encodeURIComponent(job.worker)}`}>${job.worker}</a></div>`}
   </div>`;
 }
