@@ -13,7 +13,7 @@ export function StateTabs({ chosen = [], counts, to }) {
     <a href=${to([])} aria-current=${chosen.length ? undefined : "true"}>All${counts && html` <${Figure} n=${all} />`}</a>
     ${STATES.map((state) => html`<a key=${state} href=${to([state])} title=${MEANING[state]}
       aria-current=${chosen.includes(state) ? "true" : undefined}>
-      <i class=${`state-${state}`}><${Icon} name=${state} size=${14} /></i>${state}
+      <i class=${`state-${state}`}><${Icon} name=${state} size=${14} /></i>${state}${" "}
       ${counts && html`<${Figure} n=${counts[state]} />`}</a>`)}
   </nav>`;
 }
