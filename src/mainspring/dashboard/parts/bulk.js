@@ -129,7 +129,7 @@ function Result({ step, action, onClose }) {
 
 function Refusals({ sum, words }) {
   if (!sum.left) return null;
-  return html`<p>${plural(sum.left, "job")} ${words}:</p><ul>${[...sum.refused.values()].map((group) => html`
+  return html`<p>${plural(sum.left, "job")} ${words}:</p><ul class="refusals">${[...sum.refused.values()].map((group) => html`
     <li key=${group.words}>${count(group.count)}: ${group.words}${" "}
       (<a href=${jobLink(group.id)}>${group.count === 1 ? "the job" : "one of them"}</a>)</li>`)}</ul>`;
 }

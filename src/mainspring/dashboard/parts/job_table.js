@@ -51,7 +51,7 @@ export function JobTable({
 function Row({ job, selected, onSelect, gone, paused, onDone, acts }) {
   const [word, at] = moment(job);
   const classes = [selected && "selected", gone && "gone"].filter(Boolean).join(" ");
-  return html`<tr class=${classes} title=${gone ? "No longer in this list" : undefined}>
+  return html`<tr class=${classes}>
     ${onSelect && html`<td data-label="Select" class="tight job-select"><input type="checkbox" checked=${Boolean(selected)}
       aria-label=${`Select ${job.task} ${job.id}`} onClick=${(event) => onSelect(job, event)} /></td>`}
     <td data-label="State" class="job-state"><${State} of=${job.shown} />
@@ -61,7 +61,7 @@ function Row({ job, selected, onSelect, gone, paused, onDone, acts }) {
     <td data-label="Attempt" class="number">${job.attempt || html`<span class="muted">–</span>`}</td>
     <td data-label="When" class="nowrap job-when"><span><span class="muted">${word}</span> <${Time} at=${at} /></span></td>
     <td data-label="Took" class="number nowrap"><${Took} job=${job} /></td>
-    <td data-label="Details" class="job-how"><${How} job=${job} paused=${paused} /></td>
+    <td data-label="Details" class="job-how"><${How} job=${job} paused=${paused} gone=${gone} /></td>
     ${acts && html`<td data-label="" class="tight job-acts"><${RowActions} job=${job} onDone=${onDone} /></td>`}
   </tr>`;
 }
@@ -85,9 +85,10 @@ function Took({ job }) {
   return html`<span class="muted">–</span>`;
 }
 
-function How({ job, paused }) {
+function How({ job, paused, gone }) {
   const running = job.shown === "running";
   return html`<div>
+    ${gone && html`<div class="small">no longer in this list</div>`}
     ${paused && HELD.includes(job.shown) && html`<a class="job-held" href="queues">
       <${Icon} name="pause" size=${13} /> queue ${job.queue} is paused</a>`}
     ${running && job.progress && html`<${Progress} of=${job.progress} />`}
