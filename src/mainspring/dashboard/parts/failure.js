@@ -8,7 +8,7 @@ export function Failure({ of: failure, open = false }) {
     <p><b>${failure.type}</b>${failure.message && html`: <span>${failure.message}</span>`}</p>
     ${failure.stack
       ? html`<details open=${open}><summary>Stack trace</summary>
-          <div class="stack"><pre class="code" tabindex="0" role="region" aria-label="Stack trace">${lines(failure.stack)}</pre>
+          <div class="stack-trace"><pre class="code" tabindex="0" role="region" aria-label="Stack trace">${lines(failure.stack)}</pre>
             <${Copy} text=${failure.stack} name="the stack trace" /></div></details>`
       : html`<${Copy} text=${whole} name="the error" words="Copy" />`}
   </div>`;

@@ -1,6 +1,7 @@
 // When a schedule ticks, as fields: a cron expression, an interval, days and weeks, or once.
 import { zone } from "../format.js";
 import { html, useId } from "../html.js";
+import { Choice } from "./form.js";
 import { instant, Moment, typed } from "./moment.js";
 
 export const KINDS = [["cron", "Cron"], ["every", "Interval"], ["calendar", "Days and weeks"], ["at", "Once"]];
@@ -100,11 +101,4 @@ function AtFields({ draft, onChange, fault, describedby }) {
   const id = useId();
   return html`<div class="field"><label for=${id}>On this day, at this time of its zone</label>
     <input id=${id} type="datetime-local" step="1" required value=${draft.when} aria-invalid=${Boolean(fault)} aria-describedby=${describedby} onInput=${(event) => onChange({ when: event.target.value })} /></div>`;
-}
-
-export function Choice({ label, value, options, onValue, hint }) {
-  const id = useId();
-  return html`<div class="field"><label for=${id}>${label}</label>
-    <select id=${id} value=${value} onChange=${(event) => onValue(event.target.value)}>${options.map(([one, words]) => html`<option key=${one} value=${one}>${words}</option>`)}</select>
-    ${hint && html`<p class="hint">${hint}</p>`}</div>`;
 }
