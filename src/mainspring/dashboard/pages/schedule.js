@@ -69,12 +69,13 @@ function forget(row) {
 
 function Body({ row, next, stats, at, version }) {
   const { spec } = row;
+  const when = row.last_run_at ?? row.last_finished_at;
   return html`<div class="stack">
     <div><${Notices} row=${row} />
       <section class="card"><p class="meaning">${spec.meaning}${row.stretch > 1 && `, at present every ${row.stretch} intervals as runs return the same`}</p>
         <${Facts} of=${[
           ["Next tick", html`<${NextTick} row=${row} />`],
-          ["Last run", row.last_job_id ? html`<a href=${jobLink(row.last_job_id)}><${Time} at=${row.last_run_at ?? row.last_finished_at ?? row.updated_at} /></a> ${row.last_outcome && html`<${State} of=${row.last_outcome} />`}` : "never"],
+          ["Last run", row.last_job_id ? html`<a href=${jobLink(row.last_job_id)}>${when ? html`<${Time} at=${when} />` : "under way"}</a> ${row.last_outcome && html`<${State} of=${row.last_outcome} />`}` : "never"],
           ["Under way", row.active.length ? html`<a href=${row.active.length === 1 ? jobLink(row.active[0]) : link("jobs", { schedule: row.name })}>${plural(row.active.length + row.unlisted, "job")}</a>` : "nothing"],
           ["Task", html`<a href=${link("jobs", { task: spec.task })}>${spec.task}</a>`],
           ["Declared", row.owner === "code" ? "in code" : "by users"],

@@ -34,12 +34,18 @@ export function ruleOf(draft) {
   const { kind, tz } = draft;
   if (kind === "cron") return { kind, tz, expr: draft.expr, day_match: draft.day_match };
   if (kind === "every") return { kind, tz, seconds: Number(draft.n) * UNITS[draft.unit], anchor: instant(draft.anchor) };
-  if (kind === "at") return { kind, tz, when: draft.said.slice(0, 19) === draft.when ? draft.said : draft.when };
+  if (kind === "at") return { kind, tz, when: whenOf(draft) };
   const weekly = draft.period === "weeks";
   return {
     kind, tz, [draft.period]: Number(draft.step), weekdays: weekly ? [...draft.weekdays].sort() : [],
     times: list(draft.times), anchor: draft.first || null,
   };
+}
+
+/** Browsers leave out seconds that are 0, and the API wants them. */
+function whenOf({ when, said }) {
+  const full = when.length === 16 ? `${when}:00` : when;
+  return said.slice(0, 19) === full ? said : full;
 }
 
 /** `fault` is what the API says against it. */
