@@ -25,10 +25,11 @@ export function Chart(props) {
   const latest = useRef({});
   latest.current = { ...props, ends: ends(props) };
   useEffect(() => {
-    const width = () => Math.max(160, place.current.clientWidth);
-    plot.current = new uPlot(options(latest, { width: width(), height, point }), data, place.current);
+    const home = place.current;
+    const width = () => Math.max(160, home.clientWidth);
+    plot.current = new uPlot(options(latest, { width: width(), height, point }), data, home);
     const watching = new ResizeObserver(() => plot.current?.setSize({ width: width(), height }));
-    watching.observe(place.current);
+    watching.observe(home);
     return () => (watching.disconnect(), plot.current.destroy(), (plot.current = null), point(null));
   }, [shape, theme]);
   const first = useRef(null);
@@ -46,7 +47,7 @@ export function Chart(props) {
     </figcaption>
     <div class="plot" style=${{ height: `${height}px` }}>
       <div ref=${place} role="img" aria-label=${inWords(title, times, series, format)}></div>
-      ${nothing && empty && html`<p class="chart-empty">${empty}</p>`}
+      ${nothing && empty && html`<p class="chart-empty"><span>${empty}</span></p>`}
     </div>
   </figure>`;
 }
