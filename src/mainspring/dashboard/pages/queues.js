@@ -68,7 +68,7 @@ function Row({ row, past, words, seconds, after }) {
   const { name, figures } = row;
   const of = (state) => html`<${JobsFigure} n=${row[state]} queue=${name} state=${state}>${count(row[state])}<//>`;
   return html`<tr>
-    <td data-label="Queue"><span class="queue-name"><a href=${queueLink(name)}><b>${name}</b></a>${row.paused && html`<${Paused} by=${row.pause} />`}</span></td>
+    <td data-label="Queue"><span class="queue-name"><a href=${queueLink(name)} title=${name}><b>${name}</b></a>${row.paused && html`<${Paused} by=${row.pause} />`}</span></td>
     <td class="tight" data-label="Depth">${past && html`<${Depth} past=${past} row=${row} words=${words} seconds=${seconds} />`}</td>
     <td class="number" data-label="Pending">${of("pending")}</td>
     <td class="number nowrap" data-label="Oldest">${row.oldest ? html`<${Span} from=${row.oldest} />` : html`<span class="muted">–</span>`}</td>

@@ -12,6 +12,7 @@ import { useSession } from "../session.js";
 
 export function Webhooks() {
   const session = useSession();
+  if (!session.sees("webhooks") && !session.sees("triggers")) return html`<${Head} title="Webhooks" /><${Empty} title="Your key has neither the scope webhooks:read nor triggers:read" />`;
   return html`<${Head} title="Webhooks" /><div class="stack">
     ${session.sees("webhooks") && html`<${Outbound} may=${session.may("admin", "webhooks")} />`}
     ${session.sees("triggers") && html`<${Triggers} may=${session.may("admin", "triggers")} />`}</div>`;

@@ -1,5 +1,6 @@
 // What is known of queues, from all who know something: those with jobs, those that ran some, tasks and workers.
 import { get, post, segment } from "../api.js";
+import { plural } from "../format.js";
 import { html } from "../html.js";
 import { jobsOf } from "../route.js";
 import { useSession } from "../session.js";
@@ -69,9 +70,12 @@ export function JobsFigure({ n, queue, state, children }) {
   return html`<a href=${jobsOf({ queue, state })} aria-label=${`${n} ${state} in ${queue}`}>${children}</a>`;
 }
 
+/** Who serves it, in a few words; loud where jobs wait for that. */
 export function Service({ of: row }) {
   if (!row.service) return html`<span class="muted">–</span>`;
-  const { taking, slots } = row.service;
-  if (row.hindrance) return html`<span class=${row.pending + row.retrying + row.scheduled ? "state state-dead" : "muted"}><${Icon} name="warning" />${row.hindrance}</span>`;
-  return html`<span class="nowrap">${taking.length} · ${slots} slot${slots === 1 ? "" : "s"}</span>`;
+  const { all, taking, slots } = row.service;
+  if (taking.length) return html`<span class="nowrap">${taking.length} · ${plural(slots, "slot")}</span>`;
+  const words = all.length ? "all drained" : "no worker";
+  if (!(row.pending + row.retrying + row.scheduled)) return html`<span class="muted nowrap" title=${row.hindrance}>${words}</span>`;
+  return html`<span class="state state-dead" title=${row.hindrance}><${Icon} name="warning" />${words}</span>`;
 }
