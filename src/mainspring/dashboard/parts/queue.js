@@ -13,20 +13,24 @@ const OLDEST = 12; // queues whose oldest job is asked for at once
 
 export const queueLink = (name) => `queues/${encodeURIComponent(name)}`;
 
-/** A list has no queue that is empty now; whoever looks for it wants to find it. */
-export async function loadQueues(session, window, signal) {
+/**
+ * The API's list has no queue that is empty now; whoever looks for it wants to find it. `known` is a Set of names, kept
+ * by whoever asks, so that no row goes away while somebody looks.
+ */
+export async function loadQueues(session, window, known, signal) {
   const seen = (scope, path, query) => (session.sees(scope) ? get(path, query, signal) : null);
   const [{ items }, stats, workers, tasks] = await Promise.all([
     get("queues", {}, signal), seen("stats", "stats", { window }), seen("workers", "workers"), seen("tasks", "tasks"),
   ]);
-  const names = new Set([
+  const names = [
     ...items.map((queue) => queue.name), ...Object.keys(stats?.by_queue ?? {}),
     ...(tasks?.items ?? []).map((task) => task.queue), ...(workers?.items ?? []).flatMap((worker) => worker.queues ?? []),
-  ]);
-  const rows = [...names].sort().map((name) => {
+  ];
+  names.forEach((name) => known.add(name));
+  const rows = [...known].sort().map((name) => {
     const queue = items.find((one) => one.name === name) ?? { ...NONE, name };
     const who = workers && service(workers.items, name);
-    return { ...queue, figures: stats?.by_queue[name], service: who, hindrance: who && hindrance(who) };
+    return { ...queue, figures: stats && (stats.by_queue[name] ?? { runs: 0, failed: 0 }), service: who, hindrance: who && hindrance(who) };
   });
   const [oldest, pauses] = await Promise.all([loadOldest(session, rows, signal), loadPauses(session, rows, signal)]);
   return rows.map((row) => ({ ...row, oldest: oldest[row.name], pause: pauses[row.name] }));
