@@ -23,7 +23,7 @@ def describe(place: Path, store: str) -> list[str]:
         f"{platform.system()} {platform.release()}, stores on {_said('stat', '-f', '-c', '%T', str(place))}",
         f"Mainspring {_said('git', '-C', str(REPO), 'describe', '--always', '--dirty')}, {_python(PYTHON)}, "
         f"{_versions(PYTHON, 'uvloop', 'msgspec', 'asyncpg', 'redis', 'hiredis')}",
-        *{"SQLite": _sqlite, "PostgreSQL": _postgres, "Redis": _redis}[store](),
+        *{"SQLite": _sqlite, "PostgreSQL": _postgres, "Redis": _redis, "Service": _service}[store](),
     ]
 
 
@@ -45,6 +45,12 @@ def _redis() -> list[str]:
         for name, library in peers.items()
     ]
     return [_said(redis_server.program(), "--version"), f"{', '.join(told)}, all with hiredis; {_node('bullmq')}"]
+
+
+def _service() -> list[str]:
+    libraries = _versions(PYTHON, "litestar", "uvicorn", "httptools")
+    wrk = _said("sh", "-c", "wrk --version | head -1").partition(" [")[0]
+    return [_said(program("postgres"), "--version"), f"{libraries}; {wrk}"]
 
 
 def _node(package: str) -> str:

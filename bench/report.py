@@ -59,6 +59,12 @@ at once, and jobs removed when they are done. *SAQ* runs 20 slots, *arq* 100 and
 worker that does not fork. No system keeps results but Mainspring; all clients in Python have hiredis. *Raw* is a plain
 loop over redis-py and a hash and two sorted sets (`bench/raw_redis.py`), with nothing around it: the limit of the store
 and the driver, not a job system."""
+SERVICE = """\
+The service is one process of uvicorn (uvloop, httptools) on the loopback, started for each measurement, with sign-in
+by API key as it comes; wrk runs beside it on the same machine, in one thread, and PostgreSQL too. An answer other than
+2xx fails the measurement. *The handler that does nothing* is one of the same framework in the same process, with no
+sign-in and no store: what is left of the machine for anything of ours. *CPU* is the time that the process had on a
+core, which others disturb less than the rate. On SQLite the jobs of the lists are all finished; on PostgreSQL too."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,7 @@ PAGES = {
     "SQLite": Page("benchmarks", "Benchmarks", SQLITE),
     "PostgreSQL": Page("benchmarks-postgres", "Benchmarks on PostgreSQL", POSTGRES),
     "Redis": Page("benchmarks-redis", "Benchmarks on Redis", REDIS),
+    "Service": Page("benchmarks-service", "Benchmarks of the service", SERVICE),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from litestar import Litestar, post
+from litestar import Litestar, get, post
 from litestar.params import JSONBody
 from msgspec import Struct
 
@@ -26,6 +26,11 @@ async def nothing(data: JSONBody[Call]) -> Made:
     return Made("x")
 
 
+@get("/nothing")
+async def none() -> Made:
+    return Made("x")
+
+
 app = Mainspring(os.environ["MAINSPRING_STORE"])
 
 
@@ -33,7 +38,7 @@ app = Mainspring(os.environ["MAINSPRING_STORE"])
 async def send(to: str, subject: str) -> None: ...
 
 
-_service, _bare = app.asgi(), Litestar([nothing], logging_config=None, openapi_config=None)
+_service, _bare = app.asgi(), Litestar([nothing, none], logging_config=None, openapi_config=None)
 
 
 async def both(scope: Any, receive: Any, send: Any) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from pathlib import Path
+from types import TracebackType
 
 from msgspec import Struct
 
@@ -16,6 +18,9 @@ from .retry import Backoff
 _COMPLETED, _WELL = State.COMPLETED, Ending.COMPLETED
 STACK_LIMIT = 16_384
 MESSAGE_LIMIT = 4_096
+# The demo's tasks are somebody's code, too.
+_ENGINE = str(Path(__file__).parent)
+_DEMO = str(Path(__file__).parent / "demo")
 
 
 class Steer(Exception):
@@ -250,10 +255,22 @@ def failure_of(error: BaseException, *, stack: bool = True) -> Failure:
     text = ""
     if stack:
         try:
-            text = "".join(traceback.format_exception(error))
+            text = "".join(traceback.format_exception(type(error), error, _theirs(error.__traceback__)))
         except Exception:
             text = "".join(traceback.format_tb(error.__traceback__))
     return Failure(clean(type(error).__qualname__, 256), clean(message, MESSAGE_LIMIT), clean(text, STACK_LIMIT))
+
+
+def _theirs(stack: TracebackType | None) -> TracebackType | None:
+    """From the first call that is not the engine's own; all of it if every one is."""
+    found = stack
+    while found is not None and _ours(found.tb_frame.f_code.co_filename):
+        found = found.tb_next
+    return found or stack
+
+
+def _ours(file: str) -> bool:
+    return file.startswith(_ENGINE) and not file.startswith(_DEMO)
 
 
 def clean(text: str, limit: int) -> str:

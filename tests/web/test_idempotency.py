@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from http_client import Client, browser
+from route_table import routes
 
 from mainspring import Mainspring, StoreUnavailable
 from mainspring.api import asgi
+from mainspring.api.document import document
 from mainspring.api.door import Principal
+from mainspring.api.idempotency import KIND
+from mainspring.api.service import litestar
 from mainspring.testing import VirtualClock
 
 SEND = {"task": "send", "arguments": {"to": "a@example.com"}}
@@ -104,11 +109,58 @@ async def test_a_strange_key_is_refused(client: Client, key: str) -> None:
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_parameter")
 
 
-async def test_an_answer_that_is_a_secret_is_never_kept(spring: Mainspring, client: Client) -> None:
+async def kept(spring: Mainspring) -> list[str]:
+    """Every answer that the store has, as text."""
+    return [one.text for one in await (await spring.opened()).documents(KIND, now=spring.clock.now(), limit=100)]
+
+
+SECRETS = [
+    ("/keys", {"name": "deploy", "role": "viewer"}),
+    ("/webhooks", {"name": "new", "url": "https://hooks.example.com/", "events": ["job.dead"]}),
+    ("/webhooks/ops/rotate", None),
+    ("/triggers", {"name": "new", "task": "send"}),
+    ("/triggers/orders/rotate", None),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), SECRETS)
+async def test_an_answer_with_a_secret_is_neither_kept_nor_given_again(
+    spring: Mainspring, client: Client, path: str, body: Any
+) -> None:
+    await spring.webhooks.create("ops", "https://hooks.example.com/", ["job.dead"])
+    await spring.triggers.create("orders", task="send")
     async with client("admin") as http:
-        answer = await http.post("/keys", json={"name": "deploy", "role": "viewer"}, headers=KEY)
-    assert (answer.status_code, answer.json()["code"]) == (400, "bad_parameter")
-    assert "deploy" not in [key.name for key in await spring.keys.list()]
+        under_a_key = [await http.post(path, json=body, headers=KEY) for _ in range(2)]
+        assert {(answer.status_code, answer.json()["code"]) for answer in under_a_key} == {(400, "bad_parameter")}
+        without = await http.post(path, json=body)
+        again = await http.post(path, json=body, headers=KEY)
+    assert without.json()["secret"]
+    assert again.status_code == 400
+    assert not any(
+        "secret" in answer.json() or "Idempotent-Replayed" in answer.headers for answer in [*under_a_key, again]
+    )
+    assert await kept(spring) == []
+
+
+async def test_every_answer_that_has_a_secret_is_one_that_is_not_kept(spring: Mainspring) -> None:
+    """Whoever adds a route that tells a secret is reminded."""
+    app = litestar(spring)
+    told = {f"/api/v1{path}".replace("/ops/", "/{name}/").replace("/orders/", "/{name}/") for path, _ in SECRETS}
+    found = {
+        path for path, item in document(app)["paths"].items() if "post" in item and tells(document(app), item["post"])
+    }
+    unkept = {re.sub(r":\w+}", "}", route.path) for route in routes(app) if route.opt.get("unkept")}
+    assert found == unkept == told
+
+
+def tells(whole: Any, operation: Any) -> bool:
+    """Whether an answer that went well has a secret in it."""
+    good = [one for status, one in operation["responses"].items() if status.startswith("2")]
+    schemas = [one["schema"] for answer in good for one in answer.get("content", {}).values()]
+    named = [
+        whole["components"]["schemas"][one["$ref"].rpartition("/")[2]] if "$ref" in one else one for one in schemas
+    ]
+    return any("secret" in one.get("properties", {}) for one in named)
 
 
 async def test_a_body_over_the_limit_is_refused(client: Client) -> None:

@@ -9,7 +9,7 @@ import pytest
 from http_client import Client
 from msgspec.structs import replace
 
-from mainspring import Context, Mainspring
+from mainspring import Backoff, Context, Mainspring
 from mainspring.depth import sound
 from mainspring.job import WorkerInfo
 from mainspring.testing import VirtualClock
@@ -183,6 +183,25 @@ async def test_tasks_say_what_they_take(spring: Mainspring, client: Client) -> N
     assert tasks["elsewhere"]["doc"] == "Runs on another machine."
     assert tasks["send"]["arguments"]["required"] == ["to"]
     assert tasks["send"]["arguments"]["properties"]["to"] == {"type": "string"}
+
+
+async def test_tasks_say_how_often_they_are_tried(spring: Mainspring, client: Client) -> None:
+    @spring.task(max_retries=7, timeout=None, backoff=Backoff.linear(2))
+    async def stubborn() -> None: ...
+
+    @spring.task(backoff=lambda attempt: attempt * 60.0)
+    async def odd() -> None: ...
+
+    @spring.stub(max_retries=9)
+    async def elsewhere() -> None: ...
+
+    async with client("viewer") as http:
+        tasks = {task["name"]: task for task in (await http.get("/tasks")).json()["items"]}
+    rules = {name: [task[of] for of in ("max_retries", "timeout", "backoff")] for name, task in tasks.items()}
+    settings = spring.settings
+    assert rules["stubborn"] == [7, None, {"initial": 2, "curve": "linear"}]
+    assert rules["odd"] == [settings.retry_max, settings.default_timeout, None]
+    assert rules["elsewhere"] == [None, None, None]
 
 
 # queues

@@ -19,6 +19,8 @@ from . import (
     jobs,
     keys,
     metrics,
+    outlook,
+    pages,
     queues,
     scheduler,
     schedules,
@@ -42,6 +44,7 @@ ROUTES: list[HTTPRouteHandler] = [
     *job_actions.ROUTES,
     *jobs.ROUTES,
     *keys.ROUTES,
+    *outlook.ROUTES,
     *queues.ROUTES,
     *scheduler.ROUTES,
     *schedules.ROUTES,
@@ -53,4 +56,4 @@ ROUTES: list[HTTPRouteHandler] = [
     *workers.ROUTES,
 ]
 # At the root.
-BESIDE: list[Any] = [*health.BESIDE, *metrics.BESIDE, *triggers.BESIDE]
+BESIDE: list[Any] = [*health.BESIDE, *metrics.BESIDE, *pages.BESIDE, *triggers.BESIDE]

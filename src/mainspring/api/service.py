@@ -11,7 +11,7 @@ from litestar import Litestar, Request, Router, get
 from litestar.di import Provide
 from litestar.middleware import DefineMiddleware
 from litestar.openapi.config import OpenAPIConfig
-from litestar.types import ASGIApp, Receive, Scope, Send
+from litestar.types import ASGIApp
 
 from ..app import Mainspring
 from .anyone import anyone
@@ -24,6 +24,7 @@ from .door import Door, Principal, Way, may
 from .header import Guarded
 from .idempotency import Idempotency
 from .issuer import check_jwt
+from .mounted import ROOT, Mounted
 from .parameters import known_only
 from .problem import HANDLERS
 from .routes import BESIDE, ROUTES
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 PREFIX = "/api/v1"
 # A job's payload has a limit of its own; a body may carry many jobs.
 BODY_LIMIT = 8 << 20
-# Where in a scope it stands under which path of another application we are.
-ROOT = "mainspring.root"
 
 
 @get("/openapi.json", **may("viewer", unscoped=True))
@@ -116,19 +115,3 @@ def _document() -> OpenAPIConfig:
     # In place of pages for people, made by scripts from elsewhere: this is only put among the routes.
     config.openapi_controller = get_openapi  # type: ignore[assignment]
     return config
-
-
-class Mounted:
-    """An application that sees paths from its own root on, wherever another one has put it."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        root: str = scope.get("root_path", "").rstrip("/")
-        if root:
-            path = scope["path"]
-            inside = path == root or path.startswith(f"{root}/")  # a proxy may have taken it away already
-            seen = (path.removeprefix(root) or "/") if inside else path
-            scope = {**scope, "path": seen, "root_path": "", ROOT: root}  # type: ignore[assignment]
-        await self._app(scope, receive, send)
