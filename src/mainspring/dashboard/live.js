@@ -75,7 +75,7 @@ function listen(url, heard, lost) {
 
 /**
  * What `load(signal)` answers, kept while it is loaded anew: when `deps` change, when something happens that meets
- * `live`, and every `every` seconds. { value, error, loading, reload }.
+ * `live`, and every `every` seconds. { value, error, loading, reload, soon }; `soon` loads too, once a second at most.
  */
 export function useData(load, deps, { live = null, every = 0 } = {}) {
   const [state, set] = useState({ value: undefined, error: null, loading: true });
@@ -125,11 +125,11 @@ export function useData(load, deps, { live = null, every = 0 } = {}) {
     const timer = setTimeout(reload, WITHOUT);
     return () => clearTimeout(timer);
   }, [state, visible]);
-  return { ...state, reload };
+  return { ...state, reload, soon };
 }
 
 /** Calls of the answer become one call a second at most, and none is forgotten. */
-export function useSoon(call) {
+function useSoon(call) {
   const timer = useRef(null);
   const last = useRef(0);
   const latest = useRef(call);

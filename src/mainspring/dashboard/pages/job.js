@@ -1,11 +1,11 @@
 // One job: why it is not running, what became of each attempt, what it was given, and what it says.
 import { get, segment } from "../api.js";
 import { html, useMemo, useRef, useState } from "../html.js";
-import { useData, useNotices, useSoon } from "../live.js";
+import { useData, useNotices } from "../live.js";
 import { Copy } from "../parts/copy.js";
 import { JobActions } from "../parts/job_actions.js";
 import { JobFacts } from "../parts/job_facts.js";
-import { Progress } from "../parts/job_progress.js";
+import { JobProgress } from "../parts/job_progress.js";
 import { Lifeline } from "../parts/lifeline.js";
 import { Log } from "../parts/log.js";
 import { Empty, Head, Loaded, Trouble } from "../parts/page.js";
@@ -27,20 +27,21 @@ async function load(id, signal) {
 
 export function Job({ id }) {
   const [final, end] = useState(false);
+  const [gone, leave] = useState(false);
   const data = useData(async (signal) => {
     const found = await load(id, signal);
     end(FINAL.has(found.job.shown));
     return found;
-  }, [id], { every: final ? 0 : LOOK });
+  }, [id], { every: final || gone ? 0 : LOOK });
   const ear = useRef(() => {});
   const [told, tell] = useState(null);
-  const soon = useSoon(data.reload);
   useNotices({ job: id }, (notice) => {
     if (notice.type === "job.log") ear.current(notice);
     else if (notice.type === "job.progress") tell(notice.progress);
-    else soon();
-  }, soon);
-  if (data.error?.status === 404) return html`<${Missing} id=${id} error=${data.error} />`;
+    else if (notice.action === "delete") leave(true);
+    else data.soon();
+  }, data.soon);
+  if (gone || data.error?.status === 404) return html`<${Missing} id=${id} />`;
   if (!data.value) return html`<${Head} title="Job" /><${Loaded} data=${data} />`;
   return html`${data.error && html`<${Trouble} error=${data.error} retry=${data.reload} />`}
     <${Whole} ...${data.value} told=${told} ear=${ear} changed=${data.reload} />`;
@@ -48,7 +49,7 @@ export function Job({ id }) {
 
 function Whole({ job, reasons, runs, told, ear, changed }) {
   const { query } = useRoute();
-  const chosen = Number(query.get("run")) || null;
+  const chosen = /^[1-9]\d{0,8}$/.test(query.get("run")) ? Number(query.get("run")) : null;
   const choose = (run) => go(link(jobLink(job.id), { run }), { replace: true });
   const run = runs.find((one) => one.number === chosen);
   const progress = newest(job.progress, told);
@@ -59,7 +60,7 @@ function Whole({ job, reasons, runs, told, ear, changed }) {
       <span class="job-id"><code>${job.id}</code><${Copy} text=${job.id} name="the id" /></span>
     <//>
     <div class="stack">
-      <${Why} job=${job} reasons=${reasons} changed=${changed}>${progress && job.state !== "completed" && html`<${Progress} job=${job} progress=${progress} />`}<//>
+      <${Why} job=${job} reasons=${reasons} changed=${changed}>${progress && job.state !== "completed" && html`<${JobProgress} job=${job} progress=${progress} />`}<//>
       <section class="card" aria-label="Timeline"><h2>Timeline</h2><${Lifeline} job=${job} runs=${runs} chosen=${chosen} onChoose=${choose} /></section>
       <div class="job-columns">
         <div class="stack">
@@ -93,12 +94,11 @@ function Value({ title, value, none }) {
 /** The feed may be ahead of what was loaded, and what was loaded of the feed. */
 const newest = (one, other) => (one && other ? (Date.parse(other.at) > Date.parse(one.at) ? other : one) : one ?? other);
 
-function Missing({ id, error }) {
+function Missing({ id }) {
   return html`<${Head} title="No such job" />
     <${Empty} title="There is no job with this id" code=${"mainspring jobs list\nmainspring jobs list --state dead"}>
-      <p><code class="job-missing">${id}</code></p>
-      <p>${error.message}</p>
-      <p>Somebody may have deleted it, or it has ended and was pruned: finished jobs are kept for a while only.
+      <p class="job-missing"><code>${id}</code></p>
+      <p class="job-missing">Somebody may have deleted it, or it has ended and was pruned: finished jobs are kept for a while only.
         It may also be in another store than the one this server looks into.</p>
       <p><a class="button primary" href="jobs">All jobs</a> <a class="button" href=${link("audit", { target: id })}>What was done to it</a></p>
     <//>`;

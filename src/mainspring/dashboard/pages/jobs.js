@@ -57,27 +57,28 @@ export function Jobs() {
       <${MoreFilters} filter=${filter} known=${known} onFilter=${show} />
     </div>
     <${Chips} filter=${filter} onFilter=${show} />
-    <${Loaded} data=${list}>${(value) => html`<${List} value=${value} name=${text} list=${list} filter=${filter} first=${!after}
+    <${Loaded} data=${list}>${(value) => html`<${List} value=${value} name=${text} list=${list} filter=${filter} first=${!after} paused=${known.paused}
       onClear=${() => go("jobs")} onAsk=${() => ask(true)} />`}<//>
     ${asking && html`<${EnqueueDialog} onClose=${() => ask(false)} />`}`;
 }
 
-/** One page of jobs, with the address it is of. */
+/** One page of jobs, with the address it is of. Also now and then: that a job's time has come is no event. */
 function useList(name, { state, task, queue, schedule, ...rest }) {
   const load = async (signal) => ({ name, ...(await get("jobs", { state, task, queue, schedule, ...rest, limit: 50, arguments: true }, signal)) });
-  return useData(load, [name], { live: { type: TYPES, task, queue, schedule } });
+  return useData(load, [name], { live: { type: TYPES, task, queue, schedule }, every: 15 });
 }
 
-/** Names to offer where one types. */
+/** Names to offer where one types, and which queues are paused. */
 function useKnown() {
   const tasks = useData((signal) => get("tasks", {}, signal), []);
-  const queues = useData((signal) => get("queues", {}, signal), []);
+  const queues = useData((signal) => get("queues", {}, signal), [], { every: 10 });
   return useMemo(() => {
     const names = tasks.value?.items ?? [];
     const own = names.map((task) => task.queue);
     return {
       tasks: names.map((task) => task.name),
       queues: [...new Set([...own, ...(queues.value?.items ?? []).map((queue) => queue.name)])].sort(),
+      paused: new Set((queues.value?.items ?? []).filter((queue) => queue.paused).map((queue) => queue.name)),
     };
   }, [tasks.value, queues.value]);
 }
@@ -92,9 +93,8 @@ function SortField({ states, sort, order, onSort }) {
     </select></label>`;
 }
 
-function List({ value, name, list, filter, first, onClear, onAsk }) {
-  const session = useSession();
-  const acts = session.may("operator", "jobs");
+function List({ value, name, list, filter, first, paused, onClear, onAsk }) {
+  const acts = useSession().may("operator", "jobs");
   const choice = useChoice(name, filter);
   const { aiming, ref } = useAim();
   const { items, gone, fresh, release } = useHeld(value.name, value.items, value.next !== null, choice.any || aiming);
@@ -104,7 +104,7 @@ function List({ value, name, list, filter, first, onClear, onAsk }) {
     <div class="list-line" aria-live="polite"><span class="muted">${plural(items.length, "job")}${value.next || !first ? " on this page" : ""}</span>
       ${fresh > 0 && html`<button class="fresh" onClick=${release}><${Icon} name="retrying" size=${14} />${fresh >= 50 ? "50 or more new jobs" : plural(fresh, "new job")}</button>`}</div>
     <div ref=${ref} class=${stale ? "stale" : ""}>
-      <${JobTable} jobs=${items} gone=${gone} busy=${stale} selected=${choice.shown(items)} onDone=${list.reload}
+      <${JobTable} jobs=${items} gone=${gone} paused=${paused} busy=${stale} selected=${choice.shown(items)} onDone=${list.reload}
         onSelect=${acts && ((job, event) => choice.toggle(items, job, event.shiftKey))} onSelectAll=${(all) => choice.page(items, all)} />
     </div>
     <${Pager} next=${value.next} />

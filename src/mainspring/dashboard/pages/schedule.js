@@ -81,7 +81,7 @@ function Body({ row, next, stats, at, version }) {
           ["Made", html`<${Time} at=${row.created_at} />`], ["Changed", html`<${Time} at=${row.updated_at} />`],
         ]} /></section></div>
     <${Stats} stats=${stats} name=${row.name} />
-    <div class="grid">
+    <div class="schedule-columns">
       <section class="card"><h2>Next ticks</h2><${ComingTicks} ticks=${next} tz=${spec.trigger.tz} /><${ClockChanges} at=${at} row=${row} /></section>
       <div class="stack">
         <section class="card"><h2>Policies</h2><dl class="policies">${policies(spec).map(([name, words]) => html`<div key=${name}><dt>${name}</dt><dd>${words}</dd></div>`)}</dl></section>

@@ -1,14 +1,16 @@
 // What a run failed with: type, message, and the stack, which folds. It is a task's own text, whatever it says.
-import { html } from "../html.js";
+import { html, useEffect, useRef } from "../html.js";
 import { Copy } from "./copy.js";
 
 export function Failure({ of: failure, open = false }) {
+  const place = useRef();
+  useEffect(() => void (place.current && (place.current.scrollTop = place.current.scrollHeight)), [failure.stack]);
   const whole = `${failure.type}: ${failure.message}`;
   return html`<div class="failure">
     <p><b>${failure.type}</b>${failure.message && html`: <span>${failure.message}</span>`}</p>
     ${failure.stack
       ? html`<details open=${open}><summary>Stack trace</summary>
-          <div class="stack"><pre class="code" tabindex="0" role="region" aria-label="Stack trace">${lines(failure.stack)}</pre>
+          <div class="stack"><pre ref=${place} class="code" tabindex="0" role="region" aria-label="Stack trace">${lines(failure.stack)}</pre>
             <${Copy} text=${failure.stack} name="the stack trace" /></div></details>`
       : html`<${Copy} text=${whole} name="the error" words="Copy" />`}
   </div>`;

@@ -1,13 +1,15 @@
 // What may be done with one job: the buttons of its page, and the questions they ask.
 import { post, remove, segment } from "../api.js";
+import { now } from "../clock.js";
 import { html, useId, useState } from "../html.js";
 import { go } from "../route.js";
 import { useSession } from "../session.js";
 import { Act } from "./act.js";
-import { Asking, inField, TimeField } from "./asking.js";
 import { confirm } from "./dialog.js";
+import { FormDialog } from "./form_dialog.js";
 import { Icon } from "./icons.js";
 import { JobEdit } from "./job_edit.js";
+import { instant, Moment, typed } from "./moment.js";
 
 const at = (job, action) => `jobs/${segment(job.id)}/${action}`;
 
@@ -21,7 +23,7 @@ export function JobActions({ job, changed }) {
   if (!may("operator", "jobs")) return null;
   const can = new Set(job.can);
   const act = (action, words) => async () => (await post(at(job, action)), await changed(), words);
-  const close = async (done) => (set(null), done && (await changed()));
+  const close = () => set(null);
   const erase = () => confirm({
     title: "Delete this job?", action: "Delete it", danger: true,
     words: html`<p>${job.task} <code>${job.id}</code> goes with its runs, its log and its result. This cannot be undone.</p>`,
@@ -33,17 +35,17 @@ export function JobActions({ job, changed }) {
       <button onClick=${() => set("edit")}><${Icon} name="edit" />Edit</button>`}
     ${can.has("cancel") && html`<button onClick=${() => set("cancel")}><${Icon} name="cancelled" />Cancel</button>`}
     ${can.has("delete") && html`<button class="quiet" aria-label="Delete" title="Delete" onClick=${erase}><${Icon} name="trash" /></button>`}
-    ${open === "cancel" && html`<${Cancel} job=${job} onClose=${close} />`}
-    ${open === "when" && html`<${When} job=${job} onClose=${close} />`}
-    ${open === "edit" && html`<${JobEdit} job=${job} onClose=${close} />`}`;
+    ${open === "cancel" && html`<${Cancel} job=${job} onClose=${close} onDone=${changed} />`}
+    ${open === "when" && html`<${When} job=${job} onClose=${close} onDone=${changed} />`}
+    ${open === "edit" && html`<${JobEdit} job=${job} onClose=${close} onDone=${changed} />`}`;
 }
 
-function Cancel({ job, onClose }) {
+function Cancel({ job, ...asked }) {
   const [reason, set] = useState("");
   const id = useId();
   const words = job.state === "running" ? "It is interrupted at its worker's next beat." : "It will never run. It can be retried later.";
-  return html`<${Asking} title="Cancel this job?" action="Cancel the job" danger onClose=${onClose}
-    send=${() => post(at(job, "cancel"), reason ? { reason } : undefined).then(() => (job.state === "running" ? "It is asked to stop." : "It is cancelled."))}>
+  return html`<${FormDialog} title="Cancel this job?" action="Cancel the job" danger ...${asked}
+    run=${() => post(at(job, "cancel"), reason ? { reason } : undefined).then(() => (job.state === "running" ? "It is asked to stop." : "It is cancelled."))}>
     <p>${job.task} <code>${job.id}</code>. ${words}</p>
     <div class="field"><label for=${id}>Reason</label>
       <input id=${id} value=${reason} maxlength="1024" placeholder="cancelled by an operator" autocomplete="off" autofocus onInput=${(event) => set(event.target.value)} />
@@ -51,12 +53,12 @@ function Cancel({ job, onClose }) {
   <//>`;
 }
 
-function When({ job, onClose }) {
-  const [when, set] = useState(inField(Date.parse(job.run_at)));
-  return html`<${Asking} title="When shall it run?" action="Reschedule" blocked=${Number.isNaN(Date.parse(when))} onClose=${onClose}
-    send=${() => post(at(job, "reschedule"), { at: new Date(when).toISOString() }).then(() => "It has another time now.")}>
-    <${TimeField} label="Due at" value=${when} onValue=${set} focus />
+function When({ job, ...asked }) {
+  const [when, set] = useState(typed(job.run_at));
+  return html`<${FormDialog} title="When shall it run?" action="Reschedule" disabled=${!instant(when)} ...${asked}
+    run=${() => post(at(job, "reschedule"), { at: instant(when) }).then(() => "It has another time now.")}>
+    <${Moment} label="Due at" text=${when} onText=${set} required />
     <p class="row">${[["Now", 0], ["In 5 min", 300], ["In 1 h", 3600], ["In 1 d", 86400]].map(([words, seconds]) => html`
-      <button key=${words} type="button" onClick=${() => set(inField(Date.now() + seconds * 1000))}>${words}</button>`)}</p>
+      <button key=${words} type="button" onClick=${() => set(typed(now() + seconds * 1000))}>${words}</button>`)}</p>
   <//>`;
 }

@@ -2,8 +2,10 @@
 import { get, patch, post, segment } from "../api.js";
 import { parse, Raw, stringify } from "../exact.js";
 import { html, useId, useState } from "../html.js";
-import { Asking, inField, TimeField } from "./asking.js";
+import { Act } from "./act.js";
+import { FormDialog } from "./form_dialog.js";
 import { fault, JsonEditor } from "./json_editor.js";
+import { instant, Moment, typed } from "./moment.js";
 
 const HIDDEN = "***";
 const pretty = (value) => stringify(value, "  ");
@@ -34,7 +36,7 @@ function Arguments({ job, text, onText }) {
 }
 
 /** Dead → pending, with other arguments. */
-export function Redrive({ job, onClose }) {
+export function Redrive({ job, ...asked }) {
   const readable = isObject(job.payload);
   const [text, set] = useState(readable ? pretty(job.payload) : "{}");
   const before = readable ? job.payload : {};
@@ -43,14 +45,14 @@ export function Redrive({ job, onClose }) {
     if (result.refused.length) throw new Error(result.refused[0].detail);
     return "It is on its way again.";
   };
-  return html`<${Asking} title="Edit and redrive" action="Redrive" wide blocked=${wrongArguments(before, text) !== null} onClose=${onClose} send=${send}>
+  return html`<${FormDialog} title="Edit and redrive" action="Redrive" wide disabled=${wrongArguments(before, text) !== null} run=${send} ...${asked}>
     <p class="hint">It goes on its way again, with all its retries. Its task checks the arguments.</p>
     <${Arguments} job=${{ ...job, payload: before }} text=${text} onText=${set} />
   <//>`;
 }
 
 const form = (job) => ({
-  arguments: isObject(job.payload) ? pretty(job.payload) : null, queue: job.queue, priority: String(job.priority), run_at: inField(Date.parse(job.run_at)),
+  arguments: isObject(job.payload) ? pretty(job.payload) : null, queue: job.queue, priority: String(job.priority), run_at: typed(job.run_at),
   max_retries: job.max_retries === null ? "" : String(job.max_retries), tags: job.tags.join("\n"), metadata: pretty(job.metadata),
 });
 
@@ -64,7 +66,7 @@ function edit(job, first, now) {
   }
   if (differs("queue")) found.queue = now.queue;
   if (differs("priority")) found.priority = new Raw(now.priority);
-  if (differs("run_at")) found.run_at = new Date(now.run_at).toISOString();
+  if (differs("run_at")) found.run_at = instant(now.run_at);
   if (differs("max_retries")) found.max_retries = new Raw(now.max_retries);
   if (differs("tags")) found.tags = now.tags.split("\n").map((tag) => tag.trim()).filter(Boolean);
   if (differs("metadata") && stringify(parse(now.metadata)) !== stringify(job.metadata)) found.metadata = new Raw(now.metadata);
@@ -74,14 +76,15 @@ function edit(job, first, now) {
 /** Why it cannot be sent. */
 function wrong(job, first, now) {
   if (now.arguments !== null && wrongArguments(job.payload, now.arguments) !== null) return "arguments";
-  if (fault(now.metadata) || !/^-?\d+$/.test(now.priority) || Number.isNaN(Date.parse(now.run_at)) || !now.queue) return "field";
+  if (fault(now.metadata) || !/^-?\d+$/.test(now.priority) || !instant(now.run_at) || !now.queue) return "field";
   if (now.max_retries !== first.max_retries && !/^\d+$/.test(now.max_retries)) return "field";
   return now.metadata !== first.metadata ? hides(parse(now.metadata)) : null;
 }
 
-export function JobEdit({ job: read, onClose }) {
+export function JobEdit({ job: read, ...asked }) {
   const [job, load] = useState(read);
   const [now, set] = useState(() => form(read));
+  const [outdated, outdate] = useState(null);
   const first = form(job);
   const put = (name) => (value) => set((before) => ({ ...before, [name]: value }));
   const problem = wrong(job, first, now);
@@ -91,22 +94,23 @@ export function JobEdit({ job: read, onClose }) {
     await patch(`jobs/${segment(job.id)}`, body, job.etag);
     return "Saved.";
   };
-  const again = async (clear) => {
+  const again = async () => {
     const fresh = await get(`jobs/${segment(job.id)}`);
     load(fresh);
     set(form(fresh));
-    clear();
+    outdate(null);
   };
-  const refused = (error, clear) => error.status === 412
-    && html`<p>Somebody has changed it meanwhile. <button type="button" onClick=${() => again(clear)}>Load what it is now</button></p>`;
-  return html`<${Asking} title="Edit this job" action="Save" wide blocked=${problem !== null} onClose=${onClose} send=${send} refused=${refused}>
+  const refused = (error) => (outdate(error.status === 412 ? error : null), error.status === 412);
+  return html`<${FormDialog} title="Edit this job" action="Save" wide disabled=${problem !== null} run=${send} refused=${refused} ...${asked}>
+    ${outdated && html`<div class="notice" role="alert"><span>Somebody has changed it meanwhile: ${outdated.message}.</span>
+      <${Act} run=${again}>Load what it is now<//></div>`}
     ${now.arguments === null
       ? html`<p class="hint">Its arguments cannot be read, and so not be edited.</p>`
       : html`<${Arguments} job=${job} text=${now.arguments} onText=${put("arguments")} />`}
-    <div class="grid fields">
+    <div class="grid edit-fields">
       <${Field} label="Queue" value=${now.queue} onValue=${put("queue")} />
       <${Field} label="Priority" value=${now.priority} onValue=${put("priority")} mode="numeric" hint="Higher goes first; 0 is usual." />
-      <${TimeField} label="Due at" value=${now.run_at} onValue=${put("run_at")} />
+      <${Moment} label="Due at" text=${now.run_at} onText=${put("run_at")} required />
       <${Field} label="Retries" value=${now.max_retries} onValue=${put("max_retries")} mode="numeric" hint=${job.max_retries === null ? "Empty: as its task says." : "After the first attempt."} />
     </div>
     <${Field} label="Tags" value=${now.tags} onValue=${put("tags")} rows=${2} hint="One a line." />

@@ -4,8 +4,8 @@ import { html } from "../html.js";
 import { link, scheduleLink } from "../route.js";
 import { Copy } from "./copy.js";
 import { Facts } from "./page.js";
-import { workerLink } from "./runs.js";
 import { Time } from "./time.js";
+import { workerLink } from "./worker.js";
 
 /** `rules` are its task's, as far as the server knows them: {max_retries, timeout, backoff}. */
 export function JobFacts({ job, rules }) {

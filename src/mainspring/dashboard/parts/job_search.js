@@ -1,8 +1,9 @@
 // The field that finds jobs, and what a list is narrowed to.
 import { html, useEffect, useId, useMemo, useState } from "../html.js";
-import { SAID, isEmpty, joined, jobsOf, meant, partsOf, quoted, termsOf } from "../job_filter.js";
+import { SAID, joined, jobsOf, meant, partsOf, quoted, termsOf } from "../job_filter.js";
 import { go, jobLink } from "../route.js";
 import { Icon } from "./icons.js";
+import { instant, typed } from "./moment.js";
 import { STATES } from "./state.js";
 
 const OFFERED = 40;
@@ -100,7 +101,7 @@ export function MoreFilters({ filter, known, onFilter }) {
 function Field({ name, label, filter, offers, onFilter }) {
   const id = useId();
   const time = name.startsWith("created");
-  const now = time ? forInput(filter[name]) : name === "key_prefix" ? filter[name] ?? "" : "";
+  const now = time ? typed(Date.parse(filter[name] ?? "")) : name === "key_prefix" ? filter[name] ?? "" : "";
   const [text, set] = useState(now);
   useEffect(() => set(now), [now]);
   const apply = async (event) => {
@@ -108,7 +109,7 @@ function Field({ name, label, filter, offers, onFilter }) {
     if (value === now) return;
     const { [name]: gone, ...rest } = filter;
     if (!value) return onFilter(rest);
-    if (time) return Number.isNaN(Date.parse(value)) || onFilter({ ...rest, [name]: new Date(value).toISOString() });
+    if (time) return instant(value) && onFilter({ ...rest, [name]: instant(value) });
     if (name === "key_prefix") return onFilter({ ...rest, key_prefix: value });
     set("");
     onFilter(joined(filter, name === "error" ? await meant([{ name, value }], { tasks: [], states: [] }) : { [name]: [value] }));
@@ -119,11 +120,4 @@ function Field({ name, label, filter, offers, onFilter }) {
       onInput=${(event) => set(event.target.value)} onChange=${apply} />
     ${offers.length > 0 && html`<datalist id=${`${id}-offers`}>${offers.map((one) => html`<option key=${one} value=${one} />`)}</datalist>`}
   </div>`;
-}
-
-/** An instant as a field of the browser has it: in the viewer's zone, to the second. */
-function forInput(instant) {
-  const at = Date.parse(instant ?? "");
-  if (Number.isNaN(at)) return "";
-  return new Date(at - new Date(at).getTimezoneOffset() * 60000).toISOString().slice(0, 19);
 }

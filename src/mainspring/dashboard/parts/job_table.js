@@ -9,6 +9,7 @@ import { State } from "./state.js";
 import { Span, Time } from "./time.js";
 
 const ENDED = ["completed", "dead", "cancelled", "expired"];
+const NONE = new Set();
 const SHORT = 18; // characters of an id that tell jobs of one machine apart
 
 /** The instant that matters in a job's state, and the word for it. */
@@ -20,11 +21,14 @@ export function moment(job) {
   return ["created", job.created_at];
 }
 
+// What would run if its queue were not paused.
+const HELD = ["pending", "scheduled", "retrying"];
+
 /**
  * `selected` is a Set of ids, `onSelect(job, event)` makes rows selectable; `gone` is a Set of those that are no longer
- * in the list; `onDone` is called after an action.
+ * in the list, `paused` one of queues that are; `onDone` is called after an action.
  */
-export function JobTable({ jobs, selected, onSelect, onSelectAll, gone = new Set(), onDone, caption = "Jobs", busy = false }) {
+export function JobTable({ jobs, selected, onSelect, onSelectAll, gone = NONE, paused = NONE, onDone, caption = "Jobs", busy = false }) {
   const acts = useSession().may("operator", "jobs");
   const all = jobs.length > 0 && jobs.every((job) => selected?.has(job.id));
   const some = !all && jobs.some((job) => selected?.has(job.id));
@@ -38,11 +42,11 @@ export function JobTable({ jobs, selected, onSelect, onSelectAll, gone = new Set
       ${acts && html`<th scope="col"><span class="unseen">Actions</span></th>`}
     </tr></thead>
     <tbody>${jobs.map((job) => html`<${Row} key=${job.id} job=${job} selected=${selected?.has(job.id)} onSelect=${onSelect}
-      gone=${gone.has(job.id)} onDone=${onDone} acts=${acts} />`)}</tbody>
+      gone=${gone.has(job.id)} paused=${paused.has(job.queue)} onDone=${onDone} acts=${acts} />`)}</tbody>
   </table></div>`;
 }
 
-function Row({ job, selected, onSelect, gone, onDone, acts }) {
+function Row({ job, selected, onSelect, gone, paused, onDone, acts }) {
   const [word, at] = moment(job);
   const classes = [selected && "selected", gone && "gone"].filter(Boolean).join(" ");
   return html`<tr class=${classes} title=${gone ? "No longer in this list" : undefined}>
@@ -51,11 +55,11 @@ function Row({ job, selected, onSelect, gone, onDone, acts }) {
     <td data-label="State" class="job-state"><${State} of=${job.shown} />
       ${job.shown === "running" && job.cancel_reason !== null && html`<div class="muted small">is stopping</div>`}</td>
     <td data-label="Job" class="job-what"><${What} job=${job} /></td>
-    <td data-label="Queue"><a class="plain" href=${link("jobs", { queue: job.queue })}>${job.queue}</a></td>
+    <td data-label="Queue" class="job-queue"><a class="plain" href=${link("jobs", { queue: job.queue })}>${job.queue}</a></td>
     <td data-label="Attempt" class="number">${job.attempt || html`<span class="muted">–</span>`}</td>
     <td data-label="When" class="nowrap job-when"><span><span class="muted">${word}</span> <${Time} at=${at} /></span></td>
     <td data-label="Took" class="number nowrap"><${Took} job=${job} /></td>
-    <td data-label="Details" class="job-how"><${How} job=${job} /></td>
+    <td data-label="Details" class="job-how"><${How} job=${job} paused=${paused} /></td>
     ${acts && html`<td data-label="" class="tight job-acts"><${RowActions} job=${job} onDone=${onDone} /></td>`}
   </tr>`;
 }
@@ -77,9 +81,10 @@ function Took({ job }) {
   return html`<span class="muted">–</span>`;
 }
 
-function How({ job }) {
+function How({ job, paused }) {
   const running = job.shown === "running";
   return html`<div>
+    ${paused && HELD.includes(job.shown) && html`<a class="job-held" href="queues"><${Icon} name="pause" size=${13} /> queue ${job.queue} is paused</a>`}
     ${running && job.progress && html`<${Progress} of=${job.progress} />`}
     ${job.error && job.shown !== "completed" && html`<a class="job-error" title=${job.error} href=${link("jobs", { error: job.error })}>${job.error}</a>`}
     ${job.cancel_reason && html`<div class="small muted">${job.cancel_reason}</div>`}

@@ -19,7 +19,7 @@ export function JsonEditor({ label, text, onText, any = false, rows = 8 }) {
   const wrong = fault(text, { any });
   return html`<div class="field">
     <label for=${id}>${label}</label>
-    <textarea id=${id} class="code" rows=${rows} spellcheck="false" autocomplete="off" aria-invalid=${wrong !== null}
+    <textarea id=${id} class="code" rows=${rows} spellcheck=${false} autocomplete="off" aria-invalid=${wrong !== null}
       aria-describedby=${`${id}-fault`} value=${text} onInput=${(event) => onText(event.target.value)}></textarea>
     <p id=${`${id}-fault`} class="fault" role="alert">${wrong}</p>
   </div>`;

@@ -11,7 +11,7 @@ export function Lifeline({ job, runs, chosen, onChoose }) {
   const drawn = scaled(stretches(job, runs, now));
   if (!drawn.length) return null;
   const kinds = [...new Set(drawn.map((one) => one.kind))];
-  return html`<div class="lifeline">
+  return html`<div class=${`lifeline ${job.state === "running" ? "moves" : ""}`}>
     <ol class="lifeline-bar" aria-label="Waits and runs, to scale">
       ${drawn.map((one, n) => html`<li key=${one.run ? `run-${one.run}` : `wait-${n}`} style=${{ left: `${one.left}%`, width: `${one.width}%` }}>
         ${one.run ? html`<${Run} of=${one} chosen=${chosen === one.run} onChoose=${onChoose} />` : html`<${Wait} of=${one} />`}</li>`)}
@@ -20,7 +20,7 @@ export function Lifeline({ job, runs, chosen, onChoose }) {
     <div class="lifeline-marks" aria-hidden="true">${marks(drawn).map((one, n) => html`<span key=${n} class=${one.end ? "end" : ""}
       style=${one.end ? { right: 0 } : { left: `${one.left}%` }} title=${`${local(one.at)}\n${utc(one.at)}`}>${n ? `+${duration((one.at - drawn[0].from) / 1000)}` : clockTime(one.at)}</span>`)}</div>
     <p class="lifeline-kinds">${kinds.map((kind) => html`<${State} key=${kind} of=${kind} word=${WORDS[kind] ?? kind} />`)}
-      ${drawn.some((one) => one.cut) && html`<span class="muted">the wait to come is longer than drawn</span>`}</p>
+      ${drawn.some((one) => one.cut) && html`<span class="muted">what is hatched is longer than drawn</span>`}</p>
   </div>`;
 }
 
@@ -33,12 +33,11 @@ function Run({ of: run, chosen, onChoose }) {
   const words = `Run ${run.run}: ${run.kind}, ${run.kind === "running" ? "for" : "took"} ${duration(seconds(run))}`;
   return html`<button type="button" class=${`lifeline-run state-${run.kind}`} aria-pressed=${chosen} aria-label=${words} title=${words}
     onClick=${() => onChoose(chosen ? null : run.run)}>
-    ${run.width > 4 && html`<${Icon} name=${run.kind} size=${14} />`}
-    ${run.width > 12 && html`<span>${run.run} · ${duration(seconds(run))}</span>`}</button>`;
+    <${Icon} name=${run.kind} size=${14} /><span>${run.run} · ${duration(seconds(run))}</span></button>`;
 }
 
 function Wait({ of: wait }) {
   const words = `${wait.toCome ? "still " : ""}${wait.words}: ${duration(seconds(wait))}`;
-  return html`<span class=${`lifeline-wait state-${wait.kind} ${wait.toCome ? "to-come" : ""}`} title=${words}>
-    <span class=${wait.width > 10 ? "" : "unseen"}>${wait.width > 10 && wait.width <= 34 ? duration(seconds(wait)) : words}</span></span>`;
+  return html`<span class=${`lifeline-wait state-${wait.kind} ${wait.toCome || wait.cut ? "hatched" : ""}`} title=${words}>
+    <span class="lifeline-words">${words}</span><span class="lifeline-length" aria-hidden="true">${duration(seconds(wait))}</span></span>`;
 }

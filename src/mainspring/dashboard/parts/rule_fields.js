@@ -44,14 +44,15 @@ export function ruleOf(draft) {
 /** `fault` is what the API says against it. */
 export function RuleFields({ draft, onChange, fault }) {
   const id = useId();
+  const zoned = /time zone|timezone|zone '/i.test(fault ?? "");
   const Fields = { cron: CronFields, every: EveryFields, calendar: CalendarFields, at: AtFields }[draft.kind];
   return html`<fieldset class="rule"><legend>When</legend>
     <div class="row kinds" role="radiogroup" aria-label="Kind of rule">${KINDS.map(([kind, words]) => html`<label key=${kind} class="kind">
       <input type="radio" name="kind" value=${kind} checked=${draft.kind === kind} onChange=${() => onChange({ kind })} /> ${words}</label>`)}</div>
-    <${Fields} draft=${draft} onChange=${onChange} fault=${fault} describedby=${`${id}-fault`} />
-    <p id=${`${id}-fault`} class="fault" role="alert">${fault}</p>
+    <${Fields} draft=${draft} onChange=${onChange} fault=${zoned ? null : fault} describedby=${`${id}-fault`} />
+    <p id=${`${id}-fault`} class="fault rule-fault" role="alert">${fault}</p>
     ${draft.kind !== "every" && html`<div class="field"><label for=${`${id}-tz`}>Time zone</label>
-      <input id=${`${id}-tz`} list="zones" value=${draft.tz} required onInput=${(event) => onChange({ tz: event.target.value.trim() })} />
+      <input id=${`${id}-tz`} list="zones" value=${draft.tz} required aria-invalid=${zoned} aria-describedby=${`${id}-fault`} onInput=${(event) => onChange({ tz: event.target.value.trim() })} />
       <datalist id="zones">${ZONES.map((name) => html`<option key=${name} value=${name} />`)}</datalist></div>`}
   </fieldset>`;
 }

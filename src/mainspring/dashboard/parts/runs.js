@@ -1,17 +1,16 @@
 // The runs of one job, and the one that is chosen: what it failed with, and what it noted.
-import { segment } from "../api.js";
 import { bytes, count, duration } from "../format.js";
-import { html } from "../html.js";
+import { html, useEffect, useRef } from "../html.js";
 import { Failure } from "./failure.js";
 import { Facts } from "./page.js";
 import { State } from "./state.js";
 import { Span, Time } from "./time.js";
 import { Tree } from "./tree.js";
+import { workerLink } from "./worker.js";
 
 const COLUMNS = ["Run", "Attempt", "Ending", "Worker", "Started", "Took", "CPU", "Memory", "Items", "Error"];
 const NUMBERS = new Set(["Attempt", "Took", "CPU", "Memory"]);
 const WIDE = new Set(["Items", "Error"]);
-export const workerLink = (id) => `workers/${segment(id)}`;
 
 /** Newest first; what only some runs have is a column only if one of these does. */
 export function Runs({ job, runs, chosen, onChoose }) {
@@ -52,7 +51,9 @@ const items = ({ success = 0, failed = 0, skipped = 0 }) =>
 
 /** What a run has left behind; its lines are in the log. */
 export function Run({ run, onClose }) {
-  return html`<section class="card run" aria-label=${`Run ${run.number}`}>
+  const place = useRef();
+  useEffect(() => place.current.scrollIntoView({ block: "nearest" }), []);
+  return html`<section ref=${place} class="card run" aria-label=${`Run ${run.number}`}>
     <div class="row"><h2>Run ${run.number}</h2><${State} of=${run.ending} />
       <button class="quiet" onClick=${onClose}>Show all runs</button></div>
     <${Facts} of=${[

@@ -93,7 +93,7 @@ export function Backfill({ row, onClose, onDone }) {
     <p class="row">${RANGES.map(([words, span]) => html`<button key=${words} type="button" onClick=${() => change({ start: typed(now() - span), end: typed(now()) })}>${words}</button>`)}</p>
     <div aria-live="polite">
       ${state.plan && html`<p><b>${made ? `${plural(made, "job")} would be made` : "No tick without a job in this range"}</b>${state.plan.there.length > 0 && `; ${plural(state.plan.there.length, "tick has its", "ticks have their")} job already`}.</p><${Instants} of=${state.plan.made} />`}
-      ${state.result && html`<p class="notice">${plural(state.result.made.length, "job was", "jobs were")} made; ${plural(state.result.there.length, "tick", "ticks")} had theirs already.</p><${Instants} of=${state.result.made} />`}
+      ${state.result && html`<p><b>${plural(state.result.made.length, "job was", "jobs were")} made; ${plural(state.result.there.length, "tick", "ticks")} had theirs already.</b></p><${Instants} of=${state.result.made} />`}
     </div>
   <//>`;
 }

@@ -44,8 +44,9 @@ export function ScheduleForm({ row, tasks, onClose, onDone }) {
       ${row?.spec.computed && html`<p class="hint">Its arguments are made by a function of the code; what is written here takes their place.</p>`}
       <${JsonEditor} label="Arguments" text=${draft.kwargs} rows=${4} onText=${(kwargs) => change({ kwargs })} />
       ${draft.kwargs.includes("***") && html`<p class="hint">What stands as *** is hidden, and stays as it is unless you change the arguments.</p>`}
-      <p class="fault" role="alert">${faultOf("kwargs")}</p>
+      ${faultOf("kwargs") && html`<p class="fault" role="alert">${faultOf("kwargs")}</p>`}
     </div><${RulePreview} preview=${preview} narrowed=${NARROWING.some((name) => draft[name])} /></div>
+    ${anyway && html`<p class="hint">Only what you have changed here is saved; what others changed stays.</p>`}
     <${More} draft=${draft} change=${change} faultOf=${faultOf} field=${field} row=${row} />
   <//>`;
 }

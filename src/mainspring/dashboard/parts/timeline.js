@@ -1,8 +1,8 @@
 // A job's life to scale: what it waited for, and each run. Pure: what is drawn is in lifeline.js.
 const ms = (at) => Date.parse(at);
 const UNCOUNTED = new Set(["snoozed", "released"]);
-// Of the width: the least that a run and a wait have, and what the time to come has at most.
-const RUN = 2, WAIT = 0.5, TO_COME = 0.3;
+// In percent of the width: the least that a run and a wait have, and the most of times in which nothing happens.
+const RUN = 2, WAIT = 0.5, IDLE = 30;
 
 /** [{kind, from, until, words, run}], without gaps; `kind` of a run is its ending. Times in milliseconds. */
 export function stretches(job, runs, now) {
@@ -53,11 +53,15 @@ function waits(job, from, until, before, last) {
   ].filter((one) => one.until > one.from);
 }
 
-/** The same with `left` and `width` in percent: to scale, but none too narrow to be seen. */
+/**
+ * The same with `left` and `width` in percent: to scale, but none too narrow to be seen. What is still to come, and
+ * the time between an end and a redrive, would leave no room for the rest: it is `cut` where it is too long.
+ */
 export function scaled(found) {
-  const past = found.filter((one) => !one.toCome).reduce((sum, one) => sum + one.until - one.from, 0);
-  const most = past ? past * TO_COME / (1 - TO_COME) : Infinity;
-  const length = (one) => (one.toCome ? Math.min(one.until - one.from, most) : one.until - one.from);
+  const idle = (one) => one.toCome || one.kind === "ended";
+  const busy = found.filter((one) => !idle(one)).reduce((sum, one) => sum + one.until - one.from, 0);
+  const most = busy ? (busy * IDLE) / (100 - IDLE) / found.filter(idle).length : Infinity;
+  const length = (one) => (idle(one) ? Math.min(one.until - one.from, most) : one.until - one.from);
   const runs = found.filter((one) => one.run).length;
   const least = (one) => (one.run ? Math.min(RUN, 60 / runs) : Math.min(WAIT, 15 / found.length));
   const narrow = new Set();
@@ -74,7 +78,7 @@ export function scaled(found) {
   return found.map((one) => {
     const width = narrow.has(one) ? least(one) : (length(one) / sum) * rest;
     left += width;
-    return { ...one, left: left - width, width, cut: one.toCome && one.until - one.from > most };
+    return { ...one, left: left - width, width, cut: idle(one) && one.until - one.from > most };
   });
 }
 

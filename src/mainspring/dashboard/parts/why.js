@@ -10,8 +10,8 @@ import { Copy } from "./copy.js";
 import { Failure } from "./failure.js";
 import { Icon } from "./icons.js";
 import { Redrive } from "./job_edit.js";
-import { workerLink } from "./runs.js";
 import { Time } from "./time.js";
+import { workerLink } from "./worker.js";
 
 const TITLES = {
   running: "It is running", dead: "Why it is dead", completed: "It is done", cancelled: "It was cancelled", expired: "It has expired",
@@ -78,10 +78,9 @@ function Help({ reason, job, changed }) {
 function Again({ job, fix, changed }) {
   const [open, set] = useState(false);
   const dead = job.shown === "dead";
-  const close = async (done) => (set(false), done && (await changed()));
   return html`${fix(dead ? "Redrive" : "Retry", () => post(`jobs/${segment(job.id)}/retry`).then(() => "It is on its way again."), true)}
     ${dead && html`<button type="button" onClick=${() => set(true)}><${Icon} name="edit" />Edit and redrive</button>`}
-    ${open && html`<${Redrive} job=${job} onClose=${close} />`}`;
+    ${open && html`<${Redrive} job=${job} onClose=${() => set(false)} onDone=${changed} />`}`;
 }
 
 function Holders({ ids }) {
