@@ -8,15 +8,8 @@ import { depthsOf, loadDepth } from "../parts/depth.js";
 import { lately, WINDOWS } from "../parts/window.js";
 import { useSession } from "../session.js";
 
-<<<<<<< HEAD
 const [MINUTE, HOUR, DAY] = [[60, "minute"], [3600, "hour"], [86400, "day"]];
-const STEPS = { "15m": MINUTE, "1h": MINUTE, "6h": HOUR, "24h": HOUR, "7d": DAY };
-=======
-const STEPS = {
-  "15m": [60, "minute"], "1h": [60, "minute"], "6h": [3600, "hour"], "24h": [3600, "hour"],
-  "3d": [3600, "hour"], "7d": [86400, "day"],
-};
->>>>>>> main
+const STEPS = { "15m": MINUTE, "1h": MINUTE, "6h": HOUR, "24h": HOUR, "3d": HOUR, "7d": DAY };
 // Samples of the depth are kept for four days.
 const KEPT = { "7d": "4d" };
 const seconds = (at) => Date.parse(at) / 1000;
@@ -28,8 +21,7 @@ export function Charts({ stats, window, queue }) {
   const { series: points, total } = stats;
   const times = useMemo(() => points.map((one) => seconds(one.at)), [points]);
   const of = (name) => points.map((one) => one[name]);
-  const nothing = `Nothing ran in ${lately(window)}.`;
-  const shared = { times, step, sync: "overview", empty: nothing };
+  const shared = { times, step, sync: "overview", empty: `Nothing ran in ${lately(window)}.` };
   return html`<div class="overview-charts">
     <section class="card"><${Chart} ...${shared} title=${`Runs per ${word}`} bars stacked format=${count} axis=${short}
       series=${[
@@ -44,7 +36,8 @@ export function Charts({ stats, window, queue }) {
       { label: "p95", values: of("wait_p95"), colour: "--state-retrying", area: true, rest: duration(total.wait_p95) },
       { label: "p50", values: of("wait_p50"), colour: "--state-pending", rest: duration(total.wait_p50) },
     ]} /></section>
-    ${session.sees("queues") && html`<section class="card"><${Backlog} stats=${stats} window=${window} queue=${queue} /></section>`}
+    ${session.sees("queues") && html`<section class="card">
+      <${Backlog} stats=${stats} window=${window} queue=${queue} /></section>`}
   </div>`;
 }
 
@@ -55,23 +48,13 @@ const LINES = {
 };
 
 /** Samples of the past minutes, and the present, which comes with every look at the figures. */
-<<<<<<< HEAD
-function Backlog({ stats, window }) {
-  const load = (signal) => loadDepth({ window: KEPT[window] ?? window }, signal);
-  const { value: past = [] } = useData(load, [window], { every: 30 });
-  const at = useMemo(() => now() / 1000, [stats]);
-  const present = (name) => stats.queues.reduce((sum, queue) => sum + queue[name], 0);
-  const values = (name) => [...depthsOf(past, name), present(name)];
-  return html`<${Chart} title="Backlog" sync="overview" format=${count} axis=${short}
-    from=${at - WINDOWS[window][1]} until=${at} times=${[...past.map((one) => one.at), at]} empty="Nothing waits, and nothing has."
-    series=${Object.entries(LINES).map(([name, look]) => ({ ...look, values: values(name) }))} />`;
-=======
 function Backlog({ stats, window, queue }) {
-  const { value: past = [] } = useData((signal) => loadDepth({ window: KEPT[window] ?? window, queue }, signal), [window, queue], { every: 30 });
+  const load = (signal) => loadDepth({ window: KEPT[window] ?? window, queue }, signal);
+  const { value: past = [] } = useData(load, [window, queue], { every: 30 });
   const at = useMemo(() => now() / 1000, [stats]);
-  const present = (name) => stats.queues.reduce((sum, one) => sum + (queue === undefined || one.name === queue ? one[name] : 0), 0);
-  return html`<${Chart} title="Backlog" sync="overview" format=${count} axis=${tidy} from=${at - WINDOWS[window][1]} until=${at}
-    times=${[...past.map((one) => one.at), at]} empty="Nothing waits, and nothing has."
-    series=${LINES.map(([name, label, colour, area]) => ({ label, colour, area, values: [...depthsOf(past, name), present(name)] }))} />`;
->>>>>>> main
+  const meant = stats.queues.filter((one) => queue === undefined || one.name === queue);
+  const values = (name) => [...depthsOf(past, name), meant.reduce((sum, one) => sum + one[name], 0)];
+  return html`<${Chart} title="Backlog" sync="overview" format=${count} axis=${short}
+    from=${at - WINDOWS[window][1]} until=${at} times=${[...past.map((one) => one.at), at]}
+    empty="Nothing waits, and nothing has." series=${Object.entries(LINES).map(([name, look]) => ({ ...look, values: values(name) }))} />`;
 }
