@@ -20,6 +20,8 @@ KIND = "depth"
 MOST, TEXT = 200, 32_768
 # Seconds of a minute within which workers come to look, so that only the first of them has to count.
 SPREAD = 20.0
+# For so many times as long as counting took, a worker does not count again: it is a twentieth of its time at most.
+REST = 20
 
 
 class Grid(Struct, frozen=True):
@@ -95,9 +97,11 @@ class Sounder:
         while True:
             wait = _turn(after, phase) - self._clock.now()
             await self._clock.sleep(max(0.0, wait.total_seconds()))
+            began = self._clock.monotonic()
             with suppress(StoreError):  # a minute without a sample is no trouble; what is, others tell
                 await sound(store, self._clock.now())
-            after = self._clock.now() + timedelta(seconds=1)  # who woke a little early has had this turn
+            rest = REST * (self._clock.monotonic() - began)
+            after = self._clock.now() + timedelta(seconds=max(1.0, rest))  # who woke a little early has had this turn
 
 
 def _turn(after: datetime, phase: float) -> datetime:

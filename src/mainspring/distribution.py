@@ -11,6 +11,8 @@ from msgspec import Struct
 from .clock import micros
 from .load import Walk, beat_of
 from .schedule import Schedule
+from .trigger import Cron, Timetable
+from .trigger.zone import zone_of
 
 # Days.
 WEEK = 7
@@ -18,6 +20,7 @@ _DAY = 86_400
 # Ticks that are looked up one by one at most: those of intervals are counted without.
 WALKED = 100_000
 _SECOND = 1_000_000
+_HOUR = timedelta(hours=1)
 
 
 class Peak(Struct, frozen=True):
@@ -87,14 +90,19 @@ class _Days:
         self._seconds = [0] * (days * _DAY)
         # By interval in microseconds and first second.
         self._intervals = Counter[tuple[int, int]]()
-        self._walk = Walk(since, WALKED, days)
+        self._until = since + timedelta(days=days)
+        self._walk = Walk(since, WALKED, timedelta(days=days))
+        self._hour = Walk(since, WALKED, timedelta(hours=1))
 
     def add(self, row: Schedule) -> None:
         spec, every = row.spec, row.interval
         later = spec.start_at is not None and spec.start_at > self.since
-        if every is not None and not (later or spec.window or spec.exclude or spec.end_at or spec.max_runs):
+        plain = not (later or spec.window or spec.exclude or spec.end_at or spec.max_runs)
+        if every is not None and plain:
             span, phase = beat_of(row, every)
             self._intervals[span, (phase - micros(self.since)) % span // _SECOND] += 1
+        elif plain and isinstance(spec.trigger, Cron) and self._alike(spec.trigger):
+            self._repeat(row.timetable)
         elif self._walk.left <= 0:
             self.unseen += 1
         else:
@@ -103,6 +111,19 @@ class _Days:
             for tick in self._walk.ticks(timetable)[:left]:
                 self._count(timetable.fire_at(tick))
             self.unseen += self._walk.left <= 0
+
+    def _alike(self, rule: Cron) -> bool:
+        """Whether what it does in one hour it does in all of them: those that tick most are so."""
+        zone = zone_of(rule.tz)
+        shift = self._until.astimezone(zone).utcoffset() or timedelta()
+        shift -= self.since.astimezone(zone).utcoffset() or timedelta()
+        return rule.hourly and not shift % _HOUR
+
+    def _repeat(self, timetable: Timetable) -> None:
+        for tick in self._hour.ticks(timetable):
+            if tick >= self.since:
+                second = (timetable.fire_at(tick) - self.since) % _HOUR // timedelta(seconds=1)
+                self._intervals[3600 * _SECOND, second] += 1
 
     def _count(self, at: datetime) -> None:
         second = (at - self.since) // timedelta(seconds=1)

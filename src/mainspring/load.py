@@ -140,11 +140,11 @@ class Board:
 
 
 class Walk:
-    """The ticks of timetables on the day (or days) after `since`, looked up one by one, so many at most."""
+    """The ticks of timetables in the `span` after `since`, looked up one by one, so many at most."""
 
-    def __init__(self, since: datetime, most: int, days: int = 1) -> None:
+    def __init__(self, since: datetime, most: int, span: timedelta = timedelta(days=1)) -> None:
         self.since = since
-        self.until = since + timedelta(days=days)
+        self.until = since + span
         self.left = most
         self._known: dict[Timetable, list[datetime]] = {}
 

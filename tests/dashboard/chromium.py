@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, expect, sync_playwright
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHOSEN = os.environ.get("MAINSPRING_TEST_CHROMIUM")
 # Milliseconds that a page may take to show what it should: never needed, unless the machine has much to do besides.
-PATIENCE = 15_000
+PATIENCE = 1000 * int(os.environ.get("MAINSPRING_TEST_PATIENCE", "30"))
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -227,8 +227,24 @@ def test_a_week_has_its_weekdays() -> None:
 
 
 def test_what_ticks_too_often_to_be_counted_to_the_end_is_told() -> None:
-    assert distribution([row("a", cron("* * * * * *"))], NOW).unseen == 0
-    assert distribution([row("a", cron("* * * * * *"))], NOW, 7).unseen == 1
+    assert distribution([row("a", cron("*/30 * 0-23 * * *"))], NOW).unseen == 0
+    assert distribution([row("a", cron("*/2 * 0-23 * * *"))], NOW, 7).unseen == 1
+
+
+@pytest.mark.parametrize(
+    ("alike", "same"),
+    [
+        ("*/40 * * * * *", "*/40 * 0-23 * * *"),
+        ("*/7 * * * *", "*/7 0-23 * * *"),
+        ("H H * * * ?", "H H 0-23 * * *"),
+        ("5,50 * * * *", "5,50 0-23 * * *"),
+    ],
+)
+@pytest.mark.parametrize("jitter", [0, 4000])
+def test_a_cron_whose_hours_are_alike_is_counted_as_one_by_one(alike: str, same: str, jitter: float) -> None:
+    quick = distribution([row("a", cron(alike, tz="Asia/Kolkata"), jitter=jitter)], NOW)
+    walked = distribution([row("a", cron(same, tz="Asia/Kolkata"), jitter=jitter)], NOW)
+    assert (quick.hours, quick.minutes, quick.peak) == (walked.hours, walked.minutes, walked.peak)
 
 
 @pytest.mark.parametrize(

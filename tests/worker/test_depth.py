@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring import BadInput, Mainspring
-from mainspring.depth import GRIDS, KIND, MOST, TEXT, Depth, Grid, Sample, history, sampled, sound
+from mainspring.depth import GRIDS, KIND, MOST, TEXT, Depth, Grid, Sample, Sounder, history, sampled, sound
 from mainspring.events import StoreTrouble
 from mainspring.job import Queue
 from mainspring.store import Store
@@ -138,6 +138,32 @@ async def test_a_count_that_hangs_keeps_neither_jobs_nor_beats_nor_the_stop_wait
             assert [one.info.id for one in await app.workers.list()] == [worker.id]
             assert worker.stuck() == []
         assert "put_documents" not in seen.calls
+
+
+class Slow:
+    """A store that counts for so many seconds."""
+
+    def __init__(self, store: Store, clock: VirtualClock, seconds: float) -> None:
+        self.documents, self.put_documents = store.documents, store.put_documents
+        self._count, self._clock, self._seconds = store.queues, clock, seconds
+
+    async def queues(self, *, now: Any) -> list[Queue]:
+        await self._clock.sleep(self._seconds)
+        return await self._count(now=now)
+
+
+@pytest.mark.parametrize(("seconds", "taken"), [(0, [0, 1, 2, 3, 4, 5]), (2, [0, 1, 2, 3, 4, 5]), (9, [0, 4])])
+async def test_where_counting_takes_long_it_is_done_less_often(
+    clock: VirtualClock, seconds: float, taken: list[int]
+) -> None:
+    store, start = open_store("memory://", clock=clock), clock.now()
+    await store.open()
+    slow: Any = Slow(store, clock, seconds)
+    running = asyncio.create_task(Sounder(clock).run(slow, phase=0.5))
+    await clock.elapse(minutes=6)
+    running.cancel()
+    samples = await history(store, timedelta(hours=1), None, now=clock.now())
+    assert [(one.at - start).total_seconds() for one in samples] == [60 * minute + 10 for minute in taken]
 
 
 async def test_old_samples_are_tidied_away_by_the_workers(app: Mainspring, clock: VirtualClock) -> None:

@@ -30,7 +30,7 @@ export function wellness({ stats, workers, oldest, died, now }) {
   if (workers?.length) {
     const slots = workers.reduce((sum, one) => sum + one.concurrency, 0);
     said.push(`${plural(workers.length, "worker")} with ${plural(slots, "slot")}`);
-  } else if (workers) said.push("no worker is alive, and nothing waits for one");
+  } else if (workers) return "no worker is alive, and nothing waits for one";
   if (oldest && waited(oldest, now) >= 1) said.push(`no due job has waited for more than ${duration(waited(oldest, now))}`);
   else if (stats) said.push("no due job waits");
   if (died) said.push("none died in the last hour");
@@ -88,7 +88,8 @@ function deaths({ died }) {
   const groups = new Map();
   for (const job of died.jobs) groups.set(job.task, [...(groups.get(job.task) ?? []), job]);
   const [task, most] = [...groups].sort((a, b) => b[1].length - a[1].length)[0];
-  const text = `${died.more ? "At least " : ""}${plural(n, "job")} died in the last hour${groups.size > 1 ? `, most of them ${task}` : `: ${task}`}.`;
+  const some = `${died.more ? "At least " : ""}${plural(n, "job")}`;
+  const text = groups.size > 1 ? `${some} died in the last hour, most of them ${task}.` : `${some} of ${task} died in the last hour.`;
   return [{ key: "died", level: "bad", text, more: most[0].error, href: "dead", label: "Dead letters" }];
 }
 

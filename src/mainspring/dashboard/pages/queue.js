@@ -1,10 +1,8 @@
 // /queues/{name}: one queue: how deep, how fast, who serves it and what it runs.
 import { get, segment } from "../api.js";
-import { count, duration, figure, percent, short } from "../format.js";
-import { html, useMemo } from "../html.js";
+import { count, duration, percent } from "../format.js";
+import { html } from "../html.js";
 import { useData } from "../live.js";
-import { Chart } from "../parts/chart.js";
-import { depthsOf, loadDepth } from "../parts/depth.js";
 import { Icon } from "../parts/icons.js";
 import { Head, Loaded } from "../parts/page.js";
 import { JobsFigure, oldestOf, PauseButton } from "../parts/queue.js";
@@ -14,6 +12,7 @@ import { useWindow, WindowChoice, WINDOWS } from "../parts/window.js";
 import { WorkerLink, WorkerState } from "../parts/worker.js";
 import { jobsOf } from "../route.js";
 import { useSession } from "../session.js";
+import { Charts } from "./overview_charts.js";
 import { Paused, perMinute } from "./queues.js";
 
 const TYPES = ["queue.paused", "queue.resumed", "worker.started", "worker.stopped", "worker.changed"];
@@ -32,22 +31,20 @@ export function Queue({ id }) {
 
 async function load(session, name, window, signal) {
   const seen = (scope, path, query) => (session.sees(scope) ? get(path, query, signal) : null);
-  const [queue, stats, workers, trail, depth] = await Promise.all([
+  const [queue, stats, workers, trail] = await Promise.all([
     get(`queues/${segment(name)}`, {}, signal), seen("stats", "stats", { window, queue: name }), seen("workers", "workers"),
-    seen("audit", "audit", { action: "queues", target: name, limit: 5 }), loadDepth({ window, queue: name }, signal),
+    seen("audit", "audit", { action: "queues", target: name, limit: 5 }),
   ]);
   const oldest = queue.pending && session.sees("jobs") ? await oldestOf(name, signal) : null;
   const pause = queue.paused ? trail?.items.find((entry) => entry.action === "queues.pause") : null;
-  return { queue, stats, workers: workers?.items, trail: trail?.items, pause, oldest, depth };
+  return { queue, stats, workers: workers?.items, trail: trail?.items, pause, oldest };
 }
 
 function Page({ value, window }) {
-  const { queue, stats, workers, trail, depth } = value;
+  const { queue, stats, workers, trail } = value;
   return html`<${Hindrance} queue=${queue} workers=${workers} /><${Tiles} value=${value} window=${window} />
-    <div class="stack"><div class="grid charts">
-      <div class="card"><${DepthChart} depth=${depth} name=${queue.name} /></div>
-      ${stats && html`<${RunCharts} stats=${stats} />`}
-    </div>
+    <div class="stack">
+    ${stats && html`<${Charts} stats=${stats} window=${window} queue=${queue.name} />`}
     ${workers && html`<${Servers} workers=${workers} queue=${queue.name} tasks=${Object.keys(stats?.by_task ?? {})} />`}
     ${stats && html`<${Tasks} stats=${stats} queue=${queue.name} />`}
     ${trail?.length > 0 && html`<${Trail} trail=${trail} />`}</div>`;
@@ -77,30 +74,6 @@ function Tiles({ value: { queue, stats, oldest }, window }) {
   return html`<dl class="tiles">${tiles.map(([name, words]) => html`<div class="card tile" key=${name}><dt>${name}</dt><dd>${words}</dd></div>`)}</dl>`;
 }
 
-function DepthChart({ depth, name }) {
-  const [times, series] = useMemo(() => [depth.map((one) => one.at), [
-    { label: "pending", values: depthsOf(depth, "pending", name), colour: "--state-pending", area: true },
-    { label: "retrying", values: depthsOf(depth, "retrying", name), colour: "--state-retrying" },
-    { label: "running", values: depthsOf(depth, "running", name), colour: "--state-running" },
-  ]], [depth, name]);
-  return html`<${Chart} title="Depth" times=${times} series=${series} format=${short} />`;
-}
-
-function RunCharts({ stats }) {
-  const [times, runs, waits, spans] = useMemo(() => {
-    const line = (name) => stats.series.map((point) => figure(point[name]));
-    return [
-      stats.series.map((point) => Date.parse(point.at) / 1000),
-      [{ label: "completed", values: line("completed"), colour: "--state-completed", area: true }, { label: "failed", values: line("failed"), colour: "--state-dead" }],
-      [{ label: "p50", values: line("wait_p50"), colour: "--state-pending" }, { label: "p95", values: line("wait_p95"), colour: "--state-retrying", dash: [4, 3] }],
-      [{ label: "p50", values: line("p50"), colour: "--state-running" }, { label: "p95", values: line("p95"), colour: "--state-waiting", dash: [4, 3] }],
-    ];
-  }, [stats]);
-  return html`<div class="card"><${Chart} title="Runs that ended" times=${times} series=${runs} format=${short} /></div>
-    <div class="card"><${Chart} title="Wait, from due to taken" times=${times} series=${waits} format=${duration} /></div>
-    <div class="card"><${Chart} title="Run time" times=${times} series=${spans} format=${duration} /></div>`;
-}
-
 function Servers({ workers, queue, tasks }) {
   const all = service(workers, queue).all;
   if (!all.length) return null;
@@ -124,7 +97,7 @@ function Tasks({ stats, queue }) {
       <th scope="col" class="number">Wait p50 / p95</th><th scope="col" class="number">Run p50 / p95</th><th scope="col" class="number">Last</th></tr></thead>
     <tbody>${tasks.map(([task, one]) => html`<tr key=${task}><td data-label="Task"><a href=${jobsOf({ queue, task })}>${task}</a></td>
       <td class="number" data-label="Runs">${count(one.runs)}</td>
-      <td class=${`number ${one.failed ? "bad" : "muted"}`} data-label="Failed">${count(one.failed)}</td>
+      <td class="number" data-label="Failed"><span class=${one.failed ? "bad" : "muted"}>${count(one.failed)}</span></td>
       <td class="number" data-label="Succeeded">${percent(one.success_rate)}</td>
       <td class="number nowrap" data-label="Wait p50 / p95">${duration(one.wait_p50)} / ${duration(one.wait_p95)}</td>
       <td class="number nowrap" data-label="Run p50 / p95">${duration(one.p50)} / ${duration(one.p95)}</td>

@@ -1,10 +1,13 @@
 // /queues: what waits where and for how long, who serves it, and whether it may go on.
+import { now } from "../clock.js";
 import { count, duration, plural } from "../format.js";
-import { html, useMemo } from "../html.js";
+import { html, useMemo, useRef } from "../html.js";
 import { useData } from "../live.js";
+import { depthsOf, loadDepth } from "../parts/depth.js";
 import { Icon } from "../parts/icons.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 import { JobsFigure, loadQueues, PauseButton, queueLink, Service } from "../parts/queue.js";
+import { Sparkline } from "../parts/sparkline.js";
 import { State } from "../parts/state.js";
 import { Span, Time } from "../parts/time.js";
 import { useWindow, WindowChoice, WINDOWS } from "../parts/window.js";
@@ -21,10 +24,12 @@ await send.enqueue("ada@example.com")`;
 export function Queues() {
   const session = useSession();
   const window = useWindow();
-  const data = useData((signal) => loadQueues(session, window, signal), [window, session], { live: FOLLOWED, every: 3 });
+  const known = useRef(new Set());
+  const data = useData((signal) => loadQueues(session, window, known.current, signal), [window, session], { live: FOLLOWED, every: 3 });
+  const past = useData((signal) => loadDepth({ window }, signal), [window], { every: 30 }).value;
   return html`<${Head} title="Queues" actions=${html`<${WindowChoice} path="queues" value=${window} />`} />
     <${Loaded} data=${data}>${(rows) => (rows.length
-      ? html`<${Warnings} rows=${rows} /><${Table} rows=${rows} window=${window} after=${data.reload} />`
+      ? html`<${Warnings} rows=${rows} /><${Table} rows=${rows} past=${past} window=${window} after=${data.reload} />`
       : html`<${Empty} title="No queue holds a job" code=${FIRST}>A queue begins with its first job.<//>`)}<//>`;
 }
 
@@ -43,7 +48,7 @@ function Warning({ rows, children }) {
     <span><b>${rows.map((row) => row.name).join(", ")}</b> ${rows.length > 1 ? "hold" : "holds"} ${plural(jobs, "job")}, and ${children}</span></p>`;
 }
 
-function Table({ rows, window, after }) {
+function Table({ rows, past, window, after }) {
   const { query } = useRoute();
   const find = query.get("find") ?? "";
   const shown = useMemo(() => rows.filter((row) => row.name.toLowerCase().includes(find.toLowerCase())), [rows, find]);
@@ -51,31 +56,43 @@ function Table({ rows, window, after }) {
   const [words, seconds] = WINDOWS[window];
   return html`${rows.length > MANY && html`<p><input type="search" aria-label="Find a queue" placeholder="Find a queue" value=${find} onInput=${look} /></p>`}
     <div class="table queues"><table>
-    <thead><tr><th scope="col">Queue</th><th scope="col" class="number">Pending</th><th scope="col" class="number">Oldest</th>
+    <thead><tr><th scope="col">Queue</th><th scope="col">Depth</th><th scope="col" class="number">Pending</th><th scope="col" class="number">Oldest</th>
       <th scope="col" class="number">Running</th><th scope="col" class="number">Retrying</th><th scope="col" class="number">Scheduled</th>
       <th scope="col" class="number" title=${`From due to taken, of runs of the last ${words}`}>Wait p50 / p95</th>
       <th scope="col" class="number">Runs in ${words}</th><th scope="col" class="number">Failed</th>
       <th scope="col">Workers</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
-    <tbody>${shown.map((row) => html`<${Row} key=${row.name} row=${row} seconds=${seconds} after=${after} />`)}</tbody>
-  </table></div>`;
+    <tbody>${shown.map((row) => html`<${Row} key=${row.name} row=${row} past=${past} words=${words} seconds=${seconds} after=${after} />`)}</tbody>
+  </table></div>
+  ${!shown.length && html`<p class="muted">No queue has “${find}” in its name.</p>`}`;
 }
 
-function Row({ row, seconds, after }) {
+function Row({ row, past, words, seconds, after }) {
   const { name, figures } = row;
   const of = (state) => html`<${JobsFigure} n=${row[state]} queue=${name} state=${state}>${count(row[state])}<//>`;
   return html`<tr>
-    <td data-label="Queue"><span class="queue-name"><a href=${queueLink(name)}><b>${name}</b></a>${row.paused && html`<${Paused} by=${row.pause} />`}</span></td>
+    <td data-label="Queue"><span class="queue-name"><a href=${queueLink(name)} title=${name}><b>${name}</b></a>${row.paused && html`<${Paused} by=${row.pause} />`}</span></td>
+    <td class="tight" data-label="Depth">${past && html`<${Depth} past=${past} row=${row} words=${words} seconds=${seconds} />`}</td>
     <td class="number" data-label="Pending">${of("pending")}</td>
     <td class="number nowrap" data-label="Oldest">${row.oldest ? html`<${Span} from=${row.oldest} />` : html`<span class="muted">–</span>`}</td>
     <td class="number" data-label="Running">${of("running")}</td>
     <td class="number" data-label="Retrying">${of("retrying")}</td>
     <td class="number" data-label="Scheduled">${of("scheduled")}</td>
     <td class="number nowrap" data-label="Wait p50 / p95">${duration(figures?.wait_p50)} / ${duration(figures?.wait_p95)}</td>
-    <td class="number nowrap" data-label="Runs">${count(figures?.runs ?? 0)} <span class="muted">${perMinute(figures?.runs ?? 0, seconds)}</span></td>
-    <td class=${`number ${figures?.failed ? "bad" : "muted"}`} data-label="Failed">${count(figures?.failed ?? 0)}</td>
+    <td class="number nowrap" data-label="Runs"><span>${count(figures?.runs)} ${figures && html`<span class="muted">${perMinute(figures.runs, seconds)}</span>`}</span></td>
+    <td class="number" data-label="Failed"><span class=${figures?.failed ? "bad" : "muted"}>${count(figures?.failed)}</span></td>
     <td data-label="Workers"><${Service} of=${row} /></td>
     <td class="tight" data-label=""><${PauseButton} queue=${row} after=${after} /></td>
   </tr>`;
+}
+
+/** What was due, minute by minute, and what is now. */
+function Depth({ past, row, words, seconds }) {
+  const until = now() / 1000;
+  const depths = depthsOf(past, "pending", row.name);
+  const points = [...past.map(({ at }, n) => [at, depths[n]]), [until, row.pending]];
+  const most = Math.max(...points.map(([, value]) => value ?? 0));
+  const label = `Jobs due in ${row.name} in the last ${words}: up to ${count(most)}, now ${count(row.pending)}`;
+  return html`<${Sparkline} points=${points} from=${until - seconds} until=${until} label=${label} />`;
 }
 
 export function Paused({ by }) {

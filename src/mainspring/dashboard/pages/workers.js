@@ -59,7 +59,7 @@ function Row({ worker, after }) {
     <td class="number" data-label="Finished">${count(worker.finished)}</td>
     <td class="number nowrap" data-label="Memory">${worker.memory ? bytes(worker.memory) : "–"}</td>
     <td class="number nowrap" data-label="Up">${gone ? "–" : html`<${Span} from=${worker.started_at} />`}</td>
-    <td class=${`number nowrap ${worker.shown === "late" ? "bad" : ""}`} data-label="Last beat"><${Time} at=${worker.beat_at} /></td>
+    <td class="number nowrap" data-label="Last beat"><span class=${worker.shown === "late" ? "bad" : ""}><${Time} at=${worker.beat_at} /></span></td>
     <td class="tight" data-label="">${!gone && html`<${WorkerActs} worker=${worker} after=${after} />`}</td></tr>`;
 }
 

@@ -1,10 +1,12 @@
 // Acting on many jobs at once: the bar with what may be done, the question with how many, the way there and what came of it.
 import { perform, preview } from "../bulk.js";
 import { count, plural } from "../format.js";
-import { html, useEffect, useId, useRef, useState } from "../html.js";
+import { html, useEffect, useRef, useState } from "../html.js";
 import { jobLink } from "../route.js";
 import { Dialog } from "./dialog.js";
+import { Field } from "./form.js";
 import { Icon } from "./icons.js";
+import { instant, Moment } from "./moment.js";
 import { Trouble } from "./page.js";
 
 /** action: word, icon, what was done, what follows from it. */
@@ -25,14 +27,20 @@ const DANGEROUS = ["cancel", "delete"];
 /** `words` say what is chosen, as a bar and `what` as a question has them; `choice` is { ids } or { filter }. */
 export function BulkBar({ words, what, choice, onClear, onDone, children }) {
   const [action, ask] = useState(null);
+  useEffect(() => () => requestAnimationFrame(refocus), []);
   return html`<div class="bulk-bar" role="region" aria-label="Selected jobs">
     <b aria-live="polite">${words}</b>${children}
     <div class="row">${OFFERED.map((name) => html`
       <button key=${name} onClick=${() => ask(name)}><${Icon} name=${ACTIONS[name][1]} />${ACTIONS[name][0]}</button>`)}</div>
     <button class="quiet clear" onClick=${onClear}><${Icon} name="close" />Clear selection</button>
     ${action && html`<${BulkDialog} action=${action} what=${what} choice=${choice} onDone=${onDone}
-      onClose=${(done) => (ask(null), done && (onClear(), document.querySelector("h1").focus()))} />`}
+      onClose=${(done) => (ask(null), done && onClear())} />`}
   </div>`;
+}
+
+/** The button that was pressed last may be gone with the bar. */
+function refocus() {
+  if (document.activeElement === document.body) document.querySelector("h1")?.focus();
 }
 
 /** From counting to the result. `onDone` is called when something was done, `onClose` with whether it was. */
@@ -59,7 +67,8 @@ export function BulkDialog({ action, what, choice, onDone, onClose }) {
   // The button that had the focus is gone with its step.
   useEffect(() => document.querySelector("dialog[open] footer button")?.focus(), [step.name]);
   const begin = () => {
-    const wish = { action: CALLED[action] ?? action, ...(action === "update" ? { update: edit(values) } : values.reason ? { reason: values.reason } : {}) };
+    const more = action === "update" ? { update: edit(values) } : values.reason ? { reason: values.reason } : {};
+    const wish = { action: CALLED[action] ?? action, ...more };
     go("working", (told, signal) => perform(choice, wish, told, signal), "result");
   };
   const title = step.name === "result" ? `${verb.replace("…", "")}: what came of it` : `${verb.replace("…", "")} ${what}?`;
@@ -72,8 +81,12 @@ export function BulkDialog({ action, what, choice, onDone, onClose }) {
 
 function Step({ step, action, ...rest }) {
   const { done, left } = step.sum ?? { done: 0, left: 0 };
-  if (step.name === "counting") return html`<${Going} step=${step} words=${`Counting… ${count(done)}`} stop="Stop counting" ...${rest} />`;
-  if (step.name === "working") return html`<${Going} step=${step} words=${`${count(done)} done, ${count(left)} left alone`} stop="Stop here" ...${rest} />`;
+  const going = {
+    counting: [`Counting… ${count(done)}`, "Stop counting"],
+    working: [`${count(done)} done, ${count(left)} left alone`, "Stop here"],
+  };
+  const [words, stop] = going[step.name] ?? [];
+  if (words) return html`<${Going} step=${step} words=${words} stop=${stop} ...${rest} />`;
   if (step.name === "question") return html`<${Question} step=${step} action=${action} ...${rest} />`;
   return html`<${Result} step=${step} action=${action} ...${rest} />`;
 }
@@ -92,7 +105,8 @@ function Question({ step, action, values, give, onBegin, onClose }) {
   const ready = !none && !step.error && (action !== "update" || Object.keys(edit(values)).length > 0);
   return html`<div class="body">
       ${step.error && html`<${Trouble} error=${step.error} />`}
-      <p>${none ? "None of them allows that now." : html`<b>${sum.more ? "More than " : ""}${plural(sum.done, "job")}</b>. ${follows}`}</p>
+      <p>${none ? "None of them allows that now." : html`
+        <b>${sum.more ? "More than " : ""}${plural(sum.done, "job")}</b>. ${follows}`}</p>
       <${Refusals} sum=${sum} words="would be left alone" />
       ${action === "cancel" && !none && html`<${Reason} values=${values} give=${give} />`}
       ${action === "update" && !none && html`<${Edit} values=${values} give=${give} />`}
@@ -115,24 +129,21 @@ function Result({ step, action, onClose }) {
 
 function Refusals({ sum, words }) {
   if (!sum.left) return null;
-  return html`<p>${plural(sum.left, "job")} ${words}:</p><ul>${[...sum.refused.values()].map((group) => html`
-    <li key=${group.words}>${count(group.count)}: ${group.words} (<a href=${jobLink(group.id)}>${group.count === 1 ? "the job" : "one of them"}</a>)</li>`)}</ul>`;
+  return html`<p>${plural(sum.left, "job")} ${words}:</p><ul class="refusals">${[...sum.refused.values()].map((group) => html`
+    <li key=${group.words}>${count(group.count)}: ${group.words}${" "}
+      (<a href=${jobLink(group.id)}>${group.count === 1 ? "the job" : "one of them"}</a>)</li>`)}</ul>`;
 }
 
 function Reason({ values, give }) {
-  const id = useId();
-  return html`<div class="field"><label for=${id}>Reason</label>
-    <input id=${id} maxlength="1024" placeholder="cancelled by an operator" value=${values.reason ?? ""}
-      onInput=${(event) => give({ ...values, reason: event.target.value })} /></div>`;
+  return html`<${Field} label="Reason" maxlength="1024" placeholder="cancelled by an operator" value=${values.reason ?? ""}
+    onValue=${(reason) => give({ ...values, reason })} />`;
 }
 
-const FIELDS = [["queue", "Queue", "text"], ["priority", "Priority", "number"], ["run_at", "Run at", "datetime-local"]];
-
 function Edit({ values, give }) {
-  const id = useId();
-  return FIELDS.map(([name, label, type]) => html`<div class="field" key=${name}><label for=${`${id}-${name}`}>${label}</label>
-    <input id=${`${id}-${name}`} type=${type} step="1" autocomplete="off" placeholder="as it is" value=${values[name] ?? ""}
-      onInput=${(event) => give({ ...values, [name]: event.target.value })} /></div>`);
+  const set = (name) => (value) => give({ ...values, [name]: value });
+  return html`<${Field} label="Queue" placeholder="as it is" value=${values.queue ?? ""} onValue=${set("queue")} />
+    <${Field} label="Priority" type="number" placeholder="as it is" value=${values.priority ?? ""} onValue=${set("priority")} />
+    <${Moment} label="Run at" text=${values.run_at ?? ""} onText=${set("run_at")} hint="as it is" />`;
 }
 
 /** The new values, as the API takes them. */
@@ -140,6 +151,6 @@ function edit({ queue, priority, run_at: at }) {
   return {
     ...(queue?.trim() && { queue: queue.trim() }),
     ...(priority && { priority: Number(priority) }),
-    ...(at && { run_at: new Date(at).toISOString() }),
+    ...(instant(at) && { run_at: instant(at) }),
   };
 }

@@ -8,7 +8,7 @@ import uPlot from "../vendor/uplot.js";
 /**
  * `times` in seconds, `series`: [{label, values, colour: "--state-completed", area, dash, rest}]; a null is a gap, and
  * `rest` the text in the legend while nothing is pointed at, in place of the last value.
- * `format` writes a value; `seconds` says that values are durations, for the steps of the axis.
+ * `format` writes a value, `axis` those of the axis if that is to be shorter; with duration() its steps are of time.
  * `step`: each time begins a span of so many seconds. `from` and `until` are the ends of the axis, else the data's.
  * Charts with the same `sync` are pointed at together. `empty` is said in place of the lines where there is nothing.
  */
@@ -25,10 +25,11 @@ export function Chart(props) {
   const latest = useRef({});
   latest.current = { ...props, ends: ends(props) };
   useEffect(() => {
-    const width = () => Math.max(160, place.current.clientWidth);
-    plot.current = new uPlot(options(latest, { width: width(), height, point }), data, place.current);
+    const home = place.current;
+    const width = () => Math.max(160, home.clientWidth);
+    plot.current = new uPlot(options(latest, { width: width(), height, point }), data, home);
     const watching = new ResizeObserver(() => plot.current?.setSize({ width: width(), height }));
-    watching.observe(place.current);
+    watching.observe(home);
     return () => (watching.disconnect(), plot.current.destroy(), (plot.current = null), point(null));
   }, [shape, theme]);
   const first = useRef(null);
@@ -46,7 +47,7 @@ export function Chart(props) {
     </figcaption>
     <div class="plot" style=${{ height: `${height}px` }}>
       <div ref=${place} role="img" aria-label=${inWords(title, times, series, format)}></div>
-      ${nothing && empty && html`<p class="chart-empty">${empty}</p>`}
+      ${nothing && empty && html`<p class="chart-empty"><span>${empty}</span></p>`}
     </div>
   </figure>`;
 }

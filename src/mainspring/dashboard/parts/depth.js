@@ -4,7 +4,7 @@ import { figure } from "../format.js";
 
 /** { at: seconds, sample }; a gap has null for a sample. */
 export async function loadDepth(query, signal) {
-  const { step, items } = await get("depth", query, signal).catch((error) => (error.status === 404 ? { step: 60, items: [] } : Promise.reject(error)));
+  const { step, items } = await get("depth", query, signal);
   const found = [];
   for (const sample of items) {
     const at = Date.parse(sample.at) / 1000;

@@ -1,11 +1,13 @@
 // Enqueueing a job by hand: a task, its arguments as its schema wants them, where and when.
 import { get, post } from "../api.js";
 import { Raw, stringify } from "../exact.js";
-import { html, useEffect, useId, useState } from "../html.js";
+import { html, useEffect, useState } from "../html.js";
 import { useData } from "../live.js";
 import { go, jobLink } from "../route.js";
 import { Dialog } from "./dialog.js";
+import { Choice, Field } from "./form.js";
 import { fault, JsonEditor } from "./json_editor.js";
+import { instant, Moment } from "./moment.js";
 import { Loaded } from "./page.js";
 import { toast } from "./toast.js";
 
@@ -20,7 +22,7 @@ function Form({ tasks, first, onClose }) {
   const [values, set] = useState({ task: first || (tasks[0]?.name ?? ""), text: "{}", when: "now" });
   const [state, say] = useState({ busy: false, error: null });
   const task = tasks.find((one) => one.name === values.task);
-  const give = (name) => (event) => set((now) => ({ ...now, [name]: event.target.value }));
+  const give = (name) => (value) => set((now) => ({ ...now, [name]: value }));
   useEffect(() => set((now) => ({ ...now, text: task ? stringify(example(task.arguments), "  ") : now.text })), [values.task]);
   const submit = async (event) => {
     event.preventDefault();
@@ -36,50 +38,40 @@ function Form({ tasks, first, onClose }) {
   };
   const ready = values.task && fault(values.text) === null;
   return html`<form onSubmit=${submit} id="enqueue">
-      <${TaskField} tasks=${tasks} value=${values.task} onInput=${give("task")} />
+      <${TaskField} tasks=${tasks} value=${values.task} onValue=${give("task")} />
       ${task?.doc && html`<p class="hint">${task.doc.split("\n\n")[0]}</p>`}
       <div class="enqueue-arguments">
-        <${JsonEditor} label="Arguments" text=${values.text} onText=${(text) => set((now) => ({ ...now, text }))} rows=${7} />
+        <${JsonEditor} label="Arguments" text=${values.text} onText=${give("text")} rows=${7} />
         ${task && html`<${Schema} of=${task.arguments} />`}
       </div>
       <div class="grid fields">
-        <${Input} label="Queue" value=${values.queue} onInput=${give("queue")} placeholder=${task?.queue ?? "default"} />
-        <${Input} label="Priority" type="number" value=${values.priority} onInput=${give("priority")} placeholder=${task?.priority ?? 0} />
+        <${Field} label="Queue" value=${values.queue ?? ""} onValue=${give("queue")} placeholder=${task?.queue ?? "default"} />
+        <${Field} label="Priority" type="number" value=${values.priority ?? ""} onValue=${give("priority")}
+          placeholder=${task?.priority ?? 0} />
         <${When} values=${values} give=${give} />
       </div>
       <p class="error" role="alert">${state.error?.message}</p>
     </form>
     <footer><button type="button" onClick=${onClose}>Leave it</button>
-      <button class="primary" form="enqueue" disabled=${state.busy || !ready}>${state.busy ? "Enqueueing…" : "Enqueue"}</button></footer>`;
+      <button class="primary" form="enqueue" disabled=${state.busy || !ready}>
+        ${state.busy ? "Enqueueing…" : "Enqueue"}</button></footer>`;
 }
 
 /** A server that knows no tasks takes any name. */
-function TaskField({ tasks, value, onInput }) {
-  const id = useId();
-  return html`<div class="field"><label for=${id}>Task</label>
-    ${tasks.length
-      ? html`<select id=${id} value=${value} onInput=${onInput}>${tasks.map(({ name }) => html`<option key=${name} value=${name}>${name}</option>`)}</select>`
-      : html`<input id=${id} required autocomplete="off" value=${value} onInput=${onInput} />
-        <p class="hint">This server knows no tasks: it takes any name, and does not check the arguments.</p>`}
-  </div>`;
+function TaskField({ tasks, value, onValue }) {
+  const options = tasks.map(({ name }) => [name, name]);
+  if (tasks.length) return html`<${Choice} label="Task" value=${value} onValue=${onValue} options=${options} />`;
+  const hint = "This server knows no tasks: it takes any name, and does not check the arguments.";
+  return html`<${Field} label="Task" required value=${value} onValue=${onValue} hint=${hint} />`;
 }
+
+const TIMES = [["now", "at once"], ["delay", "after a while"], ["at", "at a time"]];
 
 function When({ values, give }) {
-  return html`<${Choice} label="When" value=${values.when} onInput=${give("when")} of=${[["now", "at once"], ["delay", "after a while"], ["at", "at a time"]]} />
-    ${values.when === "delay" && html`<${Input} label="Seconds from now" type="number" min="0" step="any" required value=${values.delay} onInput=${give("delay")} />`}
-    ${values.when === "at" && html`<${Input} label="Run at" type="datetime-local" step="1" required value=${values.at} onInput=${give("at")} />`}`;
-}
-
-function Input({ label, value = "", type = "text", ...rest }) {
-  const id = useId();
-  return html`<div class="field"><label for=${id}>${label}</label>
-    <input id=${id} type=${type} autocomplete="off" value=${value} ...${rest} /></div>`;
-}
-
-function Choice({ label, value, onInput, of: options }) {
-  const id = useId();
-  return html`<div class="field"><label for=${id}>${label}</label>
-    <select id=${id} value=${value} onInput=${onInput}>${options.map(([name, words]) => html`<option key=${name} value=${name}>${words}</option>`)}</select></div>`;
+  return html`<${Choice} label="When" value=${values.when} onValue=${give("when")} options=${TIMES} />
+    ${values.when === "delay" && html`<${Field} label="Seconds from now" type="number" min="0" step="any" required
+      value=${values.delay ?? ""} onValue=${give("delay")} />`}
+    ${values.when === "at" && html`<${Moment} label="Run at" required text=${values.at ?? ""} onText=${give("at")} />`}`;
 }
 
 /** The arguments by name, with their types. */
@@ -87,10 +79,12 @@ function Schema({ of: schema }) {
   const all = Object.entries(schema.properties ?? {});
   if (!all.length) return html`<p class="hint">This task takes no arguments.</p>`;
   return html`<div class="schema"><h3>What it takes</h3><dl>${all.map(([name, one]) => html`<div key=${name}>
-    <dt><code>${name}</code></dt><dd>${kind(one, schema.$defs)} ${!schema.required?.includes(name) && html`<span class="muted">may be left out${one.default === undefined ? "" : `: ${stringify(one.default)}`}</span>`}
+    <dt><code>${name}</code></dt>
+    <dd>${kind(one, schema.$defs)} ${!schema.required?.includes(name) && html`<span class="muted">${optional(one)}</span>`}
       ${one.description && html`<p class="hint">${one.description}</p>`}</dd></div>`)}</dl></div>`;
 }
 
+const optional = (one) => (one.default === undefined ? "may be left out" : `may be left out: ${stringify(one.default)}`);
 const named = (schema, defs = {}) => (schema.$ref ? defs[schema.$ref.split("/").pop()] ?? {} : schema);
 
 /** "integer", "list of text", "a or b": a schema in a few words. */
@@ -100,7 +94,8 @@ function kind(given, defs) {
   if (either) return either.map((one) => kind(one, defs)).join(" or ");
   if (schema.enum) return schema.enum.map((one) => stringify(one)).join(" or ");
   if (schema.type === "array") return schema.items ? `list of ${kind(schema.items, defs)}` : "list";
-  return { string: schema.format ?? "text", object: given.$ref ? given.$ref.split("/").pop() : "object" }[schema.type] ?? schema.type ?? "anything";
+  if (schema.type === "object" && given.$ref) return given.$ref.split("/").pop();
+  return schema.type === "string" ? schema.format ?? "text" : schema.type ?? "anything";
 }
 
 const DEEP = 4;
@@ -123,6 +118,6 @@ function bodyOf({ task, text, queue, priority, when, delay, at }) {
   return {
     task, arguments: new Raw(text),
     ...(queue?.trim() && { queue: queue.trim() }), ...(priority && { priority: Number(priority) }),
-    ...(when === "delay" && { delay: Number(delay) }), ...(when === "at" && { run_at: new Date(at).toISOString() }),
+    ...(when === "delay" && { delay: Number(delay) }), ...(when === "at" && { run_at: instant(at) }),
   };
 }

@@ -32,8 +32,8 @@ export const plain = (message) => message.replace(/ - at `\$[^`]*`$/, "");
 
 export function RulePreview({ preview, narrowed }) {
   const { value, error, loading } = preview;
-  if (!value) return html`<section class="preview" aria-label="Preview"><p class="muted">${error ? "No preview: the rule is refused." : "Working it out…"}</p></section>`;
-  return html`<section class=${`preview ${error || loading ? "stale" : ""}`} aria-label="Preview" aria-busy=${loading}>
+  if (error || !value) return html`<section class="preview" aria-label="Preview"><p class="muted">${error ? "No preview: the rule is refused." : "Working it out…"}</p></section>`;
+  return html`<section class="preview" aria-label="Preview" aria-busy=${loading}>
     <p class="meaning" aria-live="polite">${value.meaning}</p>
     ${value.warnings.map((words) => html`<p key=${words} class="preview-warning"><${Icon} name="warning" /> ${words}</p>`)}
     <${ComingTicks} ticks=${value.next} />
@@ -51,9 +51,9 @@ function wall(text) {
 /** Ticks on the clocks of their own zone, of the viewer's and in UTC. */
 export function ComingTicks({ ticks, tz }) {
   if (!ticks.length) return html`<p class="muted">No ticks to come.</p>`;
-  return html`<div class="table ticks"><table><thead><tr><th scope="col">${tz ?? "On its clocks"}</th><th scope="col">In</th><th scope="col">Yours (${zone})</th><th scope="col">UTC</th></tr></thead>
+  return html`<div class="table ticks"><table><thead><tr><th scope="col">${tz ?? "On its clocks"}</th><th scope="col">When</th><th scope="col" title=${zone}>Your time</th><th scope="col">UTC</th></tr></thead>
     <tbody>${ticks.map((tick) => html`<tr key=${tick.at}>
       <td data-label="On its clocks"><div>${wall(tick.local)}${tick.note && html`<div class="preview-warning"><${Icon} name="warning" size=${13} /> ${tick.note}</div>`}</div></td>
-      <td data-label="In" class="nowrap"><${Time} at=${tick.at} /></td><td data-label="Yours">${local(tick.at)}</td><td data-label="UTC">${tick.at.slice(0, 19).replace("T", " ")}</td>
+      <td data-label="When" class="nowrap"><${Time} at=${tick.at} /></td><td data-label="Your time">${local(tick.at)}</td><td data-label="UTC">${tick.at.slice(0, 19).replace("T", " ")}</td>
     </tr>`)}</tbody></table></div>`;
 }

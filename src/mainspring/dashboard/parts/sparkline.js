@@ -3,14 +3,14 @@ import { html } from "../html.js";
 
 const [WIDE, HIGH] = [96, 24];
 
-/** `values` from old to new; null is a gap, drawn as nothing. */
-export function Sparkline({ values, label, colour = "--state-pending" }) {
-  const most = Math.max(1, ...values.filter((one) => one !== null));
-  const step = WIDE / Math.max(1, values.length - 1);
-  const points = values.map((one, n) => one === null ? null : `${(n * step).toFixed(1)},${(HIGH - 2 - (one / most) * (HIGH - 4)).toFixed(1)}`)
-    .filter(Boolean);
+/** `points`: [[seconds, value], …] from old to new, drawn from `from` to `until`; a value that is null is left out. */
+export function Sparkline({ points, from, until, label, colour = "--state-pending" }) {
+  const known = points.filter(([, value]) => value !== null);
+  const most = Math.max(1, ...known.map(([, value]) => value));
+  const x = (at) => (Math.max(0, (at - from) / (until - from)) * WIDE).toFixed(1);
+  const line = known.map(([at, value]) => `${x(at)},${(HIGH - 2 - (value / most) * (HIGH - 4)).toFixed(1)}`).join(" ");
   return html`<svg class="sparkline" width=${WIDE} height=${HIGH} viewBox=${`0 0 ${WIDE} ${HIGH}`} role="img" aria-label=${label}
     style=${{ color: `var(${colour})` }}><title>${label}</title>
-    ${points.length > 1 && html`<polygon points=${`${points[0].split(",")[0]},${HIGH} ${points.join(" ")} ${points.at(-1).split(",")[0]},${HIGH}`} /><polyline points=${points.join(" ")} />`}
+    ${known.length > 1 && html`<polygon points=${`${x(known[0][0])},${HIGH} ${line} ${x(known.at(-1)[0])},${HIGH}`} /><polyline points=${line} />`}
   </svg>`;
 }
