@@ -2,6 +2,7 @@
 import { address } from "./api.js";
 import { useCallback, useEffect, useRef, useState } from "./html.js";
 import { parse } from "./exact.js";
+import { useSession } from "./session.js";
 
 const TYPES = [
   "job.enqueued", "job.started", "job.completed", "job.retrying", "job.dead", "job.cancelled", "job.snoozed",
@@ -53,9 +54,13 @@ export function useNotices(wish, heard, lost) {
   const calls = useRef({});
   calls.current = { heard, lost };
   const url = wish && !paused && visible ? address("events", wish).href : null;
+  const may = useSession()?.sees("events");
   useEffect(() => {
-    if (url) return listen(url, (notice) => calls.current.heard(notice), () => calls.current.lost());
-  }, [url]);
+    if (!url) return;
+    if (may) return listen(url, (notice) => calls.current.heard(notice), () => calls.current.lost());
+    const timer = setInterval(() => calls.current.lost(), WITHOUT);
+    return () => clearInterval(timer);
+  }, [url, may]);
 }
 
 function listen(url, heard, lost) {

@@ -2,7 +2,7 @@
 import { get } from "../api.js";
 import { Exact, stringify } from "../exact.js";
 import { count } from "../format.js";
-import { html, useState } from "../html.js";
+import { html, useEffect, useState } from "../html.js";
 import { useData } from "../live.js";
 import { Icon } from "../parts/icons.js";
 import { Empty, Head, Loaded, Pager } from "../parts/page.js";
@@ -28,7 +28,7 @@ export function Audit() {
   const data = useData(load, [query.toString()], { every: after ? 0 : 5 });
   const filtered = FILTERS.some((name) => asked[name]);
   return html`<${Head} title="Audit" />
-    <${Filters} key=${stringify(asked)} asked=${asked} filtered=${filtered} />
+    <${Filters} asked=${asked} filtered=${filtered} />
     <${Loaded} data=${data}>${(page) => (page.items.length
       ? html`<${Table} entries=${page.items} /><${Pager} next=${page.next} words=${after ? "Older entries" : "Newest first"} />`
       : html`<${Nothing} filtered=${filtered} />`)}<//>`;
@@ -43,8 +43,7 @@ function Nothing({ filtered }) {
 /** Texts count when one leaves the field or presses Enter, the rest at once. */
 function Filters({ asked, filtered }) {
   const set = (change) => go(link("audit", { ...asked, ...change }), { replace: true });
-  const text = (name, label, hint) => html`<label>${label}<input name=${name} value=${asked[name]} placeholder=${hint} spellcheck="false" autocomplete="off"
-    onChange=${(event) => set({ [name]: event.target.value.trim() })} /></label>`;
+  const text = (name, label, hint) => html`<${TextFilter} name=${name} label=${label} hint=${hint} value=${asked[name]} onValue=${(value) => set({ [name]: value })} />`;
   const when = (name, label) => html`<label>${label}<input type="datetime-local" name=${name} value=${here(asked[name])}
     onChange=${(event) => set({ [name]: event.target.value && new Date(event.target.value).toISOString() })} /></label>`;
   return html`<form class="filters" role="search" aria-label="Filter the trail" onSubmit=${(event) => event.preventDefault()}>
@@ -56,6 +55,14 @@ function Filters({ asked, filtered }) {
     ${text("target", "Target", "a whole id or name")}${when("since", "From")}${when("until", "To")}
     ${filtered && html`<a class="button" href="audit"><${Icon} name="close" /> Clear</a>`}
   </form>`;
+}
+
+/** What is typed is kept while the list is loaded anew. */
+function TextFilter({ name, label, hint, value, onValue }) {
+  const [text, set] = useState(value);
+  useEffect(() => set(value), [value]);
+  return html`<label>${label}<input name=${name} value=${text} placeholder=${hint} spellcheck="false" autocomplete="off"
+    onInput=${(event) => set(event.target.value)} onChange=${() => onValue(text.trim())} /></label>`;
 }
 
 /** An instant as the field wants it: in the viewer's zone, to the minute. */

@@ -52,7 +52,7 @@ function Row({ of: key, may, after }) {
     <td class="nowrap" data-label="Made"><span><${Time} at=${key.created_at} />${key.created_by && html`<span class="muted"> by ${key.created_by}</span>`}</span></td>
     <td class="nowrap" data-label="Expires"><${Expiry} at=${key.expires_at} /></td>
     <td class="nowrap" data-label="Last used">${key.last_used_at ? html`<${Time} at=${key.last_used_at} />` : html`<span class="muted">never</span>`}</td>
-    <td class="tight" data-label=""><span class="row"><a class="button" href=${link("audit", { who: key.name })} aria-label=${`What ${key.name} did`}>Trail</a>
+    <td class="tight" data-label=""><span class="row"><a class="button" href=${link("audit", { who: `key:${key.name}` })} aria-label=${`Trail of key ${key.name}`}>Trail</a>
       ${may && html`<button aria-label=${`Revoke key ${key.name}`} onClick=${() => revoke(key, after)}>Revoke</button>`}</span></td></tr>`;
 }
 

@@ -1,7 +1,7 @@
 // /queues: what waits where and for how long, who serves it, and whether it may go on.
 import { now } from "../clock.js";
 import { count, duration, plural } from "../format.js";
-import { html, useMemo } from "../html.js";
+import { html, useMemo, useRef } from "../html.js";
 import { useData } from "../live.js";
 import { depthsOf, loadDepth } from "../parts/depth.js";
 import { Icon } from "../parts/icons.js";
@@ -24,7 +24,8 @@ await send.enqueue("ada@example.com")`;
 export function Queues() {
   const session = useSession();
   const window = useWindow();
-  const data = useData((signal) => loadQueues(session, window, signal), [window, session], { live: FOLLOWED, every: 3 });
+  const known = useRef(new Set());
+  const data = useData((signal) => loadQueues(session, window, known.current, signal), [window, session], { live: FOLLOWED, every: 3 });
   const past = useData((signal) => loadDepth({ window }, signal), [window], { every: 30 }).value;
   return html`<${Head} title="Queues" actions=${html`<${WindowChoice} path="queues" value=${window} />`} />
     <${Loaded} data=${data}>${(rows) => (rows.length
@@ -61,14 +62,15 @@ function Table({ rows, past, window, after }) {
       <th scope="col" class="number">Runs in ${words}</th><th scope="col" class="number">Failed</th>
       <th scope="col">Workers</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
     <tbody>${shown.map((row) => html`<${Row} key=${row.name} row=${row} past=${past} words=${words} seconds=${seconds} after=${after} />`)}</tbody>
-  </table></div>`;
+  </table></div>
+  ${!shown.length && html`<p class="muted">No queue has “${find}” in its name.</p>`}`;
 }
 
 function Row({ row, past, words, seconds, after }) {
   const { name, figures } = row;
   const of = (state) => html`<${JobsFigure} n=${row[state]} queue=${name} state=${state}>${count(row[state])}<//>`;
   return html`<tr>
-    <td data-label="Queue"><span class="queue-name"><a href=${queueLink(name)}><b>${name}</b></a>${row.paused && html`<${Paused} by=${row.pause} />`}</span></td>
+    <td data-label="Queue"><span class="queue-name"><a href=${queueLink(name)} title=${name}><b>${name}</b></a>${row.paused && html`<${Paused} by=${row.pause} />`}</span></td>
     <td class="tight" data-label="Depth">${past && html`<${Depth} past=${past} row=${row} words=${words} seconds=${seconds} />`}</td>
     <td class="number" data-label="Pending">${of("pending")}</td>
     <td class="number nowrap" data-label="Oldest">${row.oldest ? html`<${Span} from=${row.oldest} />` : html`<span class="muted">–</span>`}</td>
@@ -76,8 +78,8 @@ function Row({ row, past, words, seconds, after }) {
     <td class="number" data-label="Retrying">${of("retrying")}</td>
     <td class="number" data-label="Scheduled">${of("scheduled")}</td>
     <td class="number nowrap" data-label="Wait p50 / p95">${duration(figures?.wait_p50)} / ${duration(figures?.wait_p95)}</td>
-    <td class="number nowrap" data-label="Runs"><span>${count(figures?.runs ?? 0)} <span class="muted">${perMinute(figures?.runs ?? 0, seconds)}</span></span></td>
-    <td class="number" data-label="Failed"><span class=${figures?.failed ? "bad" : "muted"}>${count(figures?.failed ?? 0)}</span></td>
+    <td class="number nowrap" data-label="Runs"><span>${count(figures?.runs)} ${figures && html`<span class="muted">${perMinute(figures.runs, seconds)}</span>`}</span></td>
+    <td class="number" data-label="Failed"><span class=${figures?.failed ? "bad" : "muted"}>${count(figures?.failed)}</span></td>
     <td data-label="Workers"><${Service} of=${row} /></td>
     <td class="tight" data-label=""><${PauseButton} queue=${row} after=${after} /></td>
   </tr>`;

@@ -12,6 +12,7 @@ import { useSession } from "../session.js";
 
 export function Webhooks() {
   const session = useSession();
+  if (!session.sees("webhooks") && !session.sees("triggers")) return html`<${Head} title="Webhooks" /><${Empty} title="Your key has neither the scope webhooks:read nor triggers:read" />`;
   return html`<${Head} title="Webhooks" /><div class="stack">
     ${session.sees("webhooks") && html`<${Outbound} may=${session.may("admin", "webhooks")} />`}
     ${session.sees("triggers") && html`<${Triggers} may=${session.may("admin", "triggers")} />`}</div>`;
@@ -25,7 +26,7 @@ function Outbound({ may }) {
   return html`<section aria-labelledby="outbound"><div class="head"><h2 id="outbound">Outbound: others are told</h2>
       <div class="actions">${may && html`<button onClick=${() => make(true)}><${Icon} name="plus" /> New webhook</button>`}</div></div>
     <${Loaded} data=${data}>${(hooks) => (hooks.length ? html`<${Table} hooks=${hooks} after=${data.reload} />`
-      : html`<${Empty} title="Nobody is told of anything" code="mainspring webhooks create pager https:${"//"}hooks.example.com/in --event job.dead">A webhook is a URL and a list of events; workers tell it what happens.<//>`)}<//>
+      : html`<${Empty} title="Nobody is told of anything" code="mainspring webhooks create pager URL --event job.dead">A webhook is a URL and a list of events; workers tell it what happens.<//>`)}<//>
     ${making && html`<${WebhookForm} onClose=${closed} />`}
     ${made && html`<${Secret} title=${`The secret of ${made.webhook.name}`} secret=${made.secret} code=${example(made.secret)} onClose=${() => tell(null)}
       words="Messages are signed with it, as Standard Webhooks says. Whoever receives them verifies that before they read:" />`}

@@ -29,19 +29,21 @@ export function Worker({ id }) {
   return html`<nav class="crumbs" aria-label="Where this is"><a href="workers">Workers</a></nav>
     <${Head} title=${id} actions=${actions}>${worker && html`<${WorkerState} of=${worker} />`}${worker?.deaf && html`<${Deaf} />`}<//>
     ${gone && !worker && html`<${Empty} title="This worker is not alive"><p>${data.error.message}</p><p><a href="workers">To the workers</a></p><//>`}
-    ${!(gone && !worker) && html`<${Loaded} data=${data}>${({ trail }) => html`<${Page} worker=${worker} trail=${trail} />`}<//>`}`;
+    ${!(gone && !worker) && html`<${Loaded} data=${data}>${({ trail }) => html`<${Page} worker=${worker} gone=${gone} trail=${trail} />`}<//>`}`;
 }
 
-function Page({ worker, trail }) {
+function Page({ worker, gone, trail }) {
   const ordered = worker.orders.concurrency;
   return html`<div class="stack"><div class="card"><${Facts} of=${[
     ["Slots used", html`<${Slots} of=${worker} />`], ["Resized to", ordered ? plural(ordered, "slot") : undefined],
     ["Host", worker.host], ["Process", String(worker.pid)], ["Queues", html`<${QueueNames} of=${worker} />`],
     ["Memory", worker.memory ? bytes(worker.memory) : "–"], ["Runs finished", count(worker.finished)],
-    ["Last beat", html`<${Time} at=${worker.beat_at} />`], ["Taken for dead", html`<${Time} at=${worker.until} /> <span class="muted">unless it beats</span>`],
+    ["Last beat", html`<${Time} at=${worker.beat_at} />`], ["Taken for dead", html`<${Time} at=${worker.until} /> ${!gone && html`<span class="muted">unless it beats</span>`}`],
     ["Started", html`<${Time} at=${worker.started_at} /> <span class="muted nowrap">${local(Date.parse(worker.started_at))}</span>`],
   ]} /></div>
-  <section><h2>What it runs now</h2>${worker.jobs.length ? html`<${Jobs} jobs=${worker.jobs} />` : html`<p class="muted">Nothing: it waits for jobs.</p>`}</section>
+  <section><h2>${gone ? "What it ran when it was last heard of" : "What it runs now"}</h2>
+    ${gone && worker.jobs.length > 0 && html`<p class="muted">Other workers see to these, as their tasks' retries say.</p>`}
+    ${worker.jobs.length ? html`<${Jobs} jobs=${worker.jobs} />` : html`<p class="muted">${gone ? "Nothing." : "Nothing: it waits for jobs."}</p>`}</section>
   <section class="card"><h2>Tasks it knows</h2><p class="tags">${worker.tasks.map((task) => html`<span class="tag" key=${task}>${task}${task in worker.limits && ` ≤ ${worker.limits[task]} at once`}</span> `)}</p></section>
   ${trail.length > 0 && html`<section><h2>Orders it was given</h2><ul class="trail">${trail.map((entry) => html`<li key=${entry.id}>
     <b>${entry.who}</b> ${DONE[entry.action] ?? entry.action}${entry.action === "workers.resize" && ` to ${entry.asked.concurrency ?? "what it was started with"}`}

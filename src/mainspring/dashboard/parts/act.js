@@ -3,10 +3,11 @@ import { html, useState } from "../html.js";
 import { Icon } from "./icons.js";
 import { toast } from "./toast.js";
 
-/** `run` is async; what it answers with, if a text, is told. */
+/** `run` is async; what it answers with, if a text, is told. While busy it is not disabled: it would lose the focus. */
 export function Act({ run, icon, label, children, kind = "", disabled = false, title }) {
   const [busy, set] = useState(false);
   const act = async () => {
+    if (busy) return;
     set(true);
     try {
       const words = await run();
@@ -17,6 +18,6 @@ export function Act({ run, icon, label, children, kind = "", disabled = false, t
       set(false);
     }
   };
-  return html`<button type="button" class=${kind} disabled=${busy || disabled} aria-busy=${busy} aria-label=${label} title=${title ?? label} onClick=${act}>
+  return html`<button type="button" class=${kind} disabled=${disabled} aria-disabled=${busy} aria-busy=${busy} aria-label=${label} title=${title ?? label} onClick=${act}>
     ${icon && html`<${Icon} name=${icon} />`}${children}</button>`;
 }

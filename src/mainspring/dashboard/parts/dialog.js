@@ -7,9 +7,9 @@ export function Dialog({ title, onClose, wide = false, children }) {
   const ref = useRef();
   const id = useId();
   useEffect(() => {
-    const dialog = ref.current;
+    const dialog = ref.current, before = document.activeElement;
     dialog.showModal();
-    return () => dialog.close();
+    return () => (dialog.close(), requestAnimationFrame(() => before?.isConnected && document.activeElement === document.body && before.focus()));
   }, []);
   const cancelled = (event) => (event.preventDefault(), onClose());
   return html`<dialog ref=${ref} class=${wide ? "wide" : ""} aria-labelledby=${id} onCancel=${cancelled}>

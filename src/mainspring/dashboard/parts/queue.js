@@ -1,5 +1,6 @@
 // What is known of queues, from all who know something: those with jobs, those that ran some, tasks and workers.
 import { get, post, segment } from "../api.js";
+import { plural } from "../format.js";
 import { html } from "../html.js";
 import { jobsOf } from "../route.js";
 import { useSession } from "../session.js";
@@ -12,20 +13,24 @@ const OLDEST = 12; // queues whose oldest job is asked for at once
 
 export const queueLink = (name) => `queues/${encodeURIComponent(name)}`;
 
-/** A list has no queue that is empty now; whoever looks for it wants to find it. */
-export async function loadQueues(session, window, signal) {
+/**
+ * The API's list has no queue that is empty now; whoever looks for it wants to find it. `known` is a Set of names, kept
+ * by whoever asks, so that no row goes away while somebody looks.
+ */
+export async function loadQueues(session, window, known, signal) {
   const seen = (scope, path, query) => (session.sees(scope) ? get(path, query, signal) : null);
   const [{ items }, stats, workers, tasks] = await Promise.all([
     get("queues", {}, signal), seen("stats", "stats", { window }), seen("workers", "workers"), seen("tasks", "tasks"),
   ]);
-  const names = new Set([
+  const names = [
     ...items.map((queue) => queue.name), ...Object.keys(stats?.by_queue ?? {}),
     ...(tasks?.items ?? []).map((task) => task.queue), ...(workers?.items ?? []).flatMap((worker) => worker.queues ?? []),
-  ]);
-  const rows = [...names].sort().map((name) => {
+  ];
+  names.forEach((name) => known.add(name));
+  const rows = [...known].sort().map((name) => {
     const queue = items.find((one) => one.name === name) ?? { ...NONE, name };
     const who = workers && service(workers.items, name);
-    return { ...queue, figures: stats?.by_queue[name], service: who, hindrance: who && hindrance(who) };
+    return { ...queue, figures: stats && (stats.by_queue[name] ?? { runs: 0, failed: 0 }), service: who, hindrance: who && hindrance(who) };
   });
   const [oldest, pauses] = await Promise.all([loadOldest(session, rows, signal), loadPauses(session, rows, signal)]);
   return rows.map((row) => ({ ...row, oldest: oldest[row.name], pause: pauses[row.name] }));
@@ -69,9 +74,12 @@ export function JobsFigure({ n, queue, state, children }) {
   return html`<a href=${jobsOf({ queue, state })} aria-label=${`${n} ${state} in ${queue}`}>${children}</a>`;
 }
 
+/** Who serves it, in a few words; loud where jobs wait for that. */
 export function Service({ of: row }) {
   if (!row.service) return html`<span class="muted">–</span>`;
-  const { taking, slots } = row.service;
-  if (row.hindrance) return html`<span class=${row.pending + row.retrying + row.scheduled ? "state state-dead" : "muted"}><${Icon} name="warning" />${row.hindrance}</span>`;
-  return html`<span class="nowrap">${taking.length} · ${slots} slot${slots === 1 ? "" : "s"}</span>`;
+  const { all, taking, slots } = row.service;
+  if (taking.length) return html`<span class="nowrap">${taking.length} · ${plural(slots, "slot")}</span>`;
+  const words = all.length ? "all drained" : "no worker";
+  if (!(row.pending + row.retrying + row.scheduled)) return html`<span class="muted nowrap" title=${row.hindrance}>${words}</span>`;
+  return html`<span class="state state-dead" title=${row.hindrance}><${Icon} name="warning" />${words}</span>`;
 }
