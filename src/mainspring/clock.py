@@ -26,8 +26,11 @@ class Clock(Protocol):
     def monotonic(self) -> float: ...
     async def sleep(self, seconds: float) -> None: ...
     def call_later(self, seconds: float, act: Callable[[], object]) -> Timer: ...
-    def outside(self) -> AbstractContextManager[None]:
-        """Held while another thread works for us, so that a virtual clock does not run ahead of it."""
+    def outside(self, *, task: bool = False) -> AbstractContextManager[None]:
+        """Held while another thread works for us, so that a virtual clock does not run ahead of it.
+
+        What works there ends by itself; a `task` may wait for time to pass.
+        """
         ...
 
 
@@ -48,7 +51,7 @@ class SystemClock:
     def call_later(self, seconds: float, act: Callable[[], object]) -> Timer:
         return asyncio.get_running_loop().call_later(max(0.0, seconds), act)
 
-    def outside(self) -> AbstractContextManager[None]:
+    def outside(self, *, task: bool = False) -> AbstractContextManager[None]:
         return _NOTHING
 
 

@@ -56,7 +56,7 @@ class Processes:
 
         If cancelled: the child is killed and reaped, and `hear` is told what it had used.
         """
-        with self._clock.outside():
+        with self._clock.outside(task=True):
             reason = ""
             for _ in range(STARTS):
                 try:

@@ -127,7 +127,7 @@ class Threads:
                 threading.Thread(target=self._work, name=f"mainspring-task-{self._count}", daemon=True).start()
         self._calls.put(call)
         try:
-            with self._clock.outside():
+            with self._clock.outside(task=True):
                 return await asyncio.shield(call.future)
         except asyncio.CancelledError:
             call.interrupt()
@@ -143,7 +143,7 @@ class Threads:
 
         call.future.add_done_callback(ended)
         try:
-            with self._clock.outside():
+            with self._clock.outside(task=True):
                 await done.wait(PATIENCE)
         finally:
             if not call.future.done():

@@ -69,7 +69,7 @@ def test_files_are_compressed_and_kept_for_good(fetched: list[Fetched]) -> None:
 def test_a_second_load_fetches_the_page_and_figures_only(visit: Visits, live: Live) -> None:
     page = visit(live)
     shown(page)
-    page.goto(f"{live.address}/jobs")
+    page.reload()
     shown(page)
     sent = page.evaluate("performance.getEntriesByType('resource').filter((o) => o.transferSize).map((o) => o.name)")
     assert [url for url in sent if not urlsplit(url).path.startswith("/api/")] == []

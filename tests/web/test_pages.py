@@ -9,7 +9,8 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.api import asgi
-from mainspring.api.pages import HOME, NAMES, site
+from mainspring.api.pages import NAMES
+from mainspring.api.site import HOME, site
 
 STRANGE = ["nowhere.js", "..%2Fapi%2Fdoor.py", "%2Fetc%2Fpasswd", "index.html", "vendor/versions"]
 MARKUP = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|dangerouslySet|\beval\(")
@@ -47,14 +48,33 @@ async def test_a_page_runs_and_shows_only_what_this_server_gives(app: Mainspring
 
 async def test_every_file_that_a_page_names_is_there_and_kept_for_good(app: Mainspring) -> None:
     async with plain(app) as http:
-        names = LINK.findall((await http.get("/")).text)
-        assert {name.partition("/")[2].partition("/")[2] for name in names} == set(site().files)
-        for name in names:
+        for name in LINK.findall((await http.get("/")).text):
             answer = await http.get(f"/{name}")
             assert answer.status_code == 200
             assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
             assert answer.headers["content-encoding"] == "gzip"
-            assert answer.text.encode() == (HOME / name.split("/", 2)[2]).read_bytes()
+            assert answer.content == site().files[name.split("/", 2)[2]].body
+
+
+OWN = [("/", "overview"), ("/jobs", "jobs"), ("/jobs/17", "job"), ("/dead", "dead")]
+
+
+@pytest.mark.parametrize(("path", "own"), OWN)
+async def test_a_page_names_all_that_it_begins_with_and_no_other_page(app: Mainspring, path: str, own: str) -> None:
+    async with plain(app) as http:
+        named = {name.split("/", 2)[2] for name in LINK.findall((await http.get(path)).text)}
+    for name in [name for name in named if name.endswith(".js")]:
+        for other in re.findall(r'from "(.+)";', (HOME / name).read_text(encoding="utf-8")):
+            assert str((HOME / name).parent.joinpath(other).resolve().relative_to(HOME)) in named
+    assert f"pages/{own}.js" in named
+    assert "pages/audit.js" not in named
+
+
+def test_the_styles_are_one_file_in_which_the_special_comes_last() -> None:
+    text = site().files["style.css"].body.decode()
+    assert [name for name in site().files if name.endswith(".css")] == ["style.css"]
+    assert all(path.read_text(encoding="utf-8") in text for path in HOME.rglob("*.css"))
+    assert text.index("color-scheme: light dark") < text.index(".dead-head")
 
 
 async def test_who_cannot_unzip_gets_it_plain(app: Mainspring) -> None:

@@ -30,8 +30,8 @@ class MachineClock:
     def monotonic(self) -> float:
         return self._clock.monotonic()
 
-    def outside(self) -> AbstractContextManager[None]:
-        return self._clock.outside()
+    def outside(self, *, task: bool = False) -> AbstractContextManager[None]:
+        return self._clock.outside(task=task)
 
     async def sleep(self, seconds: float) -> None:
         await VirtualClock.sleep(self, seconds)  # type: ignore[arg-type]

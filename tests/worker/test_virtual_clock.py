@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import timedelta
 
 import pytest
@@ -90,3 +91,35 @@ async def test_draining_runs_what_is_due_and_what_that_enqueues(app: Mainspring,
         clock.advance(minutes=1)
         assert await app.drain() == 1
         assert await app.drain() == 0
+
+
+async def test_time_waits_for_a_store_however_slow_it_is(clock: VirtualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.testing.clock.PATIENCE", 0.0)
+    disk = threading.Event()
+
+    async def write() -> timedelta:
+        began = clock.now()
+        with clock.outside():
+            await asyncio.to_thread(disk.wait)
+        return clock.now() - began
+
+    writing = asyncio.create_task(write())
+    asyncio.get_running_loop().call_later(0.05, disk.set)
+    await clock.elapse(minutes=2)
+    assert await writing == timedelta(0)
+
+
+async def test_time_goes_on_without_a_task_that_waits_for_it(
+    clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainspring.testing.clock.PATIENCE", 0.0)
+
+    async def work() -> timedelta:
+        began = clock.now()
+        with clock.outside(task=True):
+            await clock.sleep(60)
+        return clock.now() - began
+
+    working = asyncio.create_task(work())
+    await clock.elapse(minutes=2)
+    assert await working == timedelta(seconds=60)

@@ -51,12 +51,17 @@ export function partsOf(filter) {
 
 const shown = (name, value) => (name === "key_prefix" || Number.isNaN(Date.parse(value)) ? value : local(Date.parse(value)));
 
+const OF = {
+  task: "of task", queue: "in queue", tag: "tagged", schedule: "of schedule", worker: "on worker", error: "that failed with",
+};
+
 /** "dead jobs of task a or b in queue c": for the question before a bulk action. */
 export function inWords(filter) {
-  const of = { task: "of task", queue: "in queue", tag: "tagged", schedule: "of schedule", worker: "on worker", error: "that failed with" };
   const list = (name, and) => filter[name]?.join(and);
   const parts = [list("state", " or "), "jobs"];
-  for (const [name, words] of Object.entries(of)) if (filter[name]) parts.push(words, list(name, name === "tag" ? " and " : " or "));
+  for (const [name, words] of Object.entries(OF)) {
+    if (filter[name]) parts.push(words, list(name, name === "tag" ? " and " : " or "));
+  }
   if (filter.key_prefix) parts.push(`whose key begins with ${filter.key_prefix}`);
   if (filter.created_after) parts.push(`created from ${shown("created_after", filter.created_after)}`);
   if (filter.created_before) parts.push(`created until ${shown("created_before", filter.created_before)}`);
@@ -85,7 +90,8 @@ export async function meant(terms, { tasks, states }) {
     if (name === null || name === "task") found = joined(found, { task: like(value, tasks) });
     else if (name === "error") found = joined(found, { error: like(value, await errors()) });
     else if (name === "state") found = joined(found, { state: state(value, states) });
-    else if (name === "from" || name === "until") found = joined(found, { [`created_${name === "from" ? "after" : "before"}`]: instant(value) });
+    else if (name === "from") found = joined(found, { created_after: instant(value) });
+    else if (name === "until") found = joined(found, { created_before: instant(value) });
     else found = joined(found, name === "key" ? { key_prefix: value } : { [name]: [value] });
   }
   return found;

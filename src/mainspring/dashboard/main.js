@@ -1,44 +1,50 @@
 // Where it begins: who is there, and which page they want.
-import { onSignedOut } from "./api.js";
+import { onSignedOut, Unreachable } from "./api.js";
 import { setClock } from "./clock.js";
-import { html, render, useEffect, useRef, useState } from "./html.js";
-import { Audit } from "./pages/audit.js";
-import { Dead } from "./pages/dead.js";
-import { Job } from "./pages/job.js";
-import { Jobs } from "./pages/jobs.js";
-import { Keys } from "./pages/keys.js";
-import { Overview } from "./pages/overview.js";
-import { Queue } from "./pages/queue.js";
-import { Queues } from "./pages/queues.js";
-import { Schedule } from "./pages/schedule.js";
-import { Schedules } from "./pages/schedules.js";
+import { html, render, useEffect, useState } from "./html.js";
 import { SignIn } from "./pages/signin.js";
-import { Webhook } from "./pages/webhook.js";
-import { Webhooks } from "./pages/webhooks.js";
-import { Worker } from "./pages/worker.js";
-import { Workers } from "./pages/workers.js";
 import { Empty, Head, Trouble } from "./parts/page.js";
 import { Shell } from "./parts/shell.js";
 import { followLinks, useRoute } from "./route.js";
 import { current, Session, signIn, tokenInAddress } from "./session.js";
 import { apply } from "./theme.js";
 
-/** By the first part of the path: the list, and the page of one of them. */
+/** By the first part of the path: the list, and the page of one of them; loaded when somebody goes there. */
 const PAGES = {
-  "": [Overview], jobs: [Jobs, Job], schedules: [Schedules, Schedule], queues: [Queues, Queue], dead: [Dead],
-  workers: [Workers, Worker], audit: [Audit], keys: [Keys], webhooks: [Webhooks, Webhook],
+  "": [later("Overview", () => import("./pages/overview.js"))],
+  jobs: [later("Jobs", () => import("./pages/jobs.js")), later("Job", () => import("./pages/job.js"))],
+  schedules: [later("Schedules", () => import("./pages/schedules.js")), later("Schedule", () => import("./pages/schedule.js"))],
+  queues: [later("Queues", () => import("./pages/queues.js")), later("Queue", () => import("./pages/queue.js"))],
+  dead: [later("Dead", () => import("./pages/dead.js"))],
+  workers: [later("Workers", () => import("./pages/workers.js")), later("Worker", () => import("./pages/worker.js"))],
+  audit: [later("Audit", () => import("./pages/audit.js"))],
+  keys: [later("Keys", () => import("./pages/keys.js"))],
+  webhooks: [later("Webhooks", () => import("./pages/webhooks.js")), later("Webhook", () => import("./pages/webhook.js"))],
 };
+// Milliseconds after which the pages that nobody has asked for yet are fetched, so that they are there at once.
+const AHEAD = 4000;
+
+/** A page whose module is fetched when it is first shown. */
+function later(name, load) {
+  const fetched = async () => (Later.page ??= (await load())[name]);
+  function Later(props) {
+    const [state, set] = useState({ Page: Later.page, error: null });
+    const fetch = () => fetched().then((Page) => set({ Page, error: null }), () => set({ Page: null, error: new Unreachable() }));
+    useEffect(() => void (state.Page || fetch()), []);
+    if (state.error) return html`<${Trouble} error=${state.error} retry=${() => location.reload()} />`;
+    return state.Page ? html`<${state.Page} ...${props} />` : html`<p class="loading" aria-busy="true">Loading…</p>`;
+  }
+  return Object.assign(Later, { fetched });
+}
 
 function Page() {
   const { page, rest } = useRoute();
-  const first = useRef(true);
   useEffect(() => {
-    // Who hears the page, or uses its keys, begins where the new one does.
-    if (!first.current) document.querySelector("h1")?.focus({ preventScroll: true });
-    first.current = false;
-  }, [page, rest]);
+    const timer = setTimeout(() => Object.values(PAGES).flat().forEach((one) => one.fetched().catch(() => {})), AHEAD);
+    return () => clearTimeout(timer);
+  }, []);
   const [List, One] = PAGES[page] ?? [Nowhere];
-  return rest && One ? html`<${One} key=${rest} id=${rest} />` : html`<${List} />`;
+  return rest && One ? html`<${One} key=${rest} id=${rest} />` : html`<${List} key=${page} />`;
 }
 
 function Nowhere() {

@@ -37,8 +37,18 @@ export const jobLink = (id) => `jobs/${encodeURIComponent(id)}`;
 export const jobsOf = (filter) => link("jobs", filter);
 export const scheduleLink = (name) => `schedules/${encodeURIComponent(name)}`;
 
+let arriving = false;
+
+/** Whether somebody has just come to this page from another: once. */
+export function arrived() {
+  const now = arriving;
+  arriving = false;
+  return now;
+}
+
 /** Goes to a relative address without loading anything anew. */
 export function go(href, { replace = false } = {}) {
+  arriving = new URL(href, base()).pathname !== location.pathname;
   history[replace ? "replaceState" : "pushState"](null, "", new URL(href, base()));
   dispatchEvent(new Event(CHANGED));
   if (!replace) scrollTo(0, 0);

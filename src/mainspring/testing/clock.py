@@ -11,8 +11,9 @@ from heapq import heappop, heappush
 from ..errors import BadInput
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
-# How long, in real seconds, a step waits for work in other threads before time goes on without it.
-PATIENCE = 0.5
+# How long, in real seconds, a step waits for tasks in other threads before time goes on without them; and for what
+# needs no time to pass, such as a store on a busy machine.
+PATIENCE, TRUST = 0.5, 10.0
 
 
 class _Timer:
@@ -39,7 +40,7 @@ class VirtualClock:
         self._start = start
         self._timers: list[tuple[datetime, int, _Timer]] = []
         self._count = 0
-        self._outside: set[object] = set()
+        self._outside: dict[object, bool] = {}
         self._hopeless: set[object] = set()
         self._settling = asyncio.Lock()
         self._autojump = autojump
@@ -70,17 +71,17 @@ class VirtualClock:
         return timer
 
     @contextmanager
-    def _working(self) -> Iterator[None]:
+    def _working(self, task: bool) -> Iterator[None]:
         token = object()
-        self._outside.add(token)
+        self._outside[token] = task
         try:
             yield
         finally:
-            self._outside.discard(token)
+            del self._outside[token]
             self._hopeless.discard(token)
 
-    def outside(self) -> AbstractContextManager[None]:
-        return self._working()
+    def outside(self, *, task: bool = False) -> AbstractContextManager[None]:
+        return self._working(task)
 
     # what tests use
 
@@ -116,14 +117,18 @@ class VirtualClock:
         quiet, began = 0, loop.time()
         while quiet < 3:
             await asyncio.sleep(0)
-            if self._outside - self._hopeless:
+            if self._outside.keys() - self._hopeless:
                 await asyncio.sleep(0.0005)
                 quiet = 0
-                if loop.time() - began > PATIENCE:
-                    self._hopeless |= self._outside
+                self._give_up(loop.time() - began)
             else:
                 # asyncio's own list of what is ready to run: empty, if only we are.
                 quiet = 0 if getattr(loop, "_ready", ()) else quiet + 1
+
+    def _give_up(self, spent: float) -> None:
+        for token, task in self._outside.items():
+            if spent > (PATIENCE if task else TRUST):
+                self._hopeless.add(token)
 
     async def _jump(self) -> None:
         while self._timers:

@@ -1,7 +1,7 @@
 // /jobs: which there are, what they do, and acting on one or on many.
 import { get } from "../api.js";
 import { now } from "../clock.js";
-import { count, plural } from "../format.js";
+import { plural } from "../format.js";
 import { useAim, useHeld } from "../held.js";
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { bodyOf, filterOf, inWords, isEmpty } from "../job_filter.js";
@@ -50,21 +50,25 @@ export function Jobs() {
   return html`
     <${Head} title="Jobs" actions=${session.may("operator", "jobs") && html`
       <button class="primary" onClick=${() => ask(true)}><${Icon} name="plus" />Enqueue a job</button>`} />
-    <${StateTabs} chosen=${states} counts=${isEmpty(others) ? counts.value : null} to=${(state) => link("jobs", { ...others, state, sort, order })} />
+    <${StateTabs} chosen=${states} counts=${isEmpty(others) ? counts.value : null}
+      to=${(state) => link("jobs", { ...others, state, sort, order })} />
     <div class="job-find">
       <${JobSearch} filter=${filter} known=${known} onFilter=${show} />
-      <${SortField} states=${states} sort=${sort} order=${order} onSort=${(sort, order) => go(link("jobs", { ...filter, sort, order }), { replace: true })} />
+      <${SortField} states=${states} sort=${sort} order=${order}
+        onSort=${(sort, order) => go(link("jobs", { ...filter, sort, order }), { replace: true })} />
       <${MoreFilters} filter=${filter} known=${known} onFilter=${show} />
     </div>
     <${Chips} filter=${filter} onFilter=${show} />
-    <${Loaded} data=${list}>${(value) => html`<${List} value=${value} name=${text} list=${list} filter=${filter} first=${!after} paused=${known.paused}
-      onClear=${() => go("jobs")} onAsk=${() => ask(true)} />`}<//>
+    <${Loaded} data=${list}>${(value) => html`
+      <${List} value=${value} name=${text} list=${list} filter=${filter} first=${!after} paused=${known.paused}
+        onClear=${() => go("jobs")} onAsk=${() => ask(true)} />`}<//>
     ${asking && html`<${EnqueueDialog} onClose=${() => ask(false)} />`}`;
 }
 
 /** One page of jobs, with the address it is of. Also now and then: that a job's time has come is no event. */
 function useList(name, { state, task, queue, schedule, ...rest }) {
-  const load = async (signal) => ({ name, ...(await get("jobs", { state, task, queue, schedule, ...rest, limit: 50, arguments: true }, signal)) });
+  const wanted = { state, task, queue, schedule, ...rest, limit: 50, arguments: true };
+  const load = async (signal) => ({ name, ...(await get("jobs", wanted, signal)) });
   return useData(load, [name], { live: { type: TYPES, task, queue, schedule }, every: 15 });
 }
 
@@ -99,17 +103,25 @@ function List({ value, name, list, filter, first, paused, onClear, onAsk }) {
   const { aiming, ref } = useAim();
   const { items, gone, fresh, release } = useHeld(value.name, value.items, value.next !== null, choice.any || aiming);
   const stale = value.name !== name;
-  if (!items.length && !stale) return html`<${Nothing} filter=${filter} first=${first} onClear=${onClear} onAsk=${acts && onAsk} />`;
+  if (!items.length && !stale) {
+    return html`<${Nothing} filter=${filter} first=${first} onClear=${onClear} onAsk=${acts && onAsk} />`;
+  }
   return html`
-    <div class="list-line" aria-live="polite"><span class="muted">${plural(items.length, "job")}${value.next || !first ? " on this page" : ""}</span>
-      ${fresh > 0 && html`<button class="fresh" onClick=${release}><${Icon} name="retrying" size=${14} />${fresh >= 50 ? "50 or more new jobs" : plural(fresh, "new job")}</button>`}</div>
+    <div class="list-line" aria-live="polite">
+      <span class="muted">${plural(items.length, "job")}${value.next || !first ? " on this page" : ""}</span>
+      ${fresh > 0 && html`<button class="fresh" onClick=${release}><${Icon} name="retrying" size=${14} />
+        ${fresh >= 50 ? "50 or more new jobs" : plural(fresh, "new job")}</button>`}
+    </div>
     <div ref=${ref} class=${stale ? "stale" : ""}>
       <${JobTable} jobs=${items} gone=${gone} paused=${paused} busy=${stale} selected=${choice.shown(items)} onDone=${list.reload}
-        onSelect=${acts && ((job, event) => choice.toggle(items, job, event.shiftKey))} onSelectAll=${(all) => choice.page(items, all)} />
+        onSelect=${acts && ((job, event) => choice.toggle(items, job, event.shiftKey))}
+        onSelectAll=${(all) => choice.page(items, all)} />
     </div>
     <${Pager} next=${value.next} />
-    ${choice.any && html`<${BulkBar} words=${choice.words} what=${choice.what} choice=${choice.meant} onClear=${choice.clear} onDone=${list.reload}>
-      ${!choice.all && value.next !== null && html`<button class="quiet link" onClick=${choice.everything}>Select all that match ${isEmpty(filter) ? "" : "this filter"}</button>`}
+    ${choice.any && html`<${BulkBar} words=${choice.words} what=${choice.what} choice=${choice.meant} onClear=${choice.clear}
+      onDone=${list.reload}>${!choice.all && value.next !== null && html`
+        <button class="quiet link" onClick=${choice.everything}>
+          ${isEmpty(filter) ? "Select all jobs" : "Select all that match this filter"}</button>`}
     <//>`}`;
 }
 

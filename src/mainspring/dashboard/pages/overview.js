@@ -26,26 +26,26 @@ export function Overview() {
   const figures = useData((signal) => loadFigures(session, window, signal), [window],
     { every: 2, live: session.sees("events") ? { type: RARE } : null });
   const trouble = useData((signal) => loadTrouble(session, signal), [], { every: 5 });
-  const loaded = useRef(Date.now());
-  if (!figures.error) loaded.current = Date.now();
+  const loaded = useRef(now());
+  if (!figures.error && !trouble.error) loaded.current = now();
   const reload = () => (figures.reload(), trouble.reload());
   return html`<${Head} title="Overview" actions=${html`<${WindowChoice} path="" value=${window} of=${SPANS} />`} />
     <${Loaded} data=${figures}>${(value) => html`<div class="stack overview">
-      <${Health} facts=${{ ...value, ...trouble.value }} since=${figures.error && loaded.current} reload=${reload} />
+      <${Health} facts=${{ ...value, ...trouble.value }} whole=${trouble.value !== undefined} since=${(figures.error || trouble.error) && loaded.current} reload=${reload} />
       ${isNew(value, trouble.value) ? html`<${First} />` : html`<${Page} window=${window} facts=${{ ...value, ...trouble.value }} />`}
     </div>`}<//>`;
 }
 
 function Page({ window, facts }) {
-  const { stats, workers, outlook, dead } = facts;
+  const { stats, workers, outlook } = facts;
   return html`
     ${stats && html`<${Figures} stats=${stats} window=${window} />`}
     ${stats && html`<${Charts} stats=${stats} window=${window} />`}
     <div class="overview-columns">
-      ${stats && html`<${Failures} stats=${stats} dead=${dead} window=${window} />`}
-      ${outlook && html`<${NextTicks} outlook=${outlook} />`}
-      ${workers && html`<${Workers} workers=${workers} />`}
-      ${stats && html`<${Queues} stats=${stats} workers=${workers} />`}
+      <div>${stats && html`<${Failures} stats=${stats} window=${window} />`}
+        ${stats && html`<${Queues} stats=${stats} workers=${workers} />`}</div>
+      <div>${outlook && html`<${NextTicks} outlook=${outlook} />`}
+        ${workers && html`<${Workers} workers=${workers} />`}</div>
     </div>
     ${stats && html`<${Tasks} stats=${stats} window=${window} />`}`;
 }
@@ -70,7 +70,7 @@ mainspring worker hello:app
 mainspring enqueue greet --app hello:app name=Ada`;
 
 function isNew({ stats }, trouble) {
-  return stats && !stats.total.runs && STATES.every((state) => !stats[state]) && !trouble?.outlook?.active && !trouble?.outlook?.paused;
+  return trouble && stats && !stats.total.runs && STATES.every((state) => !stats[state]) && !trouble.outlook?.active && !trouble.outlook?.paused;
 }
 
 async function loadFigures(session, window, signal) {
@@ -83,13 +83,12 @@ async function loadFigures(session, window, signal) {
 
 async function loadTrouble(session, signal) {
   const jobs = session.sees("jobs");
-  const [outlook, dead, died, oldest] = await Promise.all([
+  const [outlook, died, oldest] = await Promise.all([
     session.sees("scheduler") ? get("scheduler/outlook", { limit: 8 }, signal) : undefined,
-    session.sees("dead") ? get("dead", {}, signal).then((page) => page.items) : undefined,
     jobs ? lately(signal) : undefined,
     jobs && session.sees("queues") ? longest(signal) : undefined,
   ]);
-  return { outlook, dead, died, oldest };
+  return { outlook, died, oldest };
 }
 
 /** Those that died within the hour, if they are not too many. */
@@ -110,6 +109,6 @@ async function longest(signal) {
 
 async function reason(job, signal) {
   if (now() - Date.parse(job.run_at) < 30_000) return undefined;
-  const reasons = await get(`jobs/${segment(job.id)}/why`, {}, signal);
+  const reasons = await get(`jobs/${segment(job.id)}/why`, {}, signal).catch((error) => (error.status === 404 ? [] : Promise.reject(error)));
   return reasons.map((one) => one.text).join("; ");
 }

@@ -14,8 +14,6 @@ const STEPS = {
 };
 // Samples of the depth are kept for four days.
 const KEPT = { "7d": "4d" };
-const tidy = (value) => short(value).replace(".0 ", " ");
-const mark = (value) => (value ? duration(value).replace(".0 ", " ") : "0");
 const seconds = (at) => Date.parse(at) / 1000;
 
 /** `queue`: the figures are of this one alone. */
@@ -28,15 +26,15 @@ export function Charts({ stats, window, queue }) {
   const nothing = `Nothing ran in ${lately(window)}.`;
   const shared = { times, step, sync: "overview", empty: nothing };
   return html`<div class="overview-charts">
-    <section class="card"><${Chart} ...${shared} title=${`Runs per ${word}`} bars stacked format=${count} axis=${tidy} series=${[
+    <section class="card"><${Chart} ...${shared} title=${`Runs per ${word}`} bars stacked format=${count} axis=${short} series=${[
       { label: "completed", values: of("completed"), colour: "--state-completed", rest: count(stats.total.completed) },
       { label: "failed", values: of("failed"), colour: "--state-dead", rest: count(stats.total.failed) },
     ]} /></section>
-    <section class="card"><${Chart} ...${shared} title="Run time" seconds format=${duration} axis=${mark} series=${[
+    <section class="card"><${Chart} ...${shared} title="Run time" format=${duration} series=${[
       { label: "p95", values: of("p95"), colour: "--state-running", area: true, rest: duration(stats.total.p95) },
       { label: "p50", values: of("p50"), colour: "--state-scheduled", rest: duration(stats.total.p50) },
     ]} /></section>
-    <section class="card"><${Chart} ...${shared} title="Wait to start" seconds format=${duration} axis=${mark} series=${[
+    <section class="card"><${Chart} ...${shared} title="Wait to start" format=${duration} series=${[
       { label: "p95", values: of("wait_p95"), colour: "--state-retrying", area: true, rest: duration(stats.total.wait_p95) },
       { label: "p50", values: of("wait_p50"), colour: "--state-pending", rest: duration(stats.total.wait_p50) },
     ]} /></section>
@@ -51,7 +49,7 @@ function Backlog({ stats, window, queue }) {
   const { value: past = [] } = useData((signal) => loadDepth({ window: KEPT[window] ?? window, queue }, signal), [window, queue], { every: 30 });
   const at = useMemo(() => now() / 1000, [stats]);
   const present = (name) => stats.queues.reduce((sum, one) => sum + (queue === undefined || one.name === queue ? one[name] : 0), 0);
-  return html`<${Chart} title="Backlog" sync="overview" format=${count} axis=${tidy} from=${at - WINDOWS[window][1]} until=${at}
+  return html`<${Chart} title="Backlog" sync="overview" format=${count} axis=${short} from=${at - WINDOWS[window][1]} until=${at}
     times=${[...past.map((one) => one.at), at]} empty="Nothing waits, and nothing has."
     series=${LINES.map(([name, label, colour, area]) => ({ label, colour, area, values: [...depthsOf(past, name), present(name)] }))} />`;
 }

@@ -69,12 +69,13 @@ function forget(row) {
 
 function Body({ row, next, stats, at, version }) {
   const { spec } = row;
+  const when = row.last_run_at ?? row.last_finished_at;
   return html`<div class="stack">
     <div><${Notices} row=${row} />
       <section class="card"><p class="meaning">${spec.meaning}${row.stretch > 1 && `, at present every ${row.stretch} intervals as runs return the same`}</p>
         <${Facts} of=${[
           ["Next tick", html`<${NextTick} row=${row} />`],
-          ["Last run", row.last_run_at ? html`<a href=${jobLink(row.last_job_id)}><${Time} at=${row.last_run_at} /></a> ${row.last_outcome && html`<${State} of=${row.last_outcome} />`}` : "never"],
+          ["Last run", row.last_job_id ? html`<a href=${jobLink(row.last_job_id)}>${when ? html`<${Time} at=${when} />` : "under way"}</a> ${row.last_outcome && html`<${State} of=${row.last_outcome} />`}` : "never"],
           ["Under way", row.active.length ? html`<a href=${row.active.length === 1 ? jobLink(row.active[0]) : link("jobs", { schedule: row.name })}>${plural(row.active.length + row.unlisted, "job")}</a>` : "nothing"],
           ["Task", html`<a href=${link("jobs", { task: spec.task })}>${spec.task}</a>`],
           ["Declared", row.owner === "code" ? "in code" : "by users"],
@@ -84,7 +85,7 @@ function Body({ row, next, stats, at, version }) {
     <div class="schedule-columns">
       <section class="card"><h2>Next ticks</h2><${ComingTicks} ticks=${next} tz=${spec.trigger.tz} /><${ClockChanges} at=${at} row=${row} /></section>
       <div class="stack">
-        <section class="card"><h2>Policies</h2><dl class="policies">${policies(spec).map(([name, words]) => html`<div key=${name}><dt>${name}</dt><dd>${words}</dd></div>`)}</dl></section>
+        <section class="card"><h2>Policies</h2><dl class="schedule-policies">${policies(spec).map(([name, words]) => html`<div key=${name}><dt>${name}</dt><dd>${words}</dd></div>`)}</dl></section>
         <section class="card"><h2>Arguments</h2>${spec.computed ? html`<p class="muted">Made by a function of the code when a tick fires.</p>` : html`<${Tree} value=${spec.payload ?? {}} name="arguments" />`}
           ${Object.keys(spec.metadata).length > 0 && html`<h3>Metadata</h3><${Tree} value=${spec.metadata} name="metadata" />`}</section>
       </div>
@@ -104,9 +105,9 @@ function Notices({ row }) {
 
 function Stats({ stats, name }) {
   const reasons = Object.entries(stats.reasons);
-  const figure = (value, words, more, href) => html`<div class="card figure"><b>${value}</b><span>${href ? html`<a href=${href}>${words}</a>` : words}</span>${more && html`<small class="muted">${more}</small>`}</div>`;
-  return html`<section class="figures" aria-label="Figures">
-    ${figure(count(stats.fired), "fired", null, link("jobs", { schedule: name }))}
+  const figure = (value, words, more, href) => html`<div class="card schedule-figure"><b>${value}</b><span>${href ? html`<a href=${href}>${words}</a>` : words}</span>${more && html`<small class="muted">${more}</small>`}</div>`;
+  return html`<section class="schedule-figures" aria-label="Figures">
+    ${figure(count(stats.fired), "fired", "by its ticks", link("jobs", { schedule: name }))}
     ${figure(percent(stats.success === null ? null : Number(stats.success)), "succeeded", `${count(stats.completed)} completed`)}
     ${figure(count(stats.failed), "failed", stats.failures ? `${count(stats.failures)} in a row` : null, stats.failed ? link("jobs", { schedule: name, state: "dead" }) : null)}
     ${figure(count(stats.skipped), "skipped", words(reasons, SKIPS))}

@@ -109,9 +109,10 @@ async function runNow(name) {
 }
 
 function LastRun({ row }) {
-  if (!row.last_run_at) return html`<span class="muted">never</span>`;
+  if (!row.last_job_id) return html`<span class="muted">never</span>`;
+  const when = row.last_run_at ?? row.last_finished_at;
   const state = row.last_outcome && !row.active.includes(row.last_job_id) ? row.last_outcome : "running";
-  return html`<a class="schedule-last" href=${jobLink(row.last_job_id)}><${State} of=${state} word=${state === "running" ? "under way" : state} /> <${Time} at=${row.last_run_at} /></a>`;
+  return html`<a class="schedule-last" href=${jobLink(row.last_job_id)}><${State} of=${state} word=${state === "running" ? "under way" : state} /> ${when && html`<${Time} at=${when} />`}</a>`;
 }
 
 function Nothing({ filtered, looked }) {

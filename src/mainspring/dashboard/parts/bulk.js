@@ -67,7 +67,8 @@ export function BulkDialog({ action, what, choice, onDone, onClose }) {
   // The button that had the focus is gone with its step.
   useEffect(() => document.querySelector("dialog[open] footer button")?.focus(), [step.name]);
   const begin = () => {
-    const wish = { action: CALLED[action] ?? action, ...(action === "update" ? { update: edit(values) } : values.reason ? { reason: values.reason } : {}) };
+    const more = action === "update" ? { update: edit(values) } : values.reason ? { reason: values.reason } : {};
+    const wish = { action: CALLED[action] ?? action, ...more };
     go("working", (told, signal) => perform(choice, wish, told, signal), "result");
   };
   const title = step.name === "result" ? `${verb.replace("…", "")}: what came of it` : `${verb.replace("…", "")} ${what}?`;
@@ -80,8 +81,12 @@ export function BulkDialog({ action, what, choice, onDone, onClose }) {
 
 function Step({ step, action, ...rest }) {
   const { done, left } = step.sum ?? { done: 0, left: 0 };
-  if (step.name === "counting") return html`<${Going} step=${step} words=${`Counting… ${count(done)}`} stop="Stop counting" ...${rest} />`;
-  if (step.name === "working") return html`<${Going} step=${step} words=${`${count(done)} done, ${count(left)} left alone`} stop="Stop here" ...${rest} />`;
+  const going = {
+    counting: [`Counting… ${count(done)}`, "Stop counting"],
+    working: [`${count(done)} done, ${count(left)} left alone`, "Stop here"],
+  };
+  const [words, stop] = going[step.name] ?? [];
+  if (words) return html`<${Going} step=${step} words=${words} stop=${stop} ...${rest} />`;
   if (step.name === "question") return html`<${Question} step=${step} action=${action} ...${rest} />`;
   return html`<${Result} step=${step} action=${action} ...${rest} />`;
 }
@@ -100,7 +105,8 @@ function Question({ step, action, values, give, onBegin, onClose }) {
   const ready = !none && !step.error && (action !== "update" || Object.keys(edit(values)).length > 0);
   return html`<div class="body">
       ${step.error && html`<${Trouble} error=${step.error} />`}
-      <p>${none ? "None of them allows that now." : html`<b>${sum.more ? "More than " : ""}${plural(sum.done, "job")}</b>. ${follows}`}</p>
+      <p>${none ? "None of them allows that now." : html`
+        <b>${sum.more ? "More than " : ""}${plural(sum.done, "job")}</b>. ${follows}`}</p>
       <${Refusals} sum=${sum} words="would be left alone" />
       ${action === "cancel" && !none && html`<${Reason} values=${values} give=${give} />`}
       ${action === "update" && !none && html`<${Edit} values=${values} give=${give} />`}
@@ -123,8 +129,9 @@ function Result({ step, action, onClose }) {
 
 function Refusals({ sum, words }) {
   if (!sum.left) return null;
-  return html`<p>${plural(sum.left, "job")} ${words}:</p><ul>${[...sum.refused.values()].map((group) => html`
-    <li key=${group.words}>${count(group.count)}: ${group.words} (<a href=${jobLink(group.id)}>${group.count === 1 ? "the job" : "one of them"}</a>)</li>`)}</ul>`;
+  return html`<p>${plural(sum.left, "job")} ${words}:</p><ul class="refusals">${[...sum.refused.values()].map((group) => html`
+    <li key=${group.words}>${count(group.count)}: ${group.words}${" "}
+      (<a href=${jobLink(group.id)}>${group.count === 1 ? "the job" : "one of them"}</a>)</li>`)}</ul>`;
 }
 
 function Reason({ values, give }) {

@@ -8,7 +8,7 @@ import uPlot from "../vendor/uplot.js";
 /**
  * `times` in seconds, `series`: [{label, values, colour: "--state-completed", area, dash, rest}]; a null is a gap, and
  * `rest` the text in the legend while nothing is pointed at, in place of the last value.
- * `format` writes a value; `seconds` says that values are durations, for the steps of the axis.
+ * `format` writes a value, `axis` those of the axis if that is to be shorter; with duration() its steps are of time.
  * `step`: each time begins a span of so many seconds. `from` and `until` are the ends of the axis, else the data's.
  * Charts with the same `sync` are pointed at together. `empty` is said in place of the lines where there is nothing.
  */

@@ -46,18 +46,21 @@ function Form({ tasks, first, onClose }) {
       </div>
       <div class="grid fields">
         <${Field} label="Queue" value=${values.queue ?? ""} onValue=${give("queue")} placeholder=${task?.queue ?? "default"} />
-        <${Field} label="Priority" type="number" value=${values.priority ?? ""} onValue=${give("priority")} placeholder=${task?.priority ?? 0} />
+        <${Field} label="Priority" type="number" value=${values.priority ?? ""} onValue=${give("priority")}
+          placeholder=${task?.priority ?? 0} />
         <${When} values=${values} give=${give} />
       </div>
       <p class="error" role="alert">${state.error?.message}</p>
     </form>
     <footer><button type="button" onClick=${onClose}>Leave it</button>
-      <button class="primary" form="enqueue" disabled=${state.busy || !ready}>${state.busy ? "Enqueueing…" : "Enqueue"}</button></footer>`;
+      <button class="primary" form="enqueue" disabled=${state.busy || !ready}>
+        ${state.busy ? "Enqueueing…" : "Enqueue"}</button></footer>`;
 }
 
 /** A server that knows no tasks takes any name. */
 function TaskField({ tasks, value, onValue }) {
-  if (tasks.length) return html`<${Choice} label="Task" value=${value} onValue=${onValue} options=${tasks.map(({ name }) => [name, name])} />`;
+  const options = tasks.map(({ name }) => [name, name]);
+  if (tasks.length) return html`<${Choice} label="Task" value=${value} onValue=${onValue} options=${options} />`;
   const hint = "This server knows no tasks: it takes any name, and does not check the arguments.";
   return html`<${Field} label="Task" required value=${value} onValue=${onValue} hint=${hint} />`;
 }
@@ -66,7 +69,8 @@ const TIMES = [["now", "at once"], ["delay", "after a while"], ["at", "at a time
 
 function When({ values, give }) {
   return html`<${Choice} label="When" value=${values.when} onValue=${give("when")} options=${TIMES} />
-    ${values.when === "delay" && html`<${Field} label="Seconds from now" type="number" min="0" step="any" required value=${values.delay ?? ""} onValue=${give("delay")} />`}
+    ${values.when === "delay" && html`<${Field} label="Seconds from now" type="number" min="0" step="any" required
+      value=${values.delay ?? ""} onValue=${give("delay")} />`}
     ${values.when === "at" && html`<${Moment} label="Run at" required text=${values.at ?? ""} onText=${give("at")} />`}`;
 }
 
@@ -75,10 +79,12 @@ function Schema({ of: schema }) {
   const all = Object.entries(schema.properties ?? {});
   if (!all.length) return html`<p class="hint">This task takes no arguments.</p>`;
   return html`<div class="schema"><h3>What it takes</h3><dl>${all.map(([name, one]) => html`<div key=${name}>
-    <dt><code>${name}</code></dt><dd>${kind(one, schema.$defs)} ${!schema.required?.includes(name) && html`<span class="muted">may be left out${one.default === undefined ? "" : `: ${stringify(one.default)}`}</span>`}
+    <dt><code>${name}</code></dt>
+    <dd>${kind(one, schema.$defs)} ${!schema.required?.includes(name) && html`<span class="muted">${optional(one)}</span>`}
       ${one.description && html`<p class="hint">${one.description}</p>`}</dd></div>`)}</dl></div>`;
 }
 
+const optional = (one) => (one.default === undefined ? "may be left out" : `may be left out: ${stringify(one.default)}`);
 const named = (schema, defs = {}) => (schema.$ref ? defs[schema.$ref.split("/").pop()] ?? {} : schema);
 
 /** "integer", "list of text", "a or b": a schema in a few words. */
@@ -88,7 +94,8 @@ function kind(given, defs) {
   if (either) return either.map((one) => kind(one, defs)).join(" or ");
   if (schema.enum) return schema.enum.map((one) => stringify(one)).join(" or ");
   if (schema.type === "array") return schema.items ? `list of ${kind(schema.items, defs)}` : "list";
-  return { string: schema.format ?? "text", object: given.$ref ? given.$ref.split("/").pop() : "object" }[schema.type] ?? schema.type ?? "anything";
+  if (schema.type === "object" && given.$ref) return given.$ref.split("/").pop();
+  return schema.type === "string" ? schema.format ?? "text" : schema.type ?? "anything";
 }
 
 const DEEP = 4;

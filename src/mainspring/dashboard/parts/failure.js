@@ -10,7 +10,7 @@ export function Failure({ of: failure, open = false }) {
     <p><b>${failure.type}</b>${failure.message && html`: <span>${failure.message}</span>`}</p>
     ${failure.stack
       ? html`<details open=${open}><summary>Stack trace</summary>
-          <div class="stack"><pre ref=${place} class="code" tabindex="0" role="region" aria-label="Stack trace">${lines(failure.stack)}</pre>
+          <div class="stack-trace"><pre ref=${place} class="code" tabindex="0" role="group" aria-label="Stack trace">${lines(failure.stack)}</pre>
             <${Copy} text=${failure.stack} name="the stack trace" /></div></details>`
       : html`<${Copy} text=${whole} name="the error" words="Copy" />`}
   </div>`;

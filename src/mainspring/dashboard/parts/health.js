@@ -3,15 +3,24 @@ import { relative } from "../format.js";
 import { troubles, wellness } from "../health.js";
 import { html } from "../html.js";
 import { useNow } from "../clock.js";
+import { useSession } from "../session.js";
 import { Icon } from "./icons.js";
 import { PauseButton } from "./queue.js";
 
-/** `facts` as health.js wants them; `since` is when they were loaded, if they could not be loaded since then. */
-export function Health({ facts, since, reload }) {
+const SCOPES = ["stats", "workers", "scheduler", "jobs", "queues"];
+
+/**
+ * `facts` as health.js wants them; `whole` says that all of them are there, `since` when they were, if they could not
+ * be loaded since then.
+ */
+export function Health({ facts, whole, since, reload }) {
   const now = useNow();
+  const session = useSession();
   const found = troubles({ ...facts, now });
-  const level = since ? "unknown" : found[0]?.level ?? "good";
-  const words = since ? `Not known: the last answer came ${relative(since, now)}` : found.length ? `${found.length} ${found.length === 1 ? "thing needs" : "things need"} you` : "Healthy";
+  const level = since ? "unknown" : found[0]?.level ?? (whole ? "good" : "unknown");
+  const well = SCOPES.every((scope) => session.sees(scope)) ? "Healthy" : "Nothing is wrong in what you may see";
+  const words = since ? `Not known: the last answer came ${relative(since, now)}`
+    : found.length ? `${found.length} ${found.length === 1 ? "thing needs" : "things need"} you` : whole ? well : "Looking…";
   return html`<section class=${`health health-${level}`} aria-labelledby="health">
     <h2 id="health"><${Icon} name=${level === "good" ? "completed" : "warning"} size=${18} /><span role="status">${words}</span>
       ${level === "good" && html`<span class="health-more">${wellness({ ...facts, now })}</span>`}</h2>

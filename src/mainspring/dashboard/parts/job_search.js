@@ -28,9 +28,10 @@ export function JobSearch({ filter, known, onFilter }) {
     <${Icon} name="search" />
     <label class="unseen" for="search">Search jobs</label>
     <input id="search" type="search" list="search-words" autocomplete="off" spellcheck="false" enterkeyhint="search" value=${text}
-      placeholder="Task, job id, or queue:mail state:dead tag:… error:…" aria-describedby="search-said" aria-invalid=${Boolean(state.words)}
+      placeholder="Task, job id, or queue:mail state:dead tag:… error:…" aria-describedby="search-said"
+      aria-invalid=${Boolean(state.words)}
       onInput=${(event) => (set(event.target.value), say({ busy: false, words: "" }))}
-      onKeyDown=${(event) => event.key === "Escape" && event.target.blur()} />
+      onFocus=${(event) => event.target.select()} onKeyDown=${(event) => event.key === "Escape" && event.target.blur()} />
     <datalist id="search-words">${useOffers(text, known).map((one) => html`<option key=${one} value=${one} />`)}</datalist>
     <button disabled=${state.busy || !text.trim()}>Search</button>
     <p id="search-said" class="fault" role="alert" hidden=${!state.words}>${state.words}</p>
@@ -42,7 +43,9 @@ async function found(text, known, tell) {
   if (!text) return "";
   const jobs = known.tasks.includes(text) ? null : await jobsOf(text);
   if (jobs?.length === 1) return (go(jobLink(jobs[0])), "");
-  if (jobs) return jobs.length ? `Several ids begin with ${text}: write more of it.` : `There is no job whose id begins with ${text}.`;
+  if (jobs) {
+    return jobs.length ? `Several ids begin with ${text}: write more of it.` : `There is no job whose id begins with ${text}.`;
+  }
   tell(await meant(termsOf(text), { tasks: known.tasks, states: STATES }));
   return "";
 }
@@ -56,7 +59,8 @@ function useOffers(text, known) {
       ...known.tasks.map((one) => `task:${quoted(one)}`), ...known.queues.map((one) => `queue:${quoted(one)}`),
       ...STATES.map((one) => `state:${one}`), ...SAID.map((one) => `${one}:`),
     ];
-    return words.filter((word) => word !== last && word.includes(last.toLowerCase())).slice(0, OFFERED).map((word) => before + word);
+    const fits = words.filter((word) => word !== last && word.toLowerCase().includes(last.toLowerCase()));
+    return fits.slice(0, OFFERED).map((word) => before + word);
   }, [text, known]);
 }
 
@@ -76,7 +80,8 @@ export function Chips({ filter, onFilter }) {
   return html`<div class="chips" role="group" aria-label="Active filters">
     ${chips.map(({ word, value, title, rest }) => html`<span class="chip" key=${`${word}:${value}`} title=${title}>
       <span><span class="muted">${word}</span> ${value}</span>
-      <button class="quiet" aria-label=${`Remove ${word} ${value}`} onClick=${() => onFilter(rest)}><${Icon} name="close" size=${12} /></button>
+      <button class="quiet" aria-label=${`Remove ${word} ${value}`} onClick=${() => onFilter(rest)}>
+        <${Icon} name="close" size=${12} /></button>
     </span>`)}
     <button class="quiet" onClick=${() => onFilter({})}>Clear all</button>
   </div>`;
@@ -93,7 +98,8 @@ export function MoreFilters({ filter, known, onFilter }) {
   return html`<details class="more-filters" open=${open} onToggle=${(event) => set(event.target.open)}>
     <summary>More filters</summary>
     ${open && html`<div class="card fields">${FIELDS.map(([name, label]) => html`
-      <${Field} key=${name} name=${name} label=${label} filter=${filter} offers=${known[`${name}s`] ?? []} onFilter=${onFilter} />`)}
+      <${Field} key=${name} name=${name} label=${label} filter=${filter} offers=${known[`${name}s`] ?? []}
+        onFilter=${onFilter} />`)}
     </div>`}
   </details>`;
 }
@@ -115,9 +121,10 @@ function Field({ name, label, filter, offers, onFilter }) {
     onFilter(joined(filter, name === "error" ? await meant([{ name, value }], { tasks: [], states: [] }) : { [name]: [value] }));
   };
   return html`<div class="field"><label for=${id}>${label}</label>
-    <input id=${id} type=${time ? "datetime-local" : "text"} step=${time ? 1 : undefined} autocomplete="off" spellcheck="false" value=${text}
-      list=${offers.length ? `${id}-offers` : undefined} placeholder=${time ? undefined : "any"}
+    <input id=${id} type=${time ? "datetime-local" : "text"} step=${time ? 1 : undefined} autocomplete="off" spellcheck="false"
+      value=${text} list=${offers.length ? `${id}-offers` : undefined} placeholder=${time ? undefined : "any"}
       onInput=${(event) => set(event.target.value)} onChange=${apply} />
-    ${offers.length > 0 && html`<datalist id=${`${id}-offers`}>${offers.map((one) => html`<option key=${one} value=${one} />`)}</datalist>`}
+    ${offers.length > 0 && html`<datalist id=${`${id}-offers`}>
+      ${offers.map((one) => html`<option key=${one} value=${one} />`)}</datalist>`}
   </div>`;
 }

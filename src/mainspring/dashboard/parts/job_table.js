@@ -28,7 +28,9 @@ const HELD = ["pending", "scheduled", "retrying"];
  * `selected` is a Set of ids, `onSelect(job, event)` makes rows selectable; `gone` is a Set of those that are no longer
  * in the list, `paused` one of queues that are; `onDone` is called after an action.
  */
-export function JobTable({ jobs, selected, onSelect, onSelectAll, gone = NONE, paused = NONE, onDone, caption = "Jobs", busy = false }) {
+export function JobTable({
+  jobs, selected, onSelect, onSelectAll, gone = NONE, paused = NONE, onDone, caption = "Jobs", busy = false,
+}) {
   const acts = useSession().may("operator", "jobs");
   const all = jobs.length > 0 && jobs.every((job) => selected?.has(job.id));
   const some = !all && jobs.some((job) => selected?.has(job.id));
@@ -49,7 +51,7 @@ export function JobTable({ jobs, selected, onSelect, onSelectAll, gone = NONE, p
 function Row({ job, selected, onSelect, gone, paused, onDone, acts }) {
   const [word, at] = moment(job);
   const classes = [selected && "selected", gone && "gone"].filter(Boolean).join(" ");
-  return html`<tr class=${classes} title=${gone ? "No longer in this list" : undefined}>
+  return html`<tr class=${classes}>
     ${onSelect && html`<td data-label="Select" class="tight job-select"><input type="checkbox" checked=${Boolean(selected)}
       aria-label=${`Select ${job.task} ${job.id}`} onClick=${(event) => onSelect(job, event)} /></td>`}
     <td data-label="State" class="job-state"><${State} of=${job.shown} />
@@ -59,7 +61,7 @@ function Row({ job, selected, onSelect, gone, paused, onDone, acts }) {
     <td data-label="Attempt" class="number">${job.attempt || html`<span class="muted">–</span>`}</td>
     <td data-label="When" class="nowrap job-when"><span><span class="muted">${word}</span> <${Time} at=${at} /></span></td>
     <td data-label="Took" class="number nowrap"><${Took} job=${job} /></td>
-    <td data-label="Details" class="job-how"><${How} job=${job} paused=${paused} /></td>
+    <td data-label="Details" class="job-how"><${How} job=${job} paused=${paused} gone=${gone} /></td>
     ${acts && html`<td data-label="" class="tight job-acts"><${RowActions} job=${job} onDone=${onDone} /></td>`}
   </tr>`;
 }
@@ -67,10 +69,12 @@ function Row({ job, selected, onSelect, gone, paused, onDone, acts }) {
 function What({ job }) {
   const said = job.arguments !== undefined && job.arguments !== "{}";
   return html`<div>
-    <a class="job-task" href=${jobLink(job.id)}>${job.task}</a> <code class="muted small nowrap" title=${job.id}>${job.id.slice(0, SHORT)}</code>
+    <a class="job-task" href=${jobLink(job.id)}>${job.task}</a>${" "}
+    <code class="muted small nowrap" title=${job.id}>${job.id.slice(0, SHORT)}</code>
     ${said && html`<div class="job-line"><code class="small" title=${job.arguments}>${job.arguments}</code></div>`}
     ${(job.schedule || job.tags.length > 0) && html`<div class="small row">
-      ${job.schedule && html`<a class="plain muted" href=${scheduleLink(job.schedule)}><${Icon} name="calendar" size=${13} /> ${job.schedule}</a>`}
+      ${job.schedule && html`<a class="plain muted" href=${scheduleLink(job.schedule)}>
+        <${Icon} name="calendar" size=${13} /> ${job.schedule}</a>`}
       ${job.tags.map((tag) => html`<a class="tag" key=${tag} href=${link("jobs", { tag })}>${tag}</a>`)}</div>`}
   </div>`;
 }
@@ -81,13 +85,17 @@ function Took({ job }) {
   return html`<span class="muted">–</span>`;
 }
 
-function How({ job, paused }) {
+function How({ job, paused, gone }) {
   const running = job.shown === "running";
   return html`<div>
-    ${paused && HELD.includes(job.shown) && html`<a class="job-held" href="queues"><${Icon} name="pause" size=${13} /> queue ${job.queue} is paused</a>`}
+    ${gone && html`<div class="small">no longer in this list</div>`}
+    ${paused && HELD.includes(job.shown) && html`<a class="job-held" href="queues">
+      <${Icon} name="pause" size=${13} /> queue ${job.queue} is paused</a>`}
     ${running && job.progress && html`<${Progress} of=${job.progress} />`}
-    ${job.error && job.shown !== "completed" && html`<a class="job-error" title=${job.error} href=${link("jobs", { error: job.error })}>${job.error}</a>`}
+    ${job.error && job.shown !== "completed" && html`
+      <a class="job-error" title=${job.error} href=${link("jobs", { error: job.error })}>${job.error}</a>`}
     ${job.cancel_reason && html`<div class="small muted">${job.cancel_reason}</div>`}
-    ${running && job.worker && html`<div class="small muted job-line">on <a class="plain" href=${`workers/${encodeURIComponent(job.worker)}`}>${job.worker}</a></div>`}
+    ${running && job.worker && html`<div class="small muted job-line">on${" "}
+      <a class="plain" href=${`workers/${encodeURIComponent(job.worker)}`}>${job.worker}</a></div>`}
   </div>`;
 }

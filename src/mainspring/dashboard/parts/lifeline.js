@@ -30,14 +30,14 @@ const present = (drawn) => drawn.find((one) => one.toCome)?.left ?? 100;
 const seconds = (one) => (one.until - one.from) / 1000;
 
 function Run({ of: run, chosen, onChoose }) {
-  const words = `Run ${run.run}: ${run.kind}, ${run.kind === "running" ? "for" : "took"} ${duration(seconds(run))}`;
-  return html`<button type="button" class=${`lifeline-run state-${run.kind}`} aria-pressed=${chosen} aria-label=${words} title=${words}
+  const words = `Run ${run.run}: ${run.kind}, ${run.kind === "running" ? "for" : "took"}`, length = duration(seconds(run));
+  return html`<button type="button" class=${`lifeline-run state-${run.kind}`} aria-pressed=${chosen} title=${`${words} ${length}`}
     onClick=${() => onChoose(chosen ? null : run.run)}>
-    <${Icon} name=${run.kind} size=${14} /><span>${run.run} · ${duration(seconds(run))}</span></button>`;
+    <span class="unseen">${words}</span><${Icon} name=${run.kind} size=${14} /> <span class="lifeline-length">${length}</span></button>`;
 }
 
 function Wait({ of: wait }) {
   const words = `${wait.toCome ? "still " : ""}${wait.words}: ${duration(seconds(wait))}`;
   return html`<span class=${`lifeline-wait state-${wait.kind} ${wait.toCome || wait.cut ? "hatched" : ""}`} title=${words}>
-    <span class="lifeline-words">${words}</span><span class="lifeline-length" aria-hidden="true">${duration(seconds(wait))}</span></span>`;
+    <span class="lifeline-words">${words}</span><span class="lifeline-brief" aria-hidden="true">${duration(seconds(wait))}</span></span>`;
 }

@@ -5,8 +5,8 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { Copy } from "./copy.js";
 import { Icon } from "./icons.js";
 
-// Lines asked for at once, and lines drawn at first.
-const PAGE = 1000, DRAWN = 300;
+// Lines asked for at once, and lines drawn at first; and characters beyond which the feed cuts a line.
+const PAGE = 1000, DRAWN = 300, CUT = 1000;
 const LEVELS = [[50, "critical"], [40, "error"], [30, "warning"], [20, "info"], [-Infinity, "debug"]];
 const level = (n) => LEVELS.find(([from]) => n >= from)[1];
 
@@ -108,7 +108,7 @@ function useLines(id, runs, run) {
   const heard = (notice) => {
     const { line } = notice, last = known.current.at(-1);
     const next = last && !notice.left_out && (line.run === last.run ? line.n === last.n + 1 : line.n === 1);
-    if (next && !busy.current) add([line]);
+    if (next && !busy.current && line.text.length <= CUT) add([line]);
     else if (!last || after(line, last)) catchUp();
   };
   return { ...state, catchUp, earlier, heard };

@@ -1,12 +1,15 @@
 // What pages have in common: a head, a word while they load, words when there is nothing, and pages of a list.
-import { html, useEffect } from "../html.js";
-import { go, link, route } from "../route.js";
+import { html, useEffect, useRef } from "../html.js";
+import { arrived, go, link, route } from "../route.js";
 import { Icon } from "./icons.js";
 
 /** `actions` are buttons on the right; `title` is also the window's. */
 export function Head({ title, actions, children }) {
+  const ref = useRef();
+  // Who hears the page, or uses its keys, begins where the new one does.
+  useEffect(() => void (arrived() && ref.current.focus({ preventScroll: true })), []);
   useEffect(() => void (document.title = `${typeof title === "string" ? title : "Mainspring"} · Mainspring`), [title]);
-  return html`<div class="head"><h1 tabindex="-1">${title}</h1>${children}<div class="actions">${actions}</div></div>`;
+  return html`<div class="head"><h1 ref=${ref} tabindex="-1">${title}</h1>${children}<div class="actions">${actions}</div></div>`;
 }
 
 /** What useData() answers with: words while there is nothing, trouble above what was there before. */

@@ -1,7 +1,7 @@
 // How uPlot draws a chart: its colours, its axes and what is pointed at.
 import uPlot from "../vendor/uplot.js";
 import { now } from "../clock.js";
-import { clockTime } from "../format.js";
+import { clockTime, duration } from "../format.js";
 
 const DAY = 86400;
 const WHOLE = [1, 2, 5].flatMap((n) => [...Array(12)].map((_, power) => n * 10 ** power)).sort((a, b) => a - b);
@@ -38,10 +38,11 @@ export function moment(times, n, step) {
 
 /** `latest` holds the chart's properties as they are now: uPlot lives longer than one drawing of the page. */
 export function options(latest, { width, height, point }) {
-  const { series, stacked, bars, sync, seconds } = latest.current;
+  const { series, stacked, bars, sync, format } = latest.current;
+  const seconds = format === duration;
   const colours = palette(["--muted", "--line", ...series.map((one) => one.colour)]);
   const axis = { stroke: colours["--muted"], grid: { stroke: colours["--line"], width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
-  const write = (value) => (latest.current.axis ?? latest.current.format ?? String)(value);
+  const write = (value) => (value ? (latest.current.axis ?? latest.current.format ?? String)(value).replace(".0 ", " ") : "0");
   const lines = series.map((one) => line(one, colours[one.colour], bars));
   return {
     width, height, legend: { show: false }, padding: [8, 6, 0, 0],
@@ -63,6 +64,7 @@ function top(most, seconds) {
 }
 
 function tick(at, [from, until]) {
+  if (until - at < (until - from) / 30) return ""; // its end would be cut off
   const midnight = clock(at) === "00:00";
   return until - from > 3 * DAY || (midnight && until - from > DAY / 4) ? date(at) : clock(at);
 }

@@ -4,7 +4,7 @@ import { clockTime, duration, percent, plural } from "../format.js";
 import { html } from "../html.js";
 import { useData } from "../live.js";
 import { scheduleLink } from "../route.js";
-import { FormDialog } from "./form_dialog.js";
+import { FormDialog, told } from "./form.js";
 import { Loaded } from "./page.js";
 
 const STAYS = { running: "has a run under way", imminent: "is about to tick", fresh: "was moved lately" };
@@ -18,7 +18,7 @@ export function Rebalance({ onClose, onDone }) {
     const left = changed.length ? ` ${plural(changed.length, "other")} had been changed meanwhile and stayed.` : "";
     return `${plural(moves.length, "schedule was", "schedules were")} moved: ${percent(Number(after))} even.${left}`;
   };
-  return html`<${FormDialog} title="Rebalance" action=${moves.length ? `Move ${plural(moves.length, "schedule")}` : "Move"} disabled=${!moves.length} wide run=${run} onClose=${onClose} onDone=${onDone}>
+  return html`<${FormDialog} title="Rebalance" action=${moves.length ? `Move ${plural(moves.length, "schedule")}` : "Move"} ready=${moves.length > 0} wide run=${told(run, onDone)} onClose=${onClose}>
     <p>Moves intervals made with <code>spread</code>, and nothing else, to where fewer ticks are. No tick is lost or doubled.</p>
     <${Loaded} data=${plan}>${(value) => html`<${Plan} plan=${value} />`}<//>
   <//>`;

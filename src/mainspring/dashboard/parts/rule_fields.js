@@ -1,6 +1,7 @@
 // When a schedule ticks, as fields: a cron expression, an interval, days and weeks, or once.
 import { zone } from "../format.js";
 import { html, useId } from "../html.js";
+import { Choice } from "./form.js";
 import { instant, Moment, typed } from "./moment.js";
 
 export const KINDS = [["cron", "Cron"], ["every", "Interval"], ["calendar", "Days and weeks"], ["at", "Once"]];
@@ -33,12 +34,18 @@ export function ruleOf(draft) {
   const { kind, tz } = draft;
   if (kind === "cron") return { kind, tz, expr: draft.expr, day_match: draft.day_match };
   if (kind === "every") return { kind, tz, seconds: Number(draft.n) * UNITS[draft.unit], anchor: instant(draft.anchor) };
-  if (kind === "at") return { kind, tz, when: draft.said.slice(0, 19) === draft.when ? draft.said : draft.when };
+  if (kind === "at") return { kind, tz, when: whenOf(draft) };
   const weekly = draft.period === "weeks";
   return {
     kind, tz, [draft.period]: Number(draft.step), weekdays: weekly ? [...draft.weekdays].sort() : [],
     times: list(draft.times), anchor: draft.first || null,
   };
+}
+
+/** Browsers leave out seconds that are 0, and the API wants them. */
+function whenOf({ when, said }) {
+  const full = when.length === 16 ? `${when}:00` : when;
+  return said.slice(0, 19) === full ? said : full;
 }
 
 /** `fault` is what the API says against it. */
@@ -100,11 +107,4 @@ function AtFields({ draft, onChange, fault, describedby }) {
   const id = useId();
   return html`<div class="field"><label for=${id}>On this day, at this time of its zone</label>
     <input id=${id} type="datetime-local" step="1" required value=${draft.when} aria-invalid=${Boolean(fault)} aria-describedby=${describedby} onInput=${(event) => onChange({ when: event.target.value })} /></div>`;
-}
-
-export function Choice({ label, value, options, onValue, hint }) {
-  const id = useId();
-  return html`<div class="field"><label for=${id}>${label}</label>
-    <select id=${id} value=${value} onChange=${(event) => onValue(event.target.value)}>${options.map(([one, words]) => html`<option key=${one} value=${one}>${words}</option>`)}</select>
-    ${hint && html`<p class="hint">${hint}</p>`}</div>`;
 }

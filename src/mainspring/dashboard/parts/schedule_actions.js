@@ -2,23 +2,21 @@
 import { post, segment } from "../api.js";
 import { Raw, stringify } from "../exact.js";
 import { local, plural, utc } from "../format.js";
-import { html, useId, useState } from "../html.js";
+import { html, useState } from "../html.js";
 import { now } from "../clock.js";
 import { go, jobLink } from "../route.js";
-import { FormDialog } from "./form_dialog.js";
+import { Field, FormDialog, told } from "./form.js";
 import { fault, JsonEditor } from "./json_editor.js";
 import { instant, Moment, typed } from "./moment.js";
 
 const path = (row, verb) => `schedules/${segment(row.name)}/${verb}`;
 
 export function Pause({ row, onClose, onDone }) {
-  const id = useId();
   const [note, set] = useState("");
   const run = async () => (await post(path(row, "pause"), { note }), `${row.name} is paused.`);
-  return html`<${FormDialog} title=${`Pause ${row.name}`} action="Pause" run=${run} onClose=${onClose} onDone=${onDone}>
+  return html`<${FormDialog} title=${`Pause ${row.name}`} action="Pause" run=${told(run, onDone)} onClose=${onClose}>
     <p>It makes no jobs until it is resumed. Those that run go on. A pause outlives any deploy.</p>
-    <div class="field"><label for=${id}>Note: why</label>
-      <input id=${id} value=${note} autofocus placeholder="for whoever finds it paused" onInput=${(event) => set(event.target.value)} /></div>
+    <${Field} label="Note: why" value=${note} onValue=${set} autofocus placeholder="for whoever finds it paused" />
   <//>`;
 }
 
@@ -26,7 +24,7 @@ export function Resume({ row, onClose, onDone }) {
   const [catchUp, set] = useState(false);
   const run = async () => (await post(path(row, "resume"), { catch_up: catchUp }), `${row.name} goes on.`);
   const choice = (value, words, more) => html`<p><label><input type="radio" name="how" checked=${catchUp === value} onChange=${() => set(value)} /> <b>${words}</b></label><br /><span class="muted">${more}</span></p>`;
-  return html`<${FormDialog} title=${`Resume ${row.name}`} action="Resume" run=${run} onClose=${onClose} onDone=${onDone}>
+  return html`<${FormDialog} title=${`Resume ${row.name}`} action="Resume" run=${told(run, onDone)} onClose=${onClose}>
     ${row.note && html`<p class="notice">${row.note}</p>`}
     <fieldset><legend>The ticks of the pause</legend>
       ${choice(false, "Let them go", "It goes on from now; they are recorded as skipped.")}
@@ -44,7 +42,7 @@ export function Trigger({ row, onClose, onDone }) {
     go(jobLink(id));
     return `${row.name} runs now, as this job.`;
   };
-  return html`<${FormDialog} title=${`Run ${row.name} now`} action="Run now" run=${run} disabled=${other && fault(text) !== null} onClose=${onClose} onDone=${onDone}>
+  return html`<${FormDialog} title=${`Run ${row.name} now`} action="Run now" run=${told(run, onDone)} ready=${!other || fault(text) === null} onClose=${onClose}>
     <p>One job is made at once, paused or not. The next tick is left alone${row.spec.overlap === "allow" ? "" : ", and does not overlap it"}.</p>
     <p><label><input type="checkbox" checked=${other} onChange=${(event) => choose(event.target.checked)} /> With other arguments than its own</label></p>
     ${other && html`<${JsonEditor} label="Arguments" text=${text} onText=${set} />
@@ -61,7 +59,7 @@ export function Reschedule({ row, onClose, onDone }) {
     await post(path(row, "reschedule"), { at: instant(text) });
     return `The next tick of ${row.name} is at ${local(instant(text))}.`;
   };
-  return html`<${FormDialog} title=${`Move the next tick of ${row.name}`} action="Move it" run=${run} disabled=${!instant(text)} onClose=${onClose} onDone=${onDone}>
+  return html`<${FormDialog} title=${`Move the next tick of ${row.name}`} action="Move it" run=${told(run, onDone)} ready=${Boolean(instant(text))} onClose=${onClose}>
     <p>Only the next tick is moved. Those after it follow the rule: ${row.spec.meaning}.</p>
     <${Moment} label="Next tick" text=${text} onText=${set} required />
     <p class="row">${SOON.map(([words, seconds]) => html`<button key=${words} type="button" onClick=${() => set(typed(now() + seconds * 1000))}>${words}</button>`)}</p>
@@ -81,12 +79,12 @@ export function Backfill({ row, onClose, onDone }) {
     if (state.result) return "";
     const answer = await post(path(row, "backfill"), body(!state.plan));
     say(state.plan ? { plan: null, result: answer } : { plan: answer, result: null });
-    if (state.plan) onDone?.();
+    if (state.plan) onDone();
     return false;
   };
   const made = state.plan?.made.length;
   const action = state.result ? "Done" : state.plan ? `Make ${plural(made, "job")}` : "Look first";
-  return html`<${FormDialog} title=${`Backfill ${row.name}`} action=${action} disabled=${made === 0 || !instant(range.start)} run=${run} wide onClose=${onClose}>
+  return html`<${FormDialog} title=${`Backfill ${row.name}`} action=${action} ready=${made !== 0 && Boolean(instant(range.start))} run=${told(run, onDone)} wide onClose=${onClose}>
     <p>Makes the jobs of past ticks that have none: after an outage, or for a time before it existed. They go beside the series and may overlap.</p>
     <div class="grid"><${Moment} label="From" text=${range.start} onText=${(start) => change({ start })} required />
       <${Moment} label="To before" text=${range.end} onText=${(end) => change({ end })} hint="empty: until now" /></div>

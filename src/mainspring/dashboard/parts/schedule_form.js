@@ -1,11 +1,11 @@
 // Making a schedule and changing one, with what it means while it is typed.
 import { patch, post, segment } from "../api.js";
 import { Raw, stringify } from "../exact.js";
-import { html, useId, useRef, useState } from "../html.js";
-import { FormDialog } from "./form_dialog.js";
+import { html, useRef, useState } from "../html.js";
+import { Choice, Field, FormDialog, told } from "./form.js";
 import { fault as jsonFault, JsonEditor } from "./json_editor.js";
 import { Moment } from "./moment.js";
-import { Choice, ruleDraft, RuleFields, ruleOf } from "./rule_fields.js";
+import { ruleDraft, RuleFields, ruleOf } from "./rule_fields.js";
 import { plain, RulePreview, useRulePreview } from "./rule_preview.js";
 import { fieldOf, POLICIES, policyDraft, saidAnew } from "./schedule_draft.js";
 
@@ -34,12 +34,13 @@ export function ScheduleForm({ row, tasks, onClose, onDone }) {
   const rule = preview.error ? plain(preview.error.message) : faultOf("trigger");
   const etag = useRef(row?.etag);
   const anyway = refusal?.status === 412 && html`<button onClick=${() => (etag.current = undefined)}>Save all the same</button>`;
-  return html`<${FormDialog} title=${row ? `Change ${row.name}` : "New schedule"} action=${row ? "Save" : "Make it"} wide run=${() => send(etag.current)} refused=${refused} more=${anyway}
-      disabled=${jsonFault(draft.kwargs) !== null || jsonFault(draft.metadata) !== null} onClose=${onClose} onDone=${() => onDone(answer.current)}>
+  return html`<${FormDialog} title=${row ? `Change ${row.name}` : "New schedule"} action=${row ? "Save" : "Make it"} wide run=${told(() => send(etag.current), () => onDone(answer.current))} refused=${refused} more=${anyway}
+      ready=${jsonFault(draft.kwargs) === null && jsonFault(draft.metadata) === null} onClose=${onClose}>
     ${row?.owner === "code" && html`<p class="notice">The code declares this schedule. What you change here stays until the code says something else about it: then a deploy writes down what the code says.</p>`}
     <div class="schedule-form"><div>
       ${!row && html`<${Field} label="Name" value=${draft.name} onValue=${(name) => change({ name })} fault=${faultOf("name")} required autofocus />`}
-      ${!row && html`<${Field} label="Task" value=${draft.task} onValue=${(task) => change({ task })} fault=${faultOf("task")} required options=${tasks.map((task) => task.name)} hint=${taskWords(tasks, draft.task)} />`}
+      ${!row && html`<${Field} label="Task" value=${draft.task} onValue=${(task) => change({ task })} fault=${faultOf("task")} required list="known-tasks" hint=${taskWords(tasks, draft.task)} />
+        <datalist id="known-tasks">${tasks.map((task) => html`<option key=${task.name} value=${task.name} />`)}</datalist>`}
       <${RuleFields} draft=${draft.rule} onChange=${changeRule} fault=${rule} />
       ${row?.spec.computed && html`<p class="hint">Its arguments are made by a function of the code; what is written here takes their place.</p>`}
       <${JsonEditor} label="Arguments" text=${draft.kwargs} rows=${4} onText=${(kwargs) => change({ kwargs })} />
@@ -84,18 +85,9 @@ function More({ draft, change, faultOf, field, row }) {
 
 function Policy({ of: field, value, onValue, fault }) {
   const { as, label, hint } = field;
-  if (as === "choice") return html`<${Choice} label=${label} value=${value} options=${field.options} onValue=${onValue} hint=${fault} />`;
+  if (as === "choice") return html`<${Choice} label=${label} value=${value} options=${field.options} onValue=${onValue} fault=${fault} />`;
   if (as === "moment") return html`<${Moment} label=${label} text=${value} onText=${onValue} fault=${fault} />`;
   if (as === "json") return html`<${JsonEditor} label=${label} text=${value} onText=${onValue} rows=${3} />`;
   if (as === "switch") return html`<p class="field"><label><input type="checkbox" checked=${value} onChange=${(event) => onValue(event.target.checked)} /> ${label}</label></p>`;
-  return html`<${Field} label=${label} value=${value} onValue=${onValue} hint=${hint} fault=${fault} type=${as === "number" ? "number" : "text"} />`;
-}
-
-function Field({ label, value, onValue, hint, fault, type = "text", required = false, autofocus = false, options }) {
-  const id = useId();
-  return html`<div class="field"><label for=${id}>${label}</label>
-    <input id=${id} type=${type} step=${type === "number" ? "any" : undefined} value=${value} required=${required} autofocus=${autofocus} list=${options && `${id}-list`} autocomplete="off"
-      aria-invalid=${Boolean(fault)} aria-describedby=${`${id}-hint`} onInput=${(event) => onValue(event.target.value)} />
-    ${options && html`<datalist id=${`${id}-list`}>${options.map((one) => html`<option key=${one} value=${one} />`)}</datalist>`}
-    <p id=${`${id}-hint`} class=${fault ? "fault" : "hint"} role=${fault ? "alert" : undefined}>${fault ?? hint}</p></div>`;
+  return html`<${Field} label=${label} value=${value} onValue=${onValue} hint=${hint} fault=${fault} ...${as === "number" ? { type: "number", step: "any" } : {}} />`;
 }

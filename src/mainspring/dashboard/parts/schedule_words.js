@@ -9,7 +9,7 @@ import { Time } from "./time.js";
 export function NextTick({ row }) {
   const now = useNow();
   if (row.held_at) {
-    return html`<span>waits ${row.waits_on ? html`for <a href=${scheduleLink(row.waits_on)}>${row.waits_on}</a> to succeed` : "for its last run to end"}</span>
+    return html`<span>waits ${row.waits_on ? html`for <a class="within" href=${scheduleLink(row.waits_on)}>${row.waits_on}</a> to succeed` : "for its last run to end"}</span>
       <div class="muted">tick of <${Time} at=${row.held_at} /></div>`;
   }
   if (!row.next_run_at) return html`<span class="muted">${row.status === "active" ? "when its run has ended" : "none"}</span>`;
@@ -44,7 +44,7 @@ export function policies(spec) {
     ["Runs", spec.max_runs !== null && `ends after ${plural(spec.max_runs, "run")}`],
     ["First run", spec.run_on_start && "at once when it was made"],
     ["Failures", spec.pause_after_failures !== null && `pauses after ${plural(spec.pause_after_failures, "dead run")} in a row`],
-    ["Depends on", spec.depends_on.length && html`${spec.depends_on.map((name, n) => html`${n > 0 && ", "}<a href=${scheduleLink(name)}>${name}</a>`)}: a tick fires once they have succeeded since the last one`],
+    ["Depends on", spec.depends_on.length && html`${spec.depends_on.map((name, n) => html`${n > 0 && ", "}<a class="within" href=${scheduleLink(name)}>${name}</a>`)}: a tick fires once they have succeeded since the last one`],
     ["Adapts", spec.adapt !== null && `the interval doubles, up to ${span(spec.adapt)}, while runs return the same`],
     ["Spread", spec.spread && "placed where the fewest other ticks are"],
     ["Queue", spec.queue], ["Priority", spec.priority !== 0 && String(spec.priority)],

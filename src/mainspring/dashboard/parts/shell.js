@@ -61,7 +61,14 @@ export function Shell({ children, onLeft }) {
 /** The page of jobs has the field; elsewhere one goes there first. */
 function search() {
   if (!document.getElementById("search")) go("jobs");
-  requestAnimationFrame(() => setTimeout(() => document.getElementById("search")?.focus()));
+  focusSoon("search", 100);
+}
+
+/** As soon as it is drawn, within so many frames. */
+function focusSoon(id, frames) {
+  const found = document.getElementById(id);
+  if (found) found.focus();
+  else if (frames) requestAnimationFrame(() => focusSoon(id, frames - 1));
 }
 
 function Who({ session, onLeave }) {

@@ -12,7 +12,9 @@ export function StateTabs({ chosen = [], counts, to }) {
   return html`<nav class="state-tabs" ref=${ref} aria-label="States">
     <a href=${to([])} aria-current=${chosen.length ? undefined : "true"}>All${counts && html` <${Figure} n=${all} />`}</a>
     ${STATES.map((state) => html`<a key=${state} href=${to([state])} title=${MEANING[state]}
-      aria-current=${chosen.includes(state) ? "true" : undefined}><i class=${`state-${state}`}><${Icon} name=${state} size=${14} /></i>${state}${counts && html` <${Figure} n=${counts[state]} />`}</a>`)}
+      aria-current=${chosen.includes(state) ? "true" : undefined}>
+      <i class=${`state-${state}`}><${Icon} name=${state} size=${14} /></i>${state}${" "}
+      ${counts && html`<${Figure} n=${counts[state]} />`}</a>`)}
   </nav>`;
 }
 

@@ -10,6 +10,7 @@ import { fate, reasonWords, ticksOf } from "./ticks.js";
 import { Span, Time } from "./time.js";
 
 const PAGE = 50;
+const SHORT = 18; // characters of an id that tell jobs of one machine apart
 
 /** Loaded anew when `version` is another; `before` in the address is the page. */
 export function TickHistory({ name, version }) {
@@ -29,13 +30,14 @@ export function TickHistory({ name, version }) {
 
 function Row({ tick, job }) {
   const state = fate(tick, job);
+  const asked = tick.reason === "by_hand" || tick.reason === "backfill";
   const late = (Date.parse(tick.seen_at) - Date.parse(tick.at)) / 1000;
   return html`<tr>
     <td data-label="Tick"><div><${Time} at=${tick.at} />${tick.last_at && html` to <${Time} at=${tick.last_at} /> <span class="muted">${plural(tick.count, "tick")}</span>`}</div></td>
     <td data-label="What became of it"><${State} of=${state} word=${state === "fired" ? "fired" : state} /></td>
-    <td data-label="Why">${job?.error ? html`<span class="history-error">${job.error}</span>` : reasonWords(tick.reason ?? "")}</td>
-    <td data-label="Job">${tick.job_id ? html`<a href=${jobLink(tick.job_id)} class="code">…${tick.job_id.slice(-8)}</a>${!job && html` <span class="muted">no longer kept</span>`}` : html`<span class="muted">none</span>`}</td>
-    <td data-label="Decided" class="nowrap">${late >= 1 ? `${duration(late)} later` : "on time"}</td>
-    <td data-label="Took">${job?.started_at ? html`<${Span} from=${job.started_at} until=${job.finished_at} />` : html`<span class="muted">–</span>`}</td>
+    <td data-label="Why" class=${tick.reason || job?.error ? "" : "blank"}>${job?.error ? html`<span class="history-error">${job.error}</span>` : reasonWords(tick.reason ?? "")}</td>
+    <td data-label="Job">${tick.job_id ? html`<a href=${jobLink(tick.job_id)} class="code nowrap">${tick.job_id.slice(0, SHORT)}</a>${!job && html` <span class="muted">no longer kept</span>`}` : html`<span class="muted">none</span>`}</td>
+    <td data-label="Decided" class=${asked || late >= 1 ? "nowrap" : "nowrap blank"}>${asked ? html`<${Time} at=${tick.seen_at} />` : late >= 1 ? `${duration(late)} later` : "on time"}</td>
+    <td data-label="Took" class=${job?.started_at ? "" : "blank"}>${job?.started_at ? html`<${Span} from=${job.started_at} until=${job.finished_at} />` : html`<span class="muted">–</span>`}</td>
   </tr>`;
 }

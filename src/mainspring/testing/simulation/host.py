@@ -114,5 +114,5 @@ class HostClock:
     def call_later(self, seconds: float, act: Callable[[], object]) -> HostTimer:
         return HostTimer(self._host, seconds / (1 + self._drift), act)
 
-    def outside(self) -> AbstractContextManager[None]:
-        return self._world.outside()
+    def outside(self, *, task: bool = False) -> AbstractContextManager[None]:
+        return self._world.outside(task=task)

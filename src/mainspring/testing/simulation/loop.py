@@ -77,5 +77,5 @@ class TrueClock:
     def call_later(self, seconds: float, act: Callable[[], object]) -> Timer:
         return self._loop.call_later(max(0.0, seconds), act)
 
-    def outside(self) -> AbstractContextManager[None]:
+    def outside(self, *, task: bool = False) -> AbstractContextManager[None]:
         return nullcontext()
