@@ -25,6 +25,7 @@ from .header import Guarded
 from .idempotency import Idempotency
 from .issuer import check_jwt
 from .parameters import known_only
+from .path import SLASH, parted
 from .problem import HANDLERS
 from .routes import BESIDE, ROUTES
 from .session import Sessions
@@ -126,9 +127,11 @@ class Mounted:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         root: str = scope.get("root_path", "").rstrip("/")
+        path = parted(scope) if "path" in scope else ""
         if root:
-            path = scope["path"]
             inside = path == root or path.startswith(f"{root}/")  # a proxy may have taken it away already
             seen = (path.removeprefix(root) or "/") if inside else path
             scope = {**scope, "path": seen, "root_path": "", ROOT: root}  # type: ignore[assignment]
+        elif SLASH in path:
+            scope = {**scope, "path": path}  # type: ignore[assignment]
         await self._app(scope, receive, send)
