@@ -59,7 +59,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
 def unharmed(page: Page) -> None:
     shown(page)
     assert page.locator(MADE).count() == 0, page.url
-    expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
+    expect(page.get_by_role("navigation", name="Pages", exact=True)).to_be_visible()
 
 
 def test_no_list_takes_text_for_code(visit: Visits, hostile: Hostile) -> None:

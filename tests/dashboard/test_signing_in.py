@@ -26,7 +26,7 @@ def test_the_link_of_a_first_start_signs_in_and_does_not_stay_in_the_address(vis
         assert token is not None
         page = visit.browser().new_page()
         page.goto(address(live.address, token))
-        expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
+        expect(page.get_by_role("navigation", name="Pages", exact=True)).to_be_visible()
         expect(page.get_by_label("Signed in as first-start")).to_be_visible()
         assert page.url == f"{live.address}/"
     finally:
@@ -46,9 +46,9 @@ def test_a_wrong_key_is_told_so(visit: Visits, live: Live) -> None:
     page = visit(live, role=None)
     form(page, "msk_0123456789ab_" + "a" * 43)
     expect(page.get_by_role("alert")).to_contain_text("key")
-    expect(page.get_by_role("navigation", name="Pages")).to_have_count(0)
+    expect(page.get_by_role("navigation", name="Pages", exact=True)).to_have_count(0)
     form(page, live.keys["viewer"])
-    expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
+    expect(page.get_by_role("navigation", name="Pages", exact=True)).to_be_visible()
 
 
 def test_who_is_signed_in_stays_so_after_a_reload(visit: Visits, live: Live) -> None:

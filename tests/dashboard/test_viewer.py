@@ -62,7 +62,7 @@ def test_an_operator_sees_actions_so_the_test_above_can_fail(visit: Visits, live
 
 def test_what_is_for_admins_is_not_offered_to_others(visit: Visits, live: Live) -> None:
     page = visit(live, role="viewer")
-    pages = page.get_by_role("navigation", name="Pages")
+    pages = page.get_by_role("navigation", name="Pages", exact=True)
     expect(pages.get_by_role("link", name="Jobs")).to_be_visible()
     expect(pages.get_by_role("link", name="API keys")).to_have_count(0)
 

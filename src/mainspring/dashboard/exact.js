@@ -16,9 +16,12 @@ export class Raw extends Exact {}
 const DELICATE = /[\d.][eE.]|\d\.\d|-0|\d{16}/;
 const TOKEN = /\s*(?:([{}[\],:])|("(?:[^"\\\u0000-\u001f]|\\.)*")|(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)|(true|false|null))/y;
 
+/** Without what every object has: a queue may be called "constructor". */
+const bare = (one) => (one !== null && typeof one === "object" && !Array.isArray(one) ? Object.setPrototypeOf(one, null) : one);
+
 /** Like JSON.parse; throws SyntaxError with the place. */
 export function parse(text) {
-  if (!DELICATE.test(text)) return JSON.parse(text);
+  if (!DELICATE.test(text)) return JSON.parse(text, (_, one) => bare(one));
   JSON.parse(text); // for its errors: what follows may assume that the text is right
   TOKEN.lastIndex = 0;
   return value(text, next(text));

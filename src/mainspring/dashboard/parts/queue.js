@@ -34,13 +34,13 @@ export async function loadQueues(session, window, known, signal) {
     return { ...queue, figures, service: who, hindrance: who && hindrance(who) };
   });
   const [oldest, pauses] = await Promise.all([loadOldest(session, rows, signal), loadPauses(session, rows, signal)]);
-  return rows.map((row) => ({ ...row, oldest: oldest[row.name], pause: pauses[row.name] }));
+  return rows.map((row) => ({ ...row, oldest: oldest.get(row.name), pause: pauses.get(row.name) }));
 }
 
 async function loadOldest(session, rows, signal) {
-  if (!session.sees("jobs")) return {};
+  if (!session.sees("jobs")) return new Map();
   const waiting = rows.filter((row) => row.pending).sort((a, b) => b.pending - a.pending).slice(0, OLDEST);
-  return Object.fromEntries(await Promise.all(waiting.map(async ({ name }) => [name, await oldestOf(name, signal)])));
+  return new Map(await Promise.all(waiting.map(async ({ name }) => [name, await oldestOf(name, signal)])));
 }
 
 /** When the job that waits longest became due. */
@@ -51,9 +51,9 @@ export async function oldestOf(queue, signal) {
 
 /** By queue who paused it last, and when, as far as the trail is read. */
 async function loadPauses(session, rows, signal) {
-  if (!session.sees("audit") || !rows.some((row) => row.paused)) return {};
+  if (!session.sees("audit") || !rows.some((row) => row.paused)) return new Map();
   const { items } = await get("audit", { action: "queues.pause", limit: 100 }, signal);
-  return Object.fromEntries(items.reverse().map((entry) => [entry.target, entry]));
+  return new Map(items.reverse().map((entry) => [entry.target, entry]));
 }
 
 /** Pauses what runs, resumes what is paused. */
