@@ -65,7 +65,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     named = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
 
     def play() -> None:
-        pyfuncitem.obj(**named)
+        try:
+            pyfuncitem.obj(**named)
+        except BaseException as error:
+            error.add_note("\n".join(visits.complaints))
+            raise
         visits.settle()
 
     pyfuncitem.funcargs["chromium"].do(play)

@@ -25,5 +25,6 @@ function Figure({ n }) {
 /** On a narrow screen the tabs scroll, without the page. */
 function show(tabs) {
   const tab = tabs.querySelector("[aria-current]");
+  if (!tab) return; // an address may name a state that there is not
   tabs.scrollLeft = tab.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - tab.offsetWidth) / 2;
 }
