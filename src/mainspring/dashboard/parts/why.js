@@ -20,6 +20,8 @@ const LOOKS = { dead: "bad", completed: "good", cancelled: "plain", expired: "pl
 // By themselves these mean that all is well.
 const CALM = new Set(["running", "next", "not_due", "final", "waiting"]);
 
+const FEW = 2; // jobs in the way that are named at once
+
 /** `changed` is told after each fix. `children` stand below: how far it has come. */
 export function Why({ job, reasons, changed, children }) {
   const look = LOOKS[job.shown] ?? (reasons.every(({ code }) => CALM.has(code)) ? "calm" : "warn");
@@ -84,7 +86,9 @@ function Again({ job, fix, changed }) {
 }
 
 function Holders({ ids }) {
-  return html`<span class="holders">${ids.length === 1 ? "held by" : "by"} ${ids.map((id) => html`<a key=${id} href=${jobLink(id)}><code>${id}</code></a> `)}</span>`;
+  const links = ids.map((id) => html`<a key=${id} href=${jobLink(id)}><code>${id}</code></a> `);
+  if (ids.length <= FEW) return html`<span class="holders">${ids.length === 1 ? "In the way is" : "In the way are"} ${links}</span>`;
+  return html`<details class="holders"><summary>${ids.length} jobs are in the way</summary>${links}</details>`;
 }
 
 function Command({ text, words }) {
