@@ -61,7 +61,8 @@ class Completion:
                     if not await transaction.holds(ctx.job.id, ctx.lease):
                         raise _lost(ctx)
                 with ctx.said.kept():
-                    yield transaction.connection
+                    with self._clock.outside(task=True):  # the store may be waiting for it
+                        yield transaction.connection
                     with self._clock.outside():
                         await _whole(self._commit(ctx, commitment, transaction))
         finally:

@@ -17,6 +17,7 @@ from ..acting import acting
 from ..app import Mainspring
 from ..config import Settings
 from ..credential import ROLES, Role, covers
+from .path import found
 from .problem import Problem
 from .redaction import shown_to
 
@@ -73,6 +74,7 @@ class Door:
             scope["user"] = None
             await self._app(scope, receive, send)
             return
+        found(scope)
         # No other origin is ever told that it may ask, so nobody has to ask whether.
         if scope["method"] == "OPTIONS":
             raise Problem(405, "method_not_allowed", "there is no OPTIONS here: other origins have no access")
@@ -87,8 +89,8 @@ class Door:
         if connection.scope["route_handler"].opt.get("role") == ANYONE:
             return None
         for way in self._ways:
-            if (found := await way(connection)) is not None:
-                return found
+            if (principal := await way(connection)) is not None:
+                return principal
         return None
 
 

@@ -11,6 +11,7 @@ from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import ExceptionHandlersMap
 
 from .. import errors
+from .path import whole
 
 MEDIA_TYPE = "application/problem+json"
 _logger = logging.getLogger("mainspring")
@@ -62,7 +63,7 @@ class Problem(Exception):
 
 def _answer(request: Request[Any, Any, Any], problem: Problem) -> Response[Any]:
     body = {"type": "about:blank", "status": problem.status, "code": problem.code, "detail": problem.detail}
-    content = body | {"instance": request.scope["path"]} | problem.extra
+    content = body | {"instance": whole(request.scope["path"])} | problem.extra
     return Response(content, status_code=problem.status, headers=problem.headers, media_type=MEDIA_TYPE)
 
 
@@ -108,7 +109,8 @@ def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[Any
     code = _CODES.get(error.status_code, "error")
     detail = error.detail or code
     if error.status_code == 404:
-        detail = f"there is no {request.scope['method']} {request.scope['path']}; /openapi.json lists what there is"
+        asked = f"{request.scope['method']} {whole(request.scope['path'])}"
+        detail = f"there is no {asked}; /openapi.json lists what there is"
     return _answer(request, Problem(error.status_code, code, detail, headers=error.headers))
 
 

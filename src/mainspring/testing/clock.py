@@ -126,9 +126,9 @@ class VirtualClock:
                 quiet = 0 if getattr(loop, "_ready", ()) else quiet + 1
 
     def _give_up(self, spent: float) -> None:
-        for token, task in self._outside.items():
-            if spent > (PATIENCE if task else TRUST):
-                self._hopeless.add(token)
+        """On all of them: what a store does may wait for a task, which has its lock."""
+        if spent > (PATIENCE if any(self._outside.values()) else TRUST):
+            self._hopeless |= self._outside.keys()
 
     async def _jump(self) -> None:
         while self._timers:

@@ -4,6 +4,7 @@ import { Exact, stringify } from "../exact.js";
 import { count } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
 import { useData } from "../live.js";
+import { Columns } from "../parts/columns.js";
 import { Icon } from "../parts/icons.js";
 import { Empty, Head, Loaded, Pager } from "../parts/page.js";
 import { Target } from "../parts/target.js";
@@ -30,7 +31,8 @@ export function Audit() {
   return html`<${Head} title="Audit" />
     <${Filters} asked=${asked} filtered=${filtered} />
     <${Loaded} data=${data}>${(page) => (page.items.length
-      ? html`<${Table} entries=${page.items} /><${Pager} next=${page.next} words=${after ? "Older entries" : "Newest first"} />`
+      ? html`<${Table} entries=${page.items} />
+        <${Pager} next=${page.next} words=${after ? "Older entries" : "Newest first"} />`
       : html`<${Nothing} filtered=${filtered} />`)}<//>`;
 }
 
@@ -43,15 +45,19 @@ function Nothing({ filtered }) {
 /** Texts count when one leaves the field or presses Enter, the rest at once. */
 function Filters({ asked, filtered }) {
   const set = (change) => go(link("audit", { ...asked, ...change }), { replace: true });
-  const text = (name, label, hint) => html`<${TextFilter} name=${name} label=${label} hint=${hint} value=${asked[name]} onValue=${(value) => set({ [name]: value })} />`;
+  const text = (name, label, hint) => html`<${TextFilter} name=${name} label=${label} hint=${hint} value=${asked[name]}
+    onValue=${(value) => set({ [name]: value })} />`;
   const when = (name, label) => html`<label>${label}<input type="datetime-local" name=${name} value=${here(asked[name])}
     onChange=${(event) => set({ [name]: event.target.value && new Date(event.target.value).toISOString() })} /></label>`;
-  return html`<form class="filters" role="search" aria-label="Filter the trail" onSubmit=${(event) => event.preventDefault()}>
+  return html`<form class="filters" role="search" aria-label="Filter the trail"
+    onSubmit=${(event) => event.preventDefault()}>
     ${text("who", "Who", "anybody")}
-    <label>Action<select name="action" value=${asked.action} onChange=${(event) => set({ action: event.target.value })}><option value="" selected=${!asked.action}>anything</option>
+    <label>Action<select name="action" value=${asked.action} onChange=${(event) => set({ action: event.target.value })}>
+      <option value="" selected=${!asked.action}>anything</option>
       ${Object.entries(ACTIONS).map(([noun, verbs]) => html`<optgroup key=${noun} label=${noun}>
         <option value=${noun} selected=${asked.action === noun}>${noun}: anything</option>
-        ${verbs.map((verb) => html`<option key=${verb} value=${`${noun}.${verb}`} selected=${asked.action === `${noun}.${verb}`}>${noun}.${verb}</option>`)}</optgroup>`)}</select></label>
+        ${verbs.map((verb) => html`<option key=${verb} value=${`${noun}.${verb}`}
+          selected=${asked.action === `${noun}.${verb}`}>${noun}.${verb}</option>`)}</optgroup>`)}</select></label>
     ${text("target", "Target", "a whole id or name")}${when("since", "From")}${when("until", "To")}
     ${filtered && html`<a class="button" href="audit"><${Icon} name="close" /> Clear</a>`}
   </form>`;
@@ -73,7 +79,7 @@ function here(instant) {
 
 function Table({ entries }) {
   return html`<div class="table audit"><table>
-    <thead><tr><th scope="col">When</th><th scope="col">Who</th><th scope="col">Action</th><th scope="col">Target</th><th scope="col">What became of it</th><th scope="col"><span class="unseen">Details</span></th></tr></thead>
+    <${Columns} of=${["When", "Who", "Action", "Target", "What became of it", "Details"]} />
     <tbody>${entries.map((entry) => html`<${Row} key=${entry.id} entry=${entry} />`)}</tbody></table></div>`;
 }
 
@@ -85,16 +91,20 @@ function Row({ entry }) {
       <td data-label="Action"><a href=${link("audit", { action: entry.action })}><code>${entry.action}</code></a></td>
       <td data-label="Target"><${Target} action=${entry.action} target=${entry.target} /></td>
       <td data-label="What became of it"><${Outcome} of=${entry.outcome} /></td>
-      <td class="tight" data-label=""><button class="quiet" aria-expanded=${open} aria-label=${`Details of ${entry.action} by ${entry.who}`} onClick=${() => set(!open)}>
+      <td class="tight" data-label=""><button class="quiet" aria-expanded=${open}
+        aria-label=${`Details of ${entry.action} by ${entry.who}`} onClick=${() => set(!open)}>
         <${Icon} name=${open ? "down" : "next"} /> Details</button></td></tr>
     ${open && html`<tr class="details"><td colspan="6"><div class="grid">
-      <div><h3>When</h3><p><${Time} at=${entry.at} exact /></p><h3>Asked</h3><${Tree} value=${entry.asked} name="what was asked" /></div>
+      <div><h3>When</h3><p><${Time} at=${entry.at} exact /></p><h3>Asked</h3>
+        <${Tree} value=${entry.asked} name="what was asked" /></div>
       <div><h3>Outcome</h3><${Tree} value=${entry.outcome} name="the outcome" /></div></div></td></tr>`}`;
 }
 
 function Outcome({ of: outcome }) {
-  if (outcome === null) return html`<span class="state state-retrying" title="Nobody lived to tell: look at the target"><${Icon} name="warning" />unknown</span>`;
-  if (outcome.error) return html`<span class="state state-failed outcome"><${Icon} name="failed" />${outcome.error}</span>`;
+  if (outcome === null) return html`<span class="state state-retrying" title="Nobody lived to tell: look at the target">
+    <${Icon} name="warning" />unknown</span>`;
+  if (outcome.error) return html`<span class="state state-failed outcome">
+    <${Icon} name="failed" />${outcome.error}</span>`;
   const words = changes(outcome);
   return html`<span class="outcome">${words.length ? words.join(", ") : "done"}</span>`;
 }
@@ -113,7 +123,8 @@ function changes({ before, after, done, refused }) {
   if (!isObject(before) && isObject(after)) return ["made"];
   if (isObject(before) && !isObject(after)) return ["gone"];
   if (!isObject(before)) return [];
-  const names = Object.keys({ ...before, ...after }).filter((name) => stringify(before[name] ?? null) !== stringify(after[name] ?? null));
+  const differs = (name) => stringify(before[name] ?? null) !== stringify(after[name] ?? null);
+  const names = Object.keys({ ...before, ...after }).filter(differs);
   const told = names.slice(0, SHOWN).map((name) => `${name}: ${brief(before[name])} → ${brief(after[name])}`);
   return names.length > SHOWN ? [...told, `${names.length - SHOWN} more`] : told;
 }

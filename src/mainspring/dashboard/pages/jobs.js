@@ -108,6 +108,8 @@ function List({ value, name, list, filter, first, paused, onClear, onAsk }) {
   }
   return html`
     <div class="list-line" aria-live="polite">
+      ${acts && html`<label class="select-page"><input type="checkbox" checked=${items.every((job) => choice.shown(items).has(job.id))}
+        onChange=${(event) => choice.page(items, event.target.checked)} /> Select page</label>`}
       <span class="muted">${plural(items.length, "job")}${value.next || !first ? " on this page" : ""}</span>
       ${fresh > 0 && html`<button class="fresh" onClick=${release}><${Icon} name="retrying" size=${14} />
         ${fresh >= 50 ? "50 or more new jobs" : plural(fresh, "new job")}</button>`}
@@ -119,30 +121,34 @@ function List({ value, name, list, filter, first, paused, onClear, onAsk }) {
     </div>
     <${Pager} next=${value.next} />
     ${choice.any && html`<${BulkBar} words=${choice.words} what=${choice.what} choice=${choice.meant} onClear=${choice.clear}
-      onDone=${list.reload}>${!choice.all && value.next !== null && html`
+      allows=${choice.allows(items)} onDone=${list.reload}>${!choice.all && value.next !== null && html`
         <button class="quiet link" onClick=${choice.everything}>
           ${isEmpty(filter) ? "Select all jobs" : "Select all that match this filter"}</button>`}
     <//>`}`;
 }
 
-/** What is selected: ids, on this page and others, or all that the filter means. It ends with the filter. */
+/** What is selected: ids with what they allow, of any page, or all that the filter means. It ends with the filter. */
 function useChoice(name, filter) {
-  const [ids, set] = useState(new Set());
+  const [ids, set] = useState(new Map());
   const [until, all] = useState(null);
   const last = useRef(null);
   const list = new URLSearchParams(name);
   list.delete("after");
   const key = list.toString();
-  const clear = () => (set(new Set()), all(null));
+  const clear = () => (set(new Map()), all(null));
   useEffect(clear, [key]);
   const change = (jobs, on) => {
     all(null);
-    set((before) => jobs.reduce((chosen, job) => (chosen[on ? "add" : "delete"](job.id), chosen), new Set(before)));
+    set((before) => {
+      const after = new Map(before);
+      jobs.forEach((job) => (on ? after.set(job.id, job.can) : after.delete(job.id)));
+      return after;
+    });
   };
   const toggle = (items, job, range) => {
     const on = !ids.has(job.id) && until === null;
     const [from, to] = [items.findIndex((one) => one.id === last.current), items.indexOf(job)].sort((a, b) => a - b);
-    if (until !== null) set(new Set(items.filter((one) => one !== job).map((one) => one.id)));
+    if (until !== null) set(new Map(items.map((one) => [one.id, one.can])));
     change(range && from >= 0 ? items.slice(from, to + 1) : [job], on);
     last.current = job.id;
   };
@@ -151,10 +157,14 @@ function useChoice(name, filter) {
   return {
     any: ids.size > 0 || until !== null, all: until !== null, clear, toggle, page: change,
     shown: (items) => (until === null ? ids : new Set(items.map((job) => job.id))),
+    allows: (items) => {
+      const now = new Map(items.map((job) => [job.id, job.can]));
+      return until === null ? [...ids].flatMap(([id, can]) => now.get(id) ?? can) : undefined;
+    },
     everything: () => all(new Date(now()).toISOString()),
     words: until === null ? `${plural(ids.size, "job")} selected` : `All ${inWords(filter)}`,
     what: until === null ? plural(ids.size, "selected job") : `all ${inWords(filter)}`,
-    meant: until === null ? { ids: [...ids] } : { filter: bodyOf(bounded) },
+    meant: until === null ? { ids: [...ids.keys()] } : { filter: bodyOf(bounded) },
   };
 }
 

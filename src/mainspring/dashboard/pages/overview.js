@@ -27,12 +27,14 @@ export function Overview() {
     { every: 2, live: session.sees("events") ? { type: RARE } : null });
   const trouble = useData((signal) => loadTrouble(session, signal), [], { every: 5 });
   const loaded = useRef(now());
-  if (!figures.error && !trouble.error) loaded.current = now();
+  const failed = figures.error || trouble.error;
+  if (!failed) loaded.current = now();
+  const facts = { ...figures.value, ...trouble.value };
   const reload = () => (figures.reload(), trouble.reload());
   return html`<${Head} title="Overview" actions=${html`<${WindowChoice} path="" value=${window} of=${SPANS} />`} />
-    <${Loaded} data=${figures}>${(value) => html`<div class="stack overview">
-      <${Health} facts=${{ ...value, ...trouble.value }} whole=${trouble.value !== undefined} since=${(figures.error || trouble.error) && loaded.current} reload=${reload} />
-      ${isNew(value, trouble.value) ? html`<${First} />` : html`<${Page} window=${window} facts=${{ ...value, ...trouble.value }} />`}
+    <${Loaded} data=${figures}>${() => html`<div class="stack overview">
+      <${Health} facts=${facts} whole=${trouble.value !== undefined} since=${failed && loaded.current} reload=${reload} />
+      ${isNew(facts, trouble.value) ? html`<${First} />` : html`<${Page} window=${window} facts=${facts} />`}
     </div>`}<//>`;
 }
 
@@ -52,7 +54,8 @@ function Page({ window, facts }) {
 
 function First() {
   return html`<section class="card"><${Empty} title="No job has been here yet" code=${FIRST}>
-    A job is a call of a task, kept in the store until a worker has run it. Write one, start a worker, and watch it here:
+    A job is a call of a task, kept in the store until a worker has run it. Write one, start a worker, and watch it
+    here:
   <//></section>`;
 }
 
@@ -69,8 +72,9 @@ async def greet(name: str) -> str:
 mainspring worker hello:app
 mainspring enqueue greet --app hello:app name=Ada`;
 
-function isNew({ stats }, trouble) {
-  return trouble && stats && !stats.total.runs && STATES.every((state) => !stats[state]) && !trouble.outlook?.active && !trouble.outlook?.paused;
+function isNew({ stats, outlook }, known) {
+  const none = stats && !stats.total.runs && STATES.every((state) => !stats[state]);
+  return known && none && !outlook?.active && !outlook?.paused;
 }
 
 async function loadFigures(session, window, signal) {
@@ -109,6 +113,7 @@ async function longest(signal) {
 
 async function reason(job, signal) {
   if (now() - Date.parse(job.run_at) < 30_000) return undefined;
-  const reasons = await get(`jobs/${segment(job.id)}/why`, {}, signal).catch((error) => (error.status === 404 ? [] : Promise.reject(error)));
+  const gone = (error) => (error.status === 404 ? [] : Promise.reject(error));
+  const reasons = await get(`jobs/${segment(job.id)}/why`, {}, signal).catch(gone);
   return reasons.map((one) => one.text).join("; ");
 }

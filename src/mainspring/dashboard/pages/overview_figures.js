@@ -7,18 +7,22 @@ import { MEANING } from "../parts/state.js";
 import { lately } from "../parts/window.js";
 import { link } from "../route.js";
 
-const NOW = [["running", "Running"], ["pending", "Due"], ["scheduled", "Scheduled"], ["retrying", "Retrying"], ["dead", "Dead"]];
+const NOW = { running: "Running", pending: "Due", scheduled: "Scheduled", retrying: "Retrying", dead: "Dead" };
 
 export function Figures({ stats, window }) {
   const { total } = stats;
   const within = `of ${lately(window)}`;
   return html`<div class="overview-figures">
-    <dl aria-label="Jobs now">${NOW.map(([state, words]) => html`<${Jobs} key=${state} state=${state} words=${words} n=${stats[state]} />`)}</dl>
+    <dl aria-label="Jobs now">${Object.entries(NOW).map(([state, words]) => html`
+      <${Jobs} key=${state} state=${state} words=${words} n=${stats[state]} />`)}</dl>
     <dl aria-label=${`Runs ${within}`}>
       <${Figure} words="Runs per minute" ...${pace(stats, within)} />
-      <${Figure} words="Success" title=${`${count(total.completed)} completed, ${count(total.failed)} failed, ${within}`} value=${percent(total.success_rate)} kind=${mood(total)} />
-      <${Figure} words="Run time p95" title=${`19 of 20 runs ${within} were done in this time; half of them in ${duration(total.p50)}`} value=${duration(total.p95)} />
-      <${Figure} words="Wait p95" title=${`19 of 20 runs ${within} began so soon after they were due; half of them in ${duration(total.wait_p50)}`} value=${duration(total.wait_p95)} />
+      <${Figure} words="Success" value=${percent(total.success_rate)} kind=${mood(total)}
+        title=${`${count(total.completed)} completed, ${count(total.failed)} failed, ${within}`} />
+      <${Figure} words="Run time p95" value=${duration(total.p95)}
+        title=${`19 of 20 runs ${within} were done in this time; half of them in ${duration(total.p50)}`} />
+      <${Figure} words="Wait p95" value=${duration(total.wait_p95)}
+        title=${`19 of 20 runs ${within} began so soon after they were due; half of them in ${duration(total.wait_p50)}`} />
     </dl>
   </div>`;
 }
@@ -26,12 +30,14 @@ export function Figures({ stats, window }) {
 function Jobs({ state, words, n }) {
   const some = n > 0 && ["dead", "retrying", "running"].includes(state);
   return html`<div><dt class=${`state ${some ? `state-${state}` : ""}`}><${Icon} name=${state} />${words}</dt>
-    <dd><a class="overview-figure" href=${state === "dead" ? "dead" : link("jobs", { state })} title=${`${count(n)} ${MEANING[state]}`} aria-label=${`${count(n)} ${words.toLowerCase()}: see these jobs`}>
+    <dd><a class="overview-figure" href=${state === "dead" ? "dead" : link("jobs", { state })}
+      title=${`${count(n)} ${MEANING[state]}`} aria-label=${`${count(n)} ${words.toLowerCase()}: see these jobs`}>
       ${n < 100_000 ? count(n) : short(n)}</a></dd></div>`;
 }
 
 function Figure({ words, value, title, kind = "" }) {
-  return html`<div title=${title}><dt class="muted">${words}</dt><dd class=${`overview-figure ${kind}`}>${value}</dd></div>`;
+  return html`<div title=${title}><dt class="muted">${words}</dt>
+    <dd class=${`overview-figure ${kind}`}>${value}</dd></div>`;
 }
 
 const rate = (n) => (n && n < 10 ? n.toFixed(n < 1 ? 2 : 1) : short(Math.round(n)));
@@ -44,8 +50,8 @@ function pace({ series, total }, within) {
   const first = series.findIndex((one) => one.completed + one.failed);
   const minutes = first < 0 ? 1 : Math.max(1, (now() - Date.parse(series[first].at)) / 60_000);
   const title = `${count(total.runs)} runs ${within}`;
-  if (step === 1 && runs(whole)) return { value: rate(runs(whole) / Math.min(whole.length, minutes)), title: `in the last 5 minutes; ${title}` };
-  return { value: rate(runs(series) / minutes), title };
+  if (step > 1 || !runs(whole)) return { value: rate(runs(series) / minutes), title };
+  return { value: rate(runs(whole) / Math.min(whole.length, minutes)), title: `in the last 5 minutes; ${title}` };
 }
 
 function mood({ success_rate: share }) {

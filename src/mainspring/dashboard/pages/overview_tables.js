@@ -23,7 +23,8 @@ function Panel({ title, more, href, heads, rows, nothing, rest = 0 }) {
   return html`<section class="overview-panel">
     <header><h2>${title}</h2>${more && html`<a href=${href}>${more}</a>`}</header>
     ${rows.length ? html`<div class="table"><table>
-      <thead><tr>${heads.map((head, n) => html`<th key=${head} scope="col" class=${n ? "number" : ""}>${head}</th>`)}</tr></thead>
+      <thead><tr>${heads.map((head, n) => html`
+        <th key=${head} scope="col" class=${n ? "number" : ""}>${head}</th>`)}</tr></thead>
       <tbody>${rows}</tbody></table></div>` : html`<p class="card overview-nothing">${nothing}</p>`}
     ${rest > 0 && html`<p class="muted">and ${count(rest)} more</p>`}
   </section>`;
@@ -33,7 +34,8 @@ function Panel({ title, more, href, heads, rows, nothing, rest = 0 }) {
 const Name = ({ href, name, words, children }) => html`<td data-label=""><span class="overview-two">
   <span class="row">${href ? html`<a href=${href}>${name}</a>` : name}${children}</span>
   ${words && html`<span class="muted">${words}</span>`}</span></td>`;
-const Cell = ({ of, less, children }) => html`<td data-label=${of} class=${`number nowrap ${less ? "overview-less" : ""}`}>${children}</td>`;
+const Cell = ({ of, less, children }) => html`
+  <td data-label=${of} class=${`number nowrap ${less ? "overview-less" : ""}`}>${children}</td>`;
 const Failed = ({ n, href, label }) => (n
   ? html`<a class="state-dead" href=${href} aria-label=${label}>${count(n)}</a>` : html`<span class="muted">0</span>`);
 
@@ -49,13 +51,15 @@ export function Failures({ stats, window }) {
     rows=${rows.map(({ error, count: runs, tasks }) => html`<tr key=${error}>
       <${Name} href=${error === OTHERS ? "" : link("jobs", { error })} name=${error} words=${tasks.join(", ")} />
       <${Cell} of="Runs">${count(runs)}<//>
-      <${Cell} of="Dead now"><${Failed} n=${gone(error)} href=${link("jobs", { state: "dead", error })} label=${`${gone(error)} dead with ${error}`} /><//>
+      <${Cell} of="Dead now"><${Failed} n=${gone(error)} href=${link("jobs", { state: "dead", error })}
+        label=${`${gone(error)} dead with ${error}`} /><//>
     </tr>`)} />`;
 }
 
 export function NextTicks({ outlook }) {
-  const nothing = `No schedule is active${outlook.paused ? `; ${count(outlook.paused)} paused` : ""}. A schedule makes a job at each of its ticks.`;
-  return html`<${Panel} title="Next ticks" more="Schedules" href="schedules" heads=${["Schedule", "Task", "Next"]} nothing=${nothing}
+  const paused = outlook.paused ? `; ${count(outlook.paused)} paused` : "";
+  return html`<${Panel} title="Next ticks" more="Schedules" href="schedules" heads=${["Schedule", "Task", "Next"]}
+    nothing=${`No schedule is active${paused}. A schedule makes a job at each of its ticks.`}
     rows=${outlook.next.slice(0, SOME).map((row) => html`<tr key=${row.name}>
       <${Name} href=${scheduleLink(row.name)} name=${row.name} words=${row.spec.meaning} />
       <td data-label="Task" class="number">${row.spec.task}</td>
@@ -68,16 +72,18 @@ function Tick({ row }) {
   const now = useNow();
   const at = Date.parse(row.next_run_at);
   if (row.held_at) return html`<span class="muted" title="It fires when what is in its way has ended">waits</span>`;
-  return at <= now && now - at < 60_000 ? html`<span title=${both(at)}>now</span>` : html`<${Time} at=${row.next_run_at} />`;
+  if (at <= now && now - at < 60_000) return html`<span title=${both(at)}>now</span>`;
+  return html`<${Time} at=${row.next_run_at} />`;
 }
 
 export function Workers({ workers }) {
   const [busy, slots] = ["running", "concurrency"].map((name) => workers.reduce((sum, one) => sum + one[name], 0));
   const title = workers.length ? `Workers: ${count(busy)} of ${plural(slots, "slot")} busy` : "Workers";
   return html`<${Panel} title=${title} more="Workers" href="workers" heads=${["Worker", "Slots", "Memory", "Beat"]}
-    nothing=${html`No worker is alive. Start one: <code>mainspring worker MODULE:ATTR</code>`} rest=${workers.length - SOME}
+    nothing=${html`No worker is alive. Start one: <code>mainspring worker MODULE:ATTR</code>`}
+    rest=${workers.length - SOME}
     rows=${workers.slice(0, SOME).map((one) => html`<tr key=${one.id}>
-      <${Name} href=${workerLink(one.id)} name=${`${one.host} ${one.pid}`} words=${one.queues === null ? "all queues" : one.queues.join(", ")}>
+      <${Name} href=${workerLink(one.id)} name=${`${one.host} ${one.pid}`} words=${one.queues?.join(", ") ?? "all queues"}>
         ${one.shown !== "open" && html`<${WorkerState} of=${one} />`}<//>
       <${Cell} of="Slots"><${Slots} of=${one} /><//>
       <${Cell} of="Memory">${one.memory ? bytes(one.memory) : "–"}<//>
@@ -92,11 +98,12 @@ export function Queues({ stats, workers }) {
   const idle = Object.keys(stats.by_queue).filter((name) => !known.has(name)).map((name) => ({ ...EMPTY, name }));
   const all = [...stats.queues, ...idle].sort((a, b) => b.pending - a.pending || a.name.localeCompare(b.name));
   const stuck = (name) => workers && hindrance(service(workers, name));
-  return html`<${Panel} title="Queues" more="Queues" href="queues" heads=${["Queue", "Due", "Running", "Retrying", "Wait p95"]}
-    nothing="No queue holds a job." rest=${all.length - SOME}
+  return html`<${Panel} title="Queues" more="Queues" href="queues"
+    heads=${["Queue", "Due", "Running", "Retrying", "Wait p95"]} nothing="No queue holds a job." rest=${all.length - SOME}
     rows=${all.slice(0, SOME).map((one) => html`<tr key=${one.name}>
       <${Name} href=${queueLink(one.name)} name=${one.name}>${one.paused && html`<${State} of="paused" />`}
-        ${stuck(one.name) && html`<span class="state state-retrying" title=${stuck(one.name)}><${Icon} name="warning" />no worker</span>`}<//>
+        ${stuck(one.name) && html`<span class="state state-retrying" title=${stuck(one.name)}>
+          <${Icon} name="warning" />no worker</span>`}<//>
       <${Cell} of="Due">${count(one.pending)}<//>
       <${Cell} of="Running">${count(one.running)}<//>
       <${Cell} of="Retrying">${count(one.retrying)}<//>
@@ -114,12 +121,14 @@ export function Tasks({ stats, window }) {
     rows=${found.slice(0, all ? found.length : MANY).map(([task, one]) => html`<tr key=${task}>
       <${Name} href=${link("jobs", { task })} name=${task} />
       <${Cell} of="Runs">${count(one.runs)}<//>
-      <${Cell} of="Failed"><${Failed} n=${one.failed} href=${failed(task)} label=${`${one.failed} failed runs of ${task}: see its failed jobs`} /><//>
+      <${Cell} of="Failed"><${Failed} n=${one.failed} href=${failed(task)}
+        label=${`${one.failed} failed runs of ${task}: see its failed jobs`} /><//>
       <${Cell} of="Success" less>${percent(one.success_rate)}<//>
       <${Cell} of="Run p50" less>${duration(one.p50)}<//>
       <${Cell} of="Run p95">${duration(one.p95)}<//>
       <${Cell} of="Wait p95">${duration(one.wait_p95)}<//>
       <${Cell} of="Last run" less><${Time} at=${one.last_at} /><//>
     </tr>`)} />
-    ${found.length > MANY && !all && html`<p><button onClick=${() => show(true)}>All ${found.length} tasks</button></p>`}</div>`;
+    ${found.length > MANY && !all && html`
+      <p><button onClick=${() => show(true)}>All ${found.length} tasks</button></p>`}</div>`;
 }

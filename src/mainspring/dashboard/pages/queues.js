@@ -3,6 +3,7 @@ import { now } from "../clock.js";
 import { count, duration, plural } from "../format.js";
 import { html, useMemo, useRef } from "../html.js";
 import { useData } from "../live.js";
+import { Columns } from "../parts/columns.js";
 import { depthsOf, loadDepth } from "../parts/depth.js";
 import { Icon } from "../parts/icons.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
@@ -25,7 +26,8 @@ export function Queues() {
   const session = useSession();
   const window = useWindow();
   const known = useRef(new Set());
-  const data = useData((signal) => loadQueues(session, window, known.current, signal), [window, session], { live: FOLLOWED, every: 3 });
+  const load = (signal) => loadQueues(session, window, known.current, signal);
+  const data = useData(load, [window, session], { live: FOLLOWED, every: 3 });
   const past = useData((signal) => loadDepth({ window }, signal), [window], { every: 30 }).value;
   return html`<${Head} title="Queues" actions=${html`<${WindowChoice} path="queues" value=${window} />`} />
     <${Loaded} data=${data}>${(rows) => (rows.length
@@ -33,19 +35,24 @@ export function Queues() {
       : html`<${Empty} title="No queue holds a job" code=${FIRST}>A queue begins with its first job.<//>`)}<//>`;
 }
 
+const them = (rows) => (rows.length > 1 ? "them" : "it");
+
 /** One word for all that wait for the same thing. */
 function Warnings({ rows }) {
   const stuck = rows.filter((row) => row.hindrance && row.pending + row.retrying);
   const alone = stuck.filter((row) => !row.service.all.length), drained = stuck.filter((row) => row.service.all.length);
   const names = alone.map((row) => row.name).join(",");
-  return html`${alone.length > 0 && html`<${Warning} rows=${alone}>no worker serves ${alone.length > 1 ? "them" : "it"}. Start one: <code>mainspring worker MODULE:ATTR --queues ${names}</code><//>`}
-    ${drained.length > 0 && html`<${Warning} rows=${drained}>all workers that serve ${drained.length > 1 ? "them" : "it"} are drained. <a href="workers">Resume one</a>.<//>`}`;
+  return html`${alone.length > 0 && html`<${Warning}
+    rows=${alone}>no worker serves ${them(alone)}. Start one: <code>mainspring worker MODULE:ATTR --queues ${names}</code><//>`}
+    ${drained.length > 0 && html`<${Warning} rows=${drained}>
+      all workers that serve ${them(drained)} are drained. <a href="workers">Resume one</a>.<//>`}`;
 }
 
 function Warning({ rows, children }) {
   const jobs = rows.reduce((sum, row) => sum + row.pending + row.retrying, 0);
   return html`<p class="notice" role="status"><${Icon} name="warning" />
-    <span><b>${rows.map((row) => row.name).join(", ")}</b> ${rows.length > 1 ? "hold" : "holds"} ${plural(jobs, "job")}, and ${children}</span></p>`;
+    <span><b>${rows.map((row) => row.name).join(", ")}</b> ${rows.length > 1 ? "hold" : "holds"} ${plural(jobs, "job")}, and${" "}
+      ${children}</span></p>`;
 }
 
 function Table({ rows, past, window, after }) {
@@ -54,14 +61,13 @@ function Table({ rows, past, window, after }) {
   const shown = useMemo(() => rows.filter((row) => row.name.toLowerCase().includes(find.toLowerCase())), [rows, find]);
   const look = (event) => go(link("queues", { ...Object.fromEntries(query), find: event.target.value }), { replace: true });
   const [words, seconds] = WINDOWS[window];
-  return html`${rows.length > MANY && html`<p><input type="search" aria-label="Find a queue" placeholder="Find a queue" value=${find} onInput=${look} /></p>`}
+  return html`${rows.length > MANY && html`<p>
+    <input type="search" aria-label="Find a queue" placeholder="Find a queue" value=${find} onInput=${look} /></p>`}
     <div class="table queues"><table>
-    <thead><tr><th scope="col">Queue</th><th scope="col">Depth</th><th scope="col" class="number">Pending</th><th scope="col" class="number">Oldest</th>
-      <th scope="col" class="number">Running</th><th scope="col" class="number">Retrying</th><th scope="col" class="number">Scheduled</th>
-      <th scope="col" class="number" title=${`From due to taken, of runs of the last ${words}`}>Wait p50 / p95</th>
-      <th scope="col" class="number">Runs in ${words}</th><th scope="col" class="number">Failed</th>
-      <th scope="col">Workers</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
-    <tbody>${shown.map((row) => html`<${Row} key=${row.name} row=${row} past=${past} words=${words} seconds=${seconds} after=${after} />`)}</tbody>
+    <${Columns} of=${["Queue", "Depth", "#Pending", "#Oldest", "#Running", "#Retrying", "#Scheduled",
+      "#Wait p50 / p95", `#Runs in ${words}`, "#Failed", "Workers", ""]} />
+    <tbody>${shown.map((row) => html`<${Row} key=${row.name} row=${row} past=${past} words=${words} seconds=${seconds}
+      after=${after} />`)}</tbody>
   </table></div>
   ${!shown.length && html`<p class="muted">No queue has “${find}” in its name.</p>`}`;
 }
@@ -70,16 +76,22 @@ function Row({ row, past, words, seconds, after }) {
   const { name, figures } = row;
   const of = (state) => html`<${JobsFigure} n=${row[state]} queue=${name} state=${state}>${count(row[state])}<//>`;
   return html`<tr>
-    <td data-label="Queue"><span class="queue-name"><a href=${queueLink(name)} title=${name}><b>${name}</b></a>${row.paused && html`<${Paused} by=${row.pause} />`}</span></td>
-    <td class="tight" data-label="Depth">${past && html`<${Depth} past=${past} row=${row} words=${words} seconds=${seconds} />`}</td>
+    <td data-label="Queue"><span class="queue-name"><a href=${queueLink(name)} title=${name}>
+      <b>${name}</b></a>${row.paused && html`<${Paused} by=${row.pause} />`}</span></td>
+    <td class="tight" data-label="Depth">${past && html`<${Depth} past=${past} row=${row} words=${words}
+      seconds=${seconds} />`}</td>
     <td class="number" data-label="Pending">${of("pending")}</td>
-    <td class="number nowrap" data-label="Oldest">${row.oldest ? html`<${Span} from=${row.oldest} />` : html`<span class="muted">–</span>`}</td>
+    <td class="number nowrap" data-label="Oldest">${row.oldest ? html`<${Span} from=${row.oldest} />` : html`<span
+      class="muted">–</span>`}</td>
     <td class="number" data-label="Running">${of("running")}</td>
     <td class="number" data-label="Retrying">${of("retrying")}</td>
     <td class="number" data-label="Scheduled">${of("scheduled")}</td>
     <td class="number nowrap" data-label="Wait p50 / p95">${duration(figures?.wait_p50)} / ${duration(figures?.wait_p95)}</td>
-    <td class="number nowrap" data-label="Runs"><span>${count(figures?.runs)} ${figures && html`<span class="muted">${perMinute(figures.runs, seconds)}</span>`}</span></td>
-    <td class="number" data-label="Failed"><span class=${figures?.failed ? "bad" : "muted"}>${count(figures?.failed)}</span></td>
+    <td class="number nowrap" data-label="Runs">
+      <span>${count(figures?.runs)} ${figures && html`<span
+      class="muted">${perMinute(figures.runs, seconds)}</span>`}</span></td>
+    <td class="number" data-label="Failed"><span
+      class=${figures?.failed ? "bad" : "muted"}>${count(figures?.failed)}</span></td>
     <td data-label="Workers"><${Service} of=${row} /></td>
     <td class="tight" data-label=""><${PauseButton} queue=${row} after=${after} /></td>
   </tr>`;
@@ -96,7 +108,8 @@ function Depth({ past, row, words, seconds }) {
 }
 
 export function Paused({ by }) {
-  return html`<span class="paused"><${State} of="paused" />${by && html`<span class="muted"> by ${by.who}, <${Time} at=${by.at} /></span>`}</span>`;
+  return html`<span class="paused"><${State} of="paused" />${by && html`<span class="muted"> by ${by.who}, <${Time}
+    at=${by.at} /></span>`}</span>`;
 }
 
 export function perMinute(runs, seconds) {

@@ -24,13 +24,16 @@ const OFFERED = ["retry", "cancel", "pause", "resume", "update", "delete"];
 const CALLED = { redrive: "retry" };
 const DANGEROUS = ["cancel", "delete"];
 
-/** `words` say what is chosen, as a bar and `what` as a question has them; `choice` is { ids } or { filter }. */
-export function BulkBar({ words, what, choice, onClear, onDone, children }) {
+/**
+ * `words` say what is chosen, as a bar and `what` as a question has them; `choice` is { ids } or { filter }; `allows` names
+ * what some of them allow, if that is known.
+ */
+export function BulkBar({ words, what, choice, allows = OFFERED, onClear, onDone, children }) {
   const [action, ask] = useState(null);
   useEffect(() => () => requestAnimationFrame(refocus), []);
   return html`<div class="bulk-bar" role="region" aria-label="Selected jobs">
     <b aria-live="polite">${words}</b>${children}
-    <div class="row">${OFFERED.map((name) => html`
+    <div class="row">${OFFERED.filter((name) => allows.includes(name)).map((name) => html`
       <button key=${name} onClick=${() => ask(name)}><${Icon} name=${ACTIONS[name][1]} />${ACTIONS[name][0]}</button>`)}</div>
     <button class="quiet clear" onClick=${onClear}><${Icon} name="close" />Clear selection</button>
     ${action && html`<${BulkDialog} action=${action} what=${what} choice=${choice} onDone=${onDone}

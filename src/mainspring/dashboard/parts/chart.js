@@ -13,13 +13,14 @@ import uPlot from "../vendor/uplot.js";
  * Charts with the same `sync` are pointed at together. `empty` is said in place of the lines where there is nothing.
  */
 export function Chart(props) {
-  const { title, times, series, format = String, height = 150, stacked = false, bars = false, step = 0, empty, sync } = props;
+  const { title, times, series, format = String, height = 150, stacked, bars, step = 0, empty, sync } = props;
   const place = useRef();
   const plot = useRef(null);
   const [theme, again] = useState(0);
   const [at, point] = useState(null);
   useEffect(() => onTheme(() => again((n) => n + 1)), []);
-  const shape = JSON.stringify([series.map((one) => [one.label, one.colour, one.area, one.dash]), stacked, bars, sync, height]);
+  const looks = series.map((one) => [one.label, one.colour, one.area, one.dash]);
+  const shape = JSON.stringify([looks, stacked, bars, sync, height]);
   const key = JSON.stringify([times, series.map((one) => one.values), props.from, props.until]);
   const data = useMemo(() => drawn(times, series, stacked, step), [key, shape]);
   const latest = useRef({});
@@ -41,9 +42,10 @@ export function Chart(props) {
   const nothing = series.every((one) => one.values.every((value) => !value));
   return html`<figure class="chart">
     <figcaption>
-      <span class="chart-title">${title} <span class="chart-when">${pointed === null ? "" : moment(times, pointed, step)}</span></span>
-      <span class="legend">${series.map((one) => html`<span key=${one.label} class="nowrap"><i class="swatch" style=${{ background: `var(${one.colour})` }}></i>
-        ${one.label} <b>${said(one, pointed, format)}</b></span>`)}</span>
+      <span class="chart-title">${title}${" "}
+        <span class="chart-when">${pointed === null ? "" : moment(times, pointed, step)}</span></span>
+      <span class="legend">${series.map((one) => html`<span key=${one.label} class="nowrap">
+        <i class="swatch" style=${{ background: `var(${one.colour})` }}></i> ${one.label} <b>${said(one, pointed, format)}</b></span>`)}</span>
     </figcaption>
     <div class="plot" style=${{ height: `${height}px` }}>
       <div ref=${place} role="img" aria-label=${inWords(title, times, series, format)}></div>

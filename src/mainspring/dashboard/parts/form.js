@@ -1,4 +1,5 @@
 // Forms in dialogs: fields with their names, choices, and what the API says to them.
+import { stringify } from "../exact.js";
 import { html, useId, useState } from "../html.js";
 import { Dialog } from "./dialog.js";
 import { toast } from "./toast.js";
@@ -25,7 +26,8 @@ export function FormDialog({ title, action, run, onClose, refused, more, ready =
       ${children}
       ${state.error && html`<p class="error" role="alert">${state.error.message}</p>`}
       <footer>${more}<button type="button" onClick=${() => onClose()}>Leave it</button>
-        <button class=${danger ? "danger" : "primary"} disabled=${state.busy || !ready}>${state.busy ? "Working…" : action}</button></footer>
+        <button class=${danger ? "danger" : "primary"}
+          disabled=${state.busy || !ready}>${state.busy ? "Working…" : action}</button></footer>
     </form>
   <//>`;
 }
@@ -42,7 +44,8 @@ export const told = (run, done) => async () => {
 export function Field({ label, hint, fault, value, onValue, ...rest }) {
   const id = useId();
   return html`<div class="field"><label for=${id}>${label}</label>
-    <input id=${id} value=${value} aria-describedby=${(fault || hint) && `${id}-hint`} aria-invalid=${fault ? "true" : undefined} autocomplete="off" spellcheck="false" ...${rest}
+    <input id=${id} value=${value} aria-describedby=${(fault || hint) && `${id}-hint`}
+      aria-invalid=${fault ? "true" : undefined} autocomplete="off" spellcheck="false" ...${rest}
       onInput=${(event) => onValue(event.target.value)} />
     <${Hint} id=${`${id}-hint`} hint=${hint} fault=${fault} /></div>`;
 }
@@ -51,8 +54,10 @@ export function Field({ label, hint, fault, value, onValue, ...rest }) {
 export function Choice({ label, hint, fault, value, onValue, options, ...rest }) {
   const id = useId();
   return html`<div class="field"><label for=${id}>${label}</label>
-    <select id=${id} value=${value} aria-describedby=${(fault || hint) && `${id}-hint`} aria-invalid=${fault ? "true" : undefined} ...${rest} onChange=${(event) => onValue(event.target.value)}>
-      ${options.map(([one, words]) => html`<option key=${one} value=${one} selected=${one === value}>${words}</option>`)}</select>
+    <select id=${id} value=${value} aria-describedby=${(fault || hint) && `${id}-hint`}
+      aria-invalid=${fault ? "true" : undefined} ...${rest} onChange=${(event) => onValue(event.target.value)}>
+      ${options.map(([one, words]) => html`<option key=${one} value=${one}
+        selected=${one === value}>${words}</option>`)}</select>
     <${Hint} id=${`${id}-hint`} hint=${hint} fault=${fault} /></div>`;
 }
 
@@ -64,11 +69,26 @@ function Hint({ id, hint, fault }) {
 
 /** Some of `options`: [[value, words], …]. */
 export function Checks({ legend, hint, chosen, onChosen, options }) {
-  const turn = (one, on) => onChosen(options.map(([name]) => name).filter((name) => (name === one ? on : chosen.includes(name))));
+  const all = options.map(([name]) => name);
+  const turn = (one, on) => onChosen(all.filter((name) => (name === one ? on : chosen.includes(name))));
   return html`<fieldset><legend>${legend}</legend>${hint && html`<p class="hint">${hint}</p>`}
     <div class="checks">${options.map(([one, words]) => html`<label key=${one}>
-      <input type="checkbox" checked=${chosen.includes(one)} onChange=${(event) => turn(one, event.target.checked)} /> ${words}</label>`)}</div>
+      <input type="checkbox" checked=${chosen.includes(one)}
+        onChange=${(event) => turn(one, event.target.checked)} /> ${words}</label>`)}</div>
   </fieldset>`;
+}
+
+const HIDDEN = "***"; // what the API shows in place of a secret
+
+/** What differs. What nobody has touched is not sent back: it may have a mask in it, and must not be saved with that. */
+export function edits(before, after) {
+  const differs = (name) => stringify(after[name]) !== stringify(before[name]);
+  const masked = (one) => stringify(one).includes(HIDDEN);
+  const names = Object.keys(after).filter(differs);
+  if (names.some((name) => masked(before[name]) && masked(after[name]))) {
+    throw new Error(`Something in there is hidden from you (${HIDDEN}): put it in anew, or leave that field as it is.`);
+  }
+  return Object.fromEntries(names.map((name) => [name, after[name]]));
 }
 
 /** "a, b" -> ["a", "b"]; nothing -> null, which means any. */

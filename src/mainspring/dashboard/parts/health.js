@@ -19,12 +19,14 @@ export function Health({ facts, whole, since, reload }) {
   const found = troubles({ ...facts, now });
   const level = since ? "unknown" : found[0]?.level ?? (whole ? "good" : "unknown");
   const well = SCOPES.every((scope) => session.sees(scope)) ? "Healthy" : "Nothing is wrong in what you may see";
-  const words = since ? `Not known: the last answer came ${relative(since, now)}`
-    : found.length ? `${found.length} ${found.length === 1 ? "thing needs" : "things need"} you` : whole ? well : "Looking…";
+  const needs = found.length && `${found.length} ${found.length === 1 ? "thing needs" : "things need"} you`;
+  const words = since ? `Not known: the last answer came ${relative(since, now)}` : needs || (whole ? well : "Looking…");
   return html`<section class=${`health health-${level}`} aria-labelledby="health">
-    <h2 id="health"><${Icon} name=${level === "good" ? "completed" : "warning"} size=${18} /><span role="status">${words}</span>
+    <h2 id="health"><${Icon} name=${level === "good" ? "completed" : "warning"} size=${18} />
+      <span role="status">${words}</span>
       ${level === "good" && html`<span class="health-more">${wellness({ ...facts, now })}</span>`}</h2>
-    ${found.length > 0 && html`<ul>${found.map((one) => html`<${Line} key=${one.key} trouble=${one} reload=${reload} />`)}</ul>`}
+    ${found.length > 0 && html`<ul>${found.map((one) => html`
+      <${Line} key=${one.key} trouble=${one} reload=${reload} />`)}</ul>`}
   </section>`;
 }
 

@@ -26,7 +26,7 @@ export function Trouble({ error, retry }) {
 
 /** Nothing here: why, and what to do. `code` is what one could run. */
 export function Empty({ title, code, children }) {
-  return html`<div class="empty"><h2>${title}</h2><div>${children}</div>${code && html`<pre class="code">${code}</pre>`}</div>`;
+  return html`<div class="empty"><h2>${title}</h2><div>${children}</div>${code && html`<pre class="code" tabindex="0">${code}</pre>`}</div>`;
 }
 
 /** By cursor: `next` is the API's; older pages are further on in the browser's history. */

@@ -41,12 +41,17 @@ export function options(latest, { width, height, point }) {
   const { series, stacked, bars, sync, format } = latest.current;
   const seconds = format === duration;
   const colours = palette(["--muted", "--line", ...series.map((one) => one.colour)]);
-  const axis = { stroke: colours["--muted"], grid: { stroke: colours["--line"], width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
-  const write = (value) => (value ? (latest.current.axis ?? latest.current.format ?? String)(value).replace(".0 ", " ") : "0");
+  const grid = { stroke: colours["--line"], width: 1 };
+  const axis = { stroke: colours["--muted"], grid, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+  const words = (value) => (latest.current.axis ?? latest.current.format ?? String)(value);
+  const write = (value) => (value ? words(value).replace(".0 ", " ") : "0");
   const lines = series.map((one) => line(one, colours[one.colour], bars));
   return {
     width, height, legend: { show: false }, padding: [8, 6, 0, 0],
-    cursor: { y: false, points: { show: !bars && !stacked, size: 6 }, drag: { x: false, y: false }, sync: sync ? { key: sync, setSeries: false } : undefined },
+    cursor: {
+      y: false, points: { show: !bars && !stacked, size: 6 }, drag: { x: false, y: false },
+      sync: sync ? { key: sync, setSeries: false } : undefined,
+    },
     scales: { x: { range: () => latest.current.ends }, y: { range: (_, __, most) => [0, top(most, seconds)] } },
     axes: [
       { ...axis, size: 22, space: 64, values: (chart, at) => at.map((one) => tick(one, latest.current.ends)) },
@@ -70,7 +75,8 @@ function tick(at, [from, until]) {
 }
 
 function line(one, colour, bars) {
-  const drawn = { label: one.label, stroke: colour, width: bars ? 0 : 1.6, dash: one.dash, points: { show: true, size: 4, fill: colour, filter: alone } };
+  const points = { show: true, size: 4, fill: colour, filter: alone };
+  const drawn = { label: one.label, stroke: colour, width: bars ? 0 : 1.6, dash: one.dash, points };
   if (bars) return { ...drawn, fill: colour, points: { show: false }, paths: uPlot.paths.bars({ size: [0.8, 48, 1] }) };
   return { ...drawn, fill: one.area ? faint(colour, 16) : undefined };
 }

@@ -30,7 +30,8 @@ export async function loadQueues(session, window, known, signal) {
   const rows = [...known].sort().map((name) => {
     const queue = items.find((one) => one.name === name) ?? { ...NONE, name };
     const who = workers && service(workers.items, name);
-    return { ...queue, figures: stats && (stats.by_queue[name] ?? { runs: 0, failed: 0 }), service: who, hindrance: who && hindrance(who) };
+    const figures = stats && (stats.by_queue[name] ?? { runs: 0, failed: 0 });
+    return { ...queue, figures, service: who, hindrance: who && hindrance(who) };
   });
   const [oldest, pauses] = await Promise.all([loadOldest(session, rows, signal), loadPauses(session, rows, signal)]);
   return rows.map((row) => ({ ...row, oldest: oldest[row.name], pause: pauses[row.name] }));
@@ -65,7 +66,8 @@ export function PauseButton({ queue, after }) {
   };
   if (!useSession().may("operator", "queues")) return null;
   const words = queue.paused ? "Resume" : "Pause";
-  return html`<${Act} icon=${queue.paused ? "play" : "pause"} label=${`${words} queue ${queue.name}`} run=${run}>${words}<//>`;
+  return html`<${Act} icon=${queue.paused ? "play" : "pause"} label=${`${words} queue ${queue.name}`}
+    run=${run}>${words}<//>`;
 }
 
 /** A figure that leads to its jobs. */
@@ -80,6 +82,7 @@ export function Service({ of: row }) {
   const { all, taking, slots } = row.service;
   if (taking.length) return html`<span class="nowrap">${taking.length} · ${plural(slots, "slot")}</span>`;
   const words = all.length ? "all drained" : "no worker";
-  if (!(row.pending + row.retrying + row.scheduled)) return html`<span class="muted nowrap" title=${row.hindrance}>${words}</span>`;
+  if (!(row.pending + row.retrying + row.scheduled)) return html`<span class="muted nowrap"
+    title=${row.hindrance}>${words}</span>`;
   return html`<span class="state state-dead" title=${row.hindrance}><${Icon} name="warning" />${words}</span>`;
 }

@@ -8,11 +8,13 @@ const NOUNS = [
 /** Nothing of these can be changed. */
 const READ_ONLY = ["audit", "cron", "events", "executions", "metrics", "stats", "tasks"];
 
-const covers = (within, scope) => !within || within.includes(scope) || (scope.endsWith(":read") && within.includes(scope.replace(":read", ":write")));
+/** Who may change something may see it. */
+const covers = (within, scope) => !within || within.includes(scope) || within.includes(scope.replace(/:read$/, ":write"));
 
 /** `scopes`: null is all that the role may. `within` are those of whoever makes it. */
 export function Scopes({ scopes, onScopes, within }) {
-  const turn = (scope) => (event) => onScopes(event.target.checked ? [...scopes, scope] : scopes.filter((one) => one !== scope));
+  const without = (scope) => scopes.filter((one) => one !== scope);
+  const turn = (scope) => (event) => onScopes(event.target.checked ? [...scopes, scope] : without(scope));
   const box = (noun, verb, words) => {
     const scope = `${noun}:${verb}`;
     const implied = verb === "read" && scopes.includes(`${noun}:write`);
@@ -20,11 +22,15 @@ export function Scopes({ scopes, onScopes, within }) {
       disabled=${implied || !covers(within, scope)} onChange=${turn(scope)} />`;
   };
   return html`<fieldset><legend>Scopes</legend>
-    <label class="choice"><input type="radio" name="all" checked=${scopes === null} disabled=${Boolean(within)} onChange=${() => onScopes(null)} /> no limits beyond that</label>
-    <label class="choice"><input type="radio" name="all" checked=${scopes !== null} onChange=${() => onScopes([])} /> only what is ticked here</label>
-    ${scopes !== null && html`<div class="scopes">${[NOUNS.slice(0, 8), NOUNS.slice(8)].map((some, n) => html`<table key=${n}>
+    <label class="choice"><input type="radio" name="all" checked=${scopes === null} disabled=${Boolean(within)}
+      onChange=${() => onScopes(null)} /> no limits beyond that</label>
+    <label class="choice"><input type="radio" name="all" checked=${scopes !== null}
+      onChange=${() => onScopes([])} /> only what is ticked here</label>
+    ${scopes !== null && html`<div class="scopes">${[NOUNS.slice(0, 8), NOUNS.slice(8)].map((some, n) => html`<table
+      key=${n}>
       <thead><tr><th scope="col">Noun</th><th scope="col">See</th><th scope="col">Change</th></tr></thead>
       <tbody>${some.map((noun) => html`<tr key=${noun}><th scope="row">${noun}</th>
-        <td>${box(noun, "read", "See")}</td><td>${!READ_ONLY.includes(noun) && box(noun, "write", "Change")}</td></tr>`)}</tbody></table>`)}</div>`}
+        <td>${box(noun, "read", "See")}</td><td>${!READ_ONLY.includes(noun) && box(noun, "write", "Change")}</td></tr>`)}</tbody>
+    </table>`)}</div>`}
   </fieldset>`;
 }

@@ -8,7 +8,8 @@ import { Icon } from "./icons.js";
 export function Secret({ title, secret, words, code, onClose }) {
   return html`<${Dialog} title=${title} onClose=${onClose} wide>
     <div class="body">
-      <p class="notice"><${Icon} name="warning" /><span>This is the only time that it is shown. Keep it where secrets are kept.</span></p>
+      <p class="notice"><${Icon} name="warning" />
+        <span>This is the only time that it is shown. Keep it where secrets are kept.</span></p>
       <${Copied} label="Copy the secret" text=${secret} />
       ${words && html`<p>${words}</p>`}
       ${code && html`<h3>For example</h3><${Copied} label="Copy the example" text=${code} />`}
@@ -21,6 +22,8 @@ export function Secret({ title, secret, words, code, onClose }) {
 function Copied({ text, label }) {
   const [done, set] = useState(false);
   const act = () => copy(text).then(() => set(true));
-  return html`<div class="secret"><pre class="code" tabindex="0" aria-label=${label.replace("Copy t", "T")}>${text}</pre>
-    <button type="button" aria-label=${label} onClick=${act}><${Icon} name=${done ? "completed" : "copy"} /><span aria-live="polite">${done ? "Copied" : "Copy"}</span></button></div>`;
+  return html`<div class="secret"><pre class="code" tabindex="0"
+    aria-label=${label.replace("Copy t", "T")}>${text}</pre>
+    <button type="button" aria-label=${label} onClick=${act}><${Icon} name=${done ? "completed" : "copy"} />
+      <span aria-live="polite">${done ? "Copied" : "Copy"}</span></button></div>`;
 }

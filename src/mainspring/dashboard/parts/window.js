@@ -22,5 +22,6 @@ export function WindowChoice({ path, value, of = USUAL }) {
   const { query } = useRoute();
   const choose = (window) => go(link(path, { ...Object.fromEntries(query), window }), { replace: true });
   return html`<div class="segments" role="group" aria-label="Figures of the last">${of.map((name) => html`
-    <button key=${name} type="button" aria-pressed=${name === value} onClick=${() => choose(name)}>${WINDOWS[name][0]}</button>`)}</div>`;
+    <button key=${name} type="button" aria-pressed=${name === value} onClick=${() => choose(name)}>
+      ${WINDOWS[name][0]}</button>`)}</div>`;
 }

@@ -42,8 +42,11 @@ export const WorkerLink = ({ id }) => html`<a href=${workerLink(id)}><b>${id}</b
 
 export function Slots({ of: worker }) {
   const { running, concurrency, leaked } = worker;
-  return html`<${Meter} value=${running} most=${concurrency} label=${`Slots used of ${worker.id}`} words=${`${count(running)} of ${count(concurrency)}`} />
-    ${leaked > 0 && html` <span class="state state-dead" title="Held by runs that ignore their interruption; a restart frees them"><${Icon} name="warning" />${leaked} leaked</span>`}`;
+  return html`<${Meter} value=${running} most=${concurrency} label=${`Slots used of ${worker.id}`}
+    words=${`${count(running)} of ${count(concurrency)}`} />
+    ${leaked > 0 && html` <span class="state state-dead"
+      title="Held by runs that ignore their interruption; a restart frees them">
+      <${Icon} name="warning" />${leaked} leaked</span>`}`;
 }
 
 /** Drain or resume, and resize; they are heard at its next beat. */
@@ -54,18 +57,21 @@ export function WorkerActs({ worker, after }) {
   const stopped = worker.orders.drained;
   return html`<span class="row">
     ${stopped
-      ? html`<${Act} icon="play" label=${`Resume worker ${worker.id}`} run=${() => order("resume", `${worker.id} takes jobs again.`)}>Resume<//>`
+      ? html`<${Act} icon="play" label=${`Resume worker ${worker.id}`}
+        run=${() => order("resume", `${worker.id} takes jobs again.`)}>Resume<//>`
       : html`<${Act} icon="pause" label=${`Drain worker ${worker.id}`} title="Takes nothing new; what it runs goes on"
           run=${() => order("drain", `${worker.id} takes nothing new. What it runs goes on.`)}>Drain<//>`}
     <button type="button" aria-label=${`Resize worker ${worker.id}`} onClick=${() => size(true)}>Resize</button>
-    ${sizing && html`<${Resize} worker=${worker} onClose=${(words) => (size(false), words && (toast(words), after()))} />`}
+    ${sizing && html`<${Resize} worker=${worker}
+      onClose=${(words) => (size(false), words && (toast(words), after()))} />`}
   </span>`;
 }
 
 function Resize({ worker, onClose }) {
   const [slots, set] = useState(String(worker.orders.concurrency ?? worker.concurrency));
   const send = async (concurrency, words) => (await post(`workers/${segment(worker.id)}/resize`, { concurrency }), words);
-  const run = () => (slots === "" ? send(null, "It has as many slots as it was started with.") : send(Number(slots), `${worker.id} has ${slots} slots from its next beat on.`));
+  const run = () => (slots === "" ? send(null, `${worker.id} has as many slots as it was started with.`)
+    : send(Number(slots), `${worker.id} has ${slots} slots from its next beat on.`));
   return html`<${FormDialog} title=${`Resize ${worker.id}`} action="Resize" run=${run} onClose=${onClose}>
     <p>How many jobs it may run at once, until it ends. What runs now is left alone.</p>
     <${Field} label="Slots" type="number" min="1" max="100000" step="1" value=${slots} onValue=${set} autofocus
