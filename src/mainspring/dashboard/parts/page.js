@@ -6,8 +6,8 @@ import { Icon } from "./icons.js";
 /** `actions` are buttons on the right; `title` is also the window's. */
 export function Head({ title, actions, children }) {
   const ref = useRef();
-  // Who hears the page, or uses its keys, begins where the new one does.
-  useEffect(() => void (arrived() && ref.current.focus({ preventScroll: true })), []);
+  // Who hears the page, or uses its keys, begins where the new one does; unless they came for its search.
+  useEffect(() => void (arrived() && !document.querySelector("#search:focus") && ref.current.focus({ preventScroll: true })), []);
   useEffect(() => void (document.title = `${typeof title === "string" ? title : "Mainspring"} · Mainspring`), [title]);
   return html`<div class="head"><h1 ref=${ref} tabindex="-1">${title}</h1>${children}<div class="actions">${actions}</div></div>`;
 }
