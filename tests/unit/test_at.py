@@ -67,6 +67,20 @@ def test_what_leaves_a_doubt_is_refused(say: Callable[[], Any], way_out: str) ->
     assert way_out in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "say",
+    [
+        lambda: at(datetime.max.replace(tzinfo=timezone(-timedelta(hours=5)))),
+        lambda: at(datetime.min.replace(tzinfo=timezone(timedelta(hours=5)))),
+        lambda: at("9999-12-31T23:59", tz="America/New_York"),
+        lambda: at("0001-01-01T00:00", tz="Asia/Tokyo"),
+    ],
+)
+def test_what_lies_beyond_the_calendar_is_refused(say: Callable[[], Any]) -> None:
+    with pytest.raises(BadInput, match="not within the years 1 to 9999 in UTC"):
+        say()
+
+
 def test_it_says_what_it_is() -> None:
     assert at("2030-01-01T09:00", tz="Europe/London").explain() == "once, on 1 January 2030 at 09:00, Europe/London"
     assert at(NINE).explain() == "once, on 1 January 2030 at 09:00, UTC"

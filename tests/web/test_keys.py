@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -101,6 +101,7 @@ async def test_the_name_of_an_expired_key_is_free_again(spring: Mainspring, cloc
         ({"expires": "soon"}, "expires must be a span"),
         ({"expires": datetime(2020, 1, 1, tzinfo=UTC)}, "a key expires in the future"),
         ({"expires": datetime(2040, 1, 1)}, "at an instant with its zone"),
+        ({"expires": datetime.max.replace(tzinfo=timezone(-timedelta(hours=5)))}, "at an instant with its zone"),
     ],
 )
 async def test_what_is_no_key_is_refused_with_the_way_out(

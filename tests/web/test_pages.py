@@ -112,6 +112,11 @@ async def test_a_hostile_path_stays_text(app: Mainspring) -> None:
         assert "<script>alert" not in (await http.get('/"><script>alert(1)</script>/')).text
 
 
+def test_every_import_leads_to_a_module() -> None:
+    missing = {name: found - site().files.keys() for name, found in site().imports.items()}
+    assert {name: found for name, found in missing.items() if found} == {}
+
+
 def test_all_of_it_is_small() -> None:
     assert sum(len(file.zipped) for file in site().files.values()) < 200 * 1024
 

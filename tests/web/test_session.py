@@ -8,7 +8,8 @@ import httpx
 import pytest
 from http_client import ORIGIN, Http, browser
 
-from mainspring import Mainspring
+from mainspring import Mainspring, Trail
+from mainspring.api.attempts import BURST
 from mainspring.control.keys import HOLDS
 from mainspring.testing import VirtualClock
 
@@ -308,3 +309,36 @@ async def test_a_key_counts_before_a_cookie(http: Http, spring: Mainspring) -> N
     await sign_in(http, spring)
     other = {"Authorization": f"Bearer {await spring.keys.create('bob')}"}
     assert (await http.get("/session", headers=other)).json()["name"] == "key:bob"
+
+
+# in the audit trail
+
+
+async def came_and_went(spring: Mainspring) -> list[tuple[str, str, str]]:
+    found = await spring.audit.list(Trail(action="session"))
+    return [(entry.who, entry.action, entry.target) for entry in reversed(found)]
+
+
+async def test_who_signs_in_and_out_is_in_the_audit_trail(http: Http, spring: Mainspring) -> None:
+    key = await spring.keys.create("ada", "admin")
+    await http.post("/session", json={"key": key})
+    await http.delete("/session", headers={"Origin": ORIGIN})
+    assert await came_and_went(spring) == [
+        ("key:ada", "session.open", "127.0.0.1"),
+        ("key:ada", "session.close", "127.0.0.1"),
+    ]
+
+
+async def test_wrong_keys_are_in_it_once_a_minute_when_there_are_too_many(
+    http: Http, spring: Mainspring, clock: VirtualClock
+) -> None:
+    for _ in range(BURST):
+        assert (await http.post("/session", json={"key": "wrong"})).status_code == 401
+    assert await came_and_went(spring) == []
+    for _ in range(20):
+        assert (await http.post("/session", json={"key": "wrong"})).status_code == 429
+    assert await came_and_went(spring) == [("nobody", "session.refuse", "127.0.0.1")]
+    clock.advance(seconds=60)
+    for _ in range(BURST * 2):
+        await http.post("/session", json={"key": "wrong"})
+    assert len(await came_and_went(spring)) == 2

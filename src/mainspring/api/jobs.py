@@ -19,6 +19,7 @@ from .door import Spring, may
 from .filters import Which, which_jobs
 from .job_view import JobPage, JobView, LogPage, etag, job_item, job_view, log_line
 from .problem import Problem
+from .recent import Lately
 from .redaction import shown_line
 from .values import Count, Instant, Name, Priority
 
@@ -83,8 +84,8 @@ async def list_jobs(
 
 
 @get("/jobs/counts", **may("viewer"))
-async def count_jobs(spring: Spring) -> Counts:
-    return Counts(**await spring.jobs.counts())
+async def count_jobs(spring: Spring, recent: Lately) -> Counts:
+    return Counts(**await recent.get("counts", spring.jobs.counts))
 
 
 @get("/jobs/{id:str}", **may("viewer", waits=True))

@@ -13,6 +13,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from ..errors import BadSetting
 from ..signals import on_stop
+from .head import Bounded
 from .stream import STOPPING
 
 # How many connections may wait to be taken.
@@ -62,8 +63,8 @@ class Server:
             await app(scope, receive, send)
 
         config = uvicorn.Config(
-            told, lifespan="on", log_config=None, log_level="warning", access_log=False, server_header=False,
-            proxy_headers=False, ws="none", timeout_graceful_shutdown=max(1, round(grace)),
+            told, http=Bounded, ws="none", lifespan="on", log_config=None, log_level="warning", access_log=False,
+            server_header=False, proxy_headers=False, timeout_graceful_shutdown=max(1, round(grace)),
         )  # fmt: skip
         self._server = _Uvicorn(config)
         self._server.ready = ready

@@ -27,6 +27,7 @@ from .issuer import check_jwt
 from .mounted import ROOT, Mounted
 from .parameters import known_only
 from .problem import HANDLERS
+from .recent import Forgetful, Recent
 from .routes import BESIDE, ROUTES
 from .session import Sessions
 
@@ -55,11 +56,15 @@ def asgi(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None = Non
 def litestar(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None = None) -> Litestar:
     attempts = Attempts(app.clock)
     known = Sessions(app, attempts)
+    lately = Recent(app.clock)
     if ways is None:
         ways = (Bearer(app, attempts, _web_tokens(app)), known) if auth else (anyone,)
 
     async def sessions() -> Sessions:
         return known
+
+    async def recent() -> Recent:
+        return lately
 
     async def spring() -> Mainspring:
         return app
@@ -67,6 +72,8 @@ def litestar(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None =
     async def who(request: Request[Any, Any, Any]) -> Principal:
         principal: Principal = request.scope["user"]
         return principal
+
+    given: dict[str, Any] = {"spring": spring, "who": who, "sessions": sessions, "recent": recent}
 
     @asynccontextmanager
     async def opened(_: Litestar) -> AsyncIterator[None]:
@@ -79,9 +86,10 @@ def litestar(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None =
 
     return Litestar(
         [Router(PREFIX, route_handlers=ROUTES, before_request=known_only), *BESIDE],
-        dependencies={"spring": Provide(spring), "who": Provide(who), "sessions": Provide(sessions)},
+        dependencies={name: Provide(one) for name, one in given.items()},
         middleware=[
             DefineMiddleware(Door, ways=tuple(ways), settings=app.settings),
+            DefineMiddleware(Forgetful, recent=lately),
             DefineMiddleware(Idempotency, spring=app, limit=BODY_LIMIT),
             DefineMiddleware(Deadline),
         ],

@@ -11,23 +11,28 @@ import msgspec
 from litestar import Request, Response, delete, get, post
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
+from litestar.types import Scope
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..app import Mainspring
 from ..control.keys import HOLDS
 from ..credential import fingerprint
-from ..document import Document
+from ..document import Document, Entry
+from ..ids import new_id
 from . import cookie
-from .attempts import Attempts
+from .attempts import Attempts, address_of
 from .bearer import of_key
 from .door import ANYONE, UNSAFE, Connection, Principal, Who, may, unauthenticated
 from .origin import check_not_foreign, check_same_origin
+from .problem import Problem
 from .welcome import FIRST, is_token, used_up
 
 # Sessions that a process remembers.
 _MOST = 10_000
 _KIND = "session"
+# Seconds between two entries of the audit trail that too many keys were wrong.
+_SELDOM = 60.0
 
 
 class _Text(Struct, frozen=True, kw_only=True):
@@ -44,6 +49,7 @@ class Sessions:
         self.attempts = attempts
         # By hash: what the store said, and when; for a session that is not there it says so for good.
         self._known: OrderedDict[str, tuple[Document | None, float]] = OrderedDict()
+        self._warned_at: float | None = None
 
     async def open(self, secret: str) -> tuple[str, Principal] | None:
         """The secret for the cookie, and who came in; None if nobody."""
@@ -59,6 +65,25 @@ class Sessions:
         document = Document(kind=_KIND, name=fingerprint(fresh), text=text, expires_at=end)
         await (await self._app.opened()).put_documents([document], now=now)
         return fresh, replace(FIRST if key is None else of_key(key), expires_at=end)
+
+    async def failed(self, scope: Scope) -> None:
+        """Raises Problem(429) if there were too many, and puts it into the audit trail: once a minute, so that nobody
+        can fill it.
+        """
+        try:
+            self.attempts.failed(scope)
+        except Problem:
+            now = self._app.clock.monotonic()
+            if self._warned_at is None or now - self._warned_at >= _SELDOM:
+                self._warned_at = now
+                await self.note("nobody", "refuse", scope)
+            raise
+
+    async def note(self, who: str, what: str, scope: Scope) -> None:
+        """Into the audit trail, with the address it came from."""
+        now = self._app.clock.now()
+        entry = Entry(id=new_id(now), at=now, who=who, action=f"session.{what}", target=address_of(scope), outcome="{}")
+        await (await self._app.opened()).record([entry])
 
     async def close(self, secret: str) -> None:
         name = fingerprint(secret)
@@ -127,17 +152,21 @@ async def open_session(
     """Signs a browser in: its cookie counts from now on."""
     check_not_foreign(request.scope)
     if (opened := await sessions.open(data.key)) is None:
-        sessions.attempts.failed(request.scope)
+        await sessions.failed(request.scope)
         raise unauthenticated("this API key or token is not valid: mistyped, used, revoked or expired")
     secret, who = opened
+    await sessions.note(who.name, "open", request.scope)
     return Response(who, headers={"Set-Cookie": cookie.given(request.scope, secret)})
 
 
 @delete("/session", status_code=204, **may("viewer", unscoped=True))
-async def close_session(request: Request[Any, Any, Any], sessions: NamedDependency[Sessions]) -> Response[None]:
+async def close_session(
+    request: Request[Any, Any, Any], sessions: NamedDependency[Sessions], who: Who
+) -> Response[None]:
     """Signs a browser out."""
     if (secret := cookie.read(request.scope)) is not None:
         await sessions.close(secret)
+        await sessions.note(who.name, "close", request.scope)
     return Response(None, headers={"Set-Cookie": cookie.taken(request.scope)})
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ..config import span
 from ..stats import Stats
 from .door import Spring, may
+from .recent import Lately
 from .redaction import shown_error
 
 EVER = "ever"
@@ -21,10 +22,12 @@ Only = Annotated[str | None, QueryParameter(max_length=200, description="Only ru
 
 
 @get("/stats", **may("viewer"))
-async def get_stats(spring: Spring, window: Window = "1h", queue: Only = None, task: Only = None) -> Stats:
+async def get_stats(
+    spring: Spring, recent: Lately, window: Window = "1h", queue: Only = None, task: Only = None
+) -> Stats:
     """Jobs by state, and how runs went within the window: by task, by queue, in time. Durations are seconds."""
     back = None if window == EVER else timedelta(seconds=span(window, "window"))
-    found = await spring.stats(back, queue=queue, task=task)
+    found = await recent.get(("stats", back, queue, task), lambda: spring.stats(back, queue=queue, task=task))
     return replace(found, errors=[replace(one, error=shown_error(one.error)) for one in found.errors])
 
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..acting import actor
+from ..clock import is_instant
 from ..config import Span, span
 from ..credential import (
     KEY,
@@ -216,6 +217,6 @@ def _end(expires: Span | datetime | None, now: datetime) -> datetime | None:
     if expires is None:
         return None
     end = expires if isinstance(expires, datetime) else now + timedelta(seconds=span(expires, "expires"))
-    if end.tzinfo is None or end <= now:
+    if not is_instant(end) or end <= now:
         raise BadInput(f"a key expires in the future, at an instant with its zone, or after a span; got {expires!r}")
     return end

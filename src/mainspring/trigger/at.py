@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 from msgspec.structs import force_setattr
 
+from ..clock import is_instant
 from ..errors import BadInput
 from .rule import Trigger
 from .wall import NOTHING, instants, shift, spoken, utc, written
@@ -26,9 +27,11 @@ class At(Trigger, frozen=True, kw_only=True, tag="at"):
         zone = zone_of(self.tz)
         if not isinstance(self.when, datetime):
             raise BadInput(f"at() needs a datetime, got {self.when!r}")
+        if self.when.utcoffset() is not None and not is_instant(self.when):
+            raise _beyond(self.when)
         if self.when.tzinfo is not None:
             force_setattr(self, "when", utc(self.when, "the instant"))
-        elif not instants(self.when, zone):
+        elif not _instants(self.when, zone):
             raise BadInput(f"{spoken(self.when)}, {written(self.when)} does not exist in {self.tz}: say another day")
 
     @property
@@ -53,6 +56,17 @@ class At(Trigger, frozen=True, kw_only=True, tag="at"):
 
     def warnings(self) -> list[str]:
         return [note] if (note := self.note(self.tick)) else []
+
+
+def _instants(when: datetime, zone: ZoneInfo) -> list[datetime]:
+    try:
+        return instants(when, zone)
+    except OverflowError:
+        raise _beyond(when) from None
+
+
+def _beyond(when: datetime) -> BadInput:
+    return BadInput(f"{when} is not within the years 1 to 9999 in UTC: say another day")
 
 
 def at(when: datetime | str, *, tz: str | None = None) -> At:

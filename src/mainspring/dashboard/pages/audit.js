@@ -88,7 +88,7 @@ function Row({ entry }) {
   return html`<tr>
       <td class="nowrap" data-label="When"><${Time} at=${entry.at} /></td>
       <td data-label="Who"><a href=${link("audit", { who: entry.who })}>${entry.who}</a></td>
-      <td data-label="Action"><a href=${link("audit", { action: entry.action })}><code>${entry.action}</code></a></td>
+      <td class="nowrap" data-label="Action"><a href=${link("audit", { action: entry.action })}><code>${entry.action}</code></a></td>
       <td data-label="Target"><${Target} action=${entry.action} target=${entry.target} /></td>
       <td data-label="What became of it"><${Outcome} of=${entry.outcome} /></td>
       <td class="tight" data-label=""><button class="quiet" aria-expanded=${open}

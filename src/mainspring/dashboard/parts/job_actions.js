@@ -6,7 +6,7 @@ import { go } from "../route.js";
 import { useSession } from "../session.js";
 import { Act } from "./act.js";
 import { confirm } from "./dialog.js";
-import { FormDialog } from "./form_dialog.js";
+import { FormDialog, told } from "./form.js";
 import { Icon } from "./icons.js";
 import { JobEdit } from "./job_edit.js";
 import { instant, Moment, typed } from "./moment.js";
@@ -40,12 +40,12 @@ export function JobActions({ job, changed }) {
     ${open === "edit" && html`<${JobEdit} job=${job} onClose=${close} onDone=${changed} />`}`;
 }
 
-function Cancel({ job, ...asked }) {
+function Cancel({ job, onClose, onDone }) {
   const [reason, set] = useState("");
   const id = useId();
   const words = job.state === "running" ? "It is interrupted at its worker's next beat." : "It will never run. It can be retried later.";
-  return html`<${FormDialog} title="Cancel this job?" action="Cancel the job" danger ...${asked}
-    run=${() => post(at(job, "cancel"), reason ? { reason } : undefined).then(() => (job.state === "running" ? "It is asked to stop." : "It is cancelled."))}>
+  return html`<${FormDialog} title="Cancel this job?" action="Cancel the job" danger onClose=${onClose}
+    run=${told(() => post(at(job, "cancel"), reason ? { reason } : undefined).then(() => (job.state === "running" ? "It is asked to stop." : "It is cancelled.")), onDone)}>
     <p>${job.task} <code>${job.id}</code>. ${words}</p>
     <div class="field"><label for=${id}>Reason</label>
       <input id=${id} value=${reason} maxlength="1024" placeholder="cancelled by an operator" autocomplete="off" autofocus onInput=${(event) => set(event.target.value)} />
@@ -53,10 +53,10 @@ function Cancel({ job, ...asked }) {
   <//>`;
 }
 
-function When({ job, ...asked }) {
+function When({ job, onClose, onDone }) {
   const [when, set] = useState(typed(job.run_at));
-  return html`<${FormDialog} title="When shall it run?" action="Reschedule" disabled=${!instant(when)} ...${asked}
-    run=${() => post(at(job, "reschedule"), { at: instant(when) }).then(() => "It has another time now.")}>
+  return html`<${FormDialog} title="When shall it run?" action="Reschedule" ready=${instant(when) !== null} onClose=${onClose}
+    run=${told(() => post(at(job, "reschedule"), { at: instant(when) }).then(() => "It has another time now."), onDone)}>
     <${Moment} label="Due at" text=${when} onText=${set} required />
     <p class="row">${[["Now", 0], ["In 5 min", 300], ["In 1 h", 3600], ["In 1 d", 86400]].map(([words, seconds]) => html`
       <button key=${words} type="button" onClick=${() => set(typed(now() + seconds * 1000))}>${words}</button>`)}</p>

@@ -3,7 +3,7 @@ import { get, patch, post, segment } from "../api.js";
 import { parse, Raw, stringify } from "../exact.js";
 import { html, useId, useState } from "../html.js";
 import { Act } from "./act.js";
-import { FormDialog } from "./form_dialog.js";
+import { Field, FormDialog, told } from "./form.js";
 import { fault, JsonEditor } from "./json_editor.js";
 import { instant, Moment, typed } from "./moment.js";
 
@@ -36,7 +36,7 @@ function Arguments({ job, text, onText }) {
 }
 
 /** Dead → pending, with other arguments. */
-export function Redrive({ job, ...asked }) {
+export function Redrive({ job, onClose, onDone }) {
   const readable = isObject(job.payload);
   const [text, set] = useState(readable ? pretty(job.payload) : "{}");
   const before = readable ? job.payload : {};
@@ -45,7 +45,7 @@ export function Redrive({ job, ...asked }) {
     if (result.refused.length) throw new Error(result.refused[0].detail);
     return "It is on its way again.";
   };
-  return html`<${FormDialog} title="Edit and redrive" action="Redrive" wide disabled=${wrongArguments(before, text) !== null} run=${send} ...${asked}>
+  return html`<${FormDialog} title="Edit and redrive" action="Redrive" wide ready=${wrongArguments(before, text) === null} run=${told(send, onDone)} onClose=${onClose}>
     <p class="hint">It goes on its way again, with all its retries. Its task checks the arguments.</p>
     <${Arguments} job=${{ ...job, payload: before }} text=${text} onText=${set} />
   <//>`;
@@ -81,7 +81,7 @@ function wrong(job, first, now) {
   return now.metadata !== first.metadata ? hides(parse(now.metadata)) : null;
 }
 
-export function JobEdit({ job: read, ...asked }) {
+export function JobEdit({ job: read, onClose, onDone }) {
   const [job, load] = useState(read);
   const [now, set] = useState(() => form(read));
   const [outdated, outdate] = useState(null);
@@ -101,7 +101,7 @@ export function JobEdit({ job: read, ...asked }) {
     outdate(null);
   };
   const refused = (error) => (outdate(error.status === 412 ? error : null), error.status === 412);
-  return html`<${FormDialog} title="Edit this job" action="Save" wide disabled=${problem !== null} run=${send} refused=${refused} ...${asked}>
+  return html`<${FormDialog} title="Edit this job" action="Save" wide ready=${problem === null} run=${told(send, onDone)} refused=${refused} onClose=${onClose}>
     ${outdated && html`<div class="notice" role="alert"><span>Somebody has changed it meanwhile: ${outdated.message}.</span>
       <${Act} run=${again}>Load what it is now<//></div>`}
     ${now.arguments === null
@@ -109,20 +109,18 @@ export function JobEdit({ job: read, ...asked }) {
       : html`<${Arguments} job=${job} text=${now.arguments} onText=${put("arguments")} />`}
     <div class="grid edit-fields">
       <${Field} label="Queue" value=${now.queue} onValue=${put("queue")} />
-      <${Field} label="Priority" value=${now.priority} onValue=${put("priority")} mode="numeric" hint="Higher goes first; 0 is usual." />
+      <${Field} label="Priority" value=${now.priority} onValue=${put("priority")} inputmode="numeric" hint="Higher goes first; 0 is usual." />
       <${Moment} label="Due at" text=${now.run_at} onText=${put("run_at")} required />
-      <${Field} label="Retries" value=${now.max_retries} onValue=${put("max_retries")} mode="numeric" hint=${job.max_retries === null ? "Empty: as its task says." : "After the first attempt."} />
+      <${Field} label="Retries" value=${now.max_retries} onValue=${put("max_retries")} inputmode="numeric" hint=${job.max_retries === null ? "Empty: as its task says." : "After the first attempt."} />
     </div>
-    <${Field} label="Tags" value=${now.tags} onValue=${put("tags")} rows=${2} hint="One a line." />
+    <${Tags} text=${now.tags} onText=${put("tags")} />
     <${JsonEditor} label="Metadata" text=${now.metadata} onText=${put("metadata")} rows=${Math.min(8, now.metadata.split("\n").length + 1)} />
     ${problem?.includes(HIDDEN) && html`<p class="fault" role="alert">${problem}</p>`}
   <//>`;
 }
 
-function Field({ label, value, onValue, mode, hint, rows }) {
+function Tags({ text, onText }) {
   const id = useId();
-  const put = (event) => onValue(event.target.value);
-  return html`<div class="field"><label for=${id}>${label}</label>
-    ${rows ? html`<textarea id=${id} rows=${rows} value=${value} onInput=${put}></textarea>` : html`<input id=${id} value=${value} inputmode=${mode} autocomplete="off" onInput=${put} />`}
-    ${hint && html`<p class="hint">${hint}</p>`}</div>`;
+  return html`<div class="field"><label for=${id}>Tags</label>
+    <textarea id=${id} rows="2" value=${text} onInput=${(event) => onText(event.target.value)}></textarea><p class="hint">One a line.</p></div>`;
 }

@@ -1,0 +1,89 @@
+"""A request's first line and headers are as long as the server says, and no longer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from mainspring import Mainspring
+from mainspring.api.head import LONGEST
+from mainspring.api.server import Server, listen
+
+START = b"GET /health/live HTTP/1.1\r\nHost: x\r\n"
+
+
+@asynccontextmanager
+async def served(spring: Mainspring) -> AsyncIterator[int]:
+    """Its port."""
+    up, listener = asyncio.Event(), listen("127.0.0.1", 0)
+    server = Server(spring.asgi(), grace=1, ready=up.set)
+    serving = asyncio.create_task(server.run(listener))
+    await up.wait()
+    yield listener.getsockname()[1]
+    server.stop()
+    await serving
+
+
+async def answered(spring: Mainspring, *parts: bytes) -> bytes:
+    """The first line of the answer to all of it, or to what was read; empty: the connection was closed before."""
+    async with served(spring) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            for part in parts:
+                writer.write(part)
+                await writer.drain()
+            async with asyncio.timeout(20):
+                return await reader.readline()
+        except ConnectionError:
+            return b""
+        finally:
+            writer.close()
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        START + b"X: " + b"a" * (LONGEST - 100) + b"\r\n\r\n",
+        START + b"X: abcdefgh\r\n" * (LONGEST // 20) + b"\r\n",
+        b"GET /health/live?" + b"a" * (LONGEST - 100) + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST /health/live HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + b" " * 1_000_000,
+    ],
+    ids=["one header", "many headers", "the first line", "a body is none"],
+)
+async def test_a_head_that_fits_is_read(spring: Mainspring, head: bytes) -> None:
+    assert (await answered(spring, head)).split()[1] in (b"200", b"405")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        START + b"X: " + b"a" * LONGEST + b"\r\n\r\n",
+        START + b"X: abcdefgh\r\n" * (LONGEST // 8) + b"\r\n",
+        b"GET /health/live?" + b"a" * 2 * LONGEST + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    ],
+    ids=["one header", "many headers", "the first line"],
+)
+async def test_a_head_that_is_too_long_is_refused(spring: Mainspring, head: bytes) -> None:
+    assert (await answered(spring, head)).split()[1:2] in ([b"400"], [])
+
+
+@pytest.mark.parametrize("part", [b"a" * 1000, b"X: abcdefgh\r\n" * 80])
+async def test_a_head_without_an_end_is_not_read_for_ever(spring: Mainspring, part: bytes) -> None:
+    begun = START + (b"X: " if part.startswith(b"a") else b"")
+    assert (await answered(spring, begun, *[part] * 2000)).split()[1:2] in ([b"400"], [])
+
+
+async def test_the_next_request_on_a_connection_has_all_its_room_again(spring: Mainspring) -> None:
+    async with served(spring) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(3):
+            writer.write(START + b"X: " + b"a" * (LONGEST - 1000) + b"\r\n\r\n")
+            async with asyncio.timeout(20):
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = next(int(line.split()[1]) for line in head.splitlines() if line.startswith(b"content-length"))
+                await reader.readexactly(length)
+            assert head.startswith(b"HTTP/1.1 200")
+        writer.close()
