@@ -34,7 +34,7 @@ def test_a_failure_is_found_understood_mended_and_redriven(visit: Visits, live: 
     dialog.get_by_label("Arguments").fill('{"customer": 7, "plan": "team"}')
     dialog.get_by_role("button", name="Redrive").click()
     expect(dialog).to_have_count(0)
-    expect(page.get_by_role("status")).to_contain_text("Redriven")
+    expect(page.get_by_role("status")).to_contain_text("on its way again")
     done = live.do(live.app.jobs.wait(id, 20))
     assert done.state == "completed"
     expect(group(page, "no plan gold")).to_have_count(0)

@@ -3,7 +3,7 @@ import { get } from "../api.js";
 import { count } from "../format.js";
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { useKeys } from "../keyboard.js";
-import { setPaused, useData, useFeed } from "../live.js";
+import { feed, setPaused, useData, useFeed } from "../live.js";
 import { go, useRoute } from "../route.js";
 import { signOut, useSession } from "../session.js";
 import { setTheme, theme } from "../theme.js";
@@ -31,7 +31,7 @@ export function Shell({ children, onLeft }) {
   const keys = useMemo(() => ({
     "?": { words: "this help", run: () => showHelp(true) },
     "/": { words: "search jobs", run: search },
-    p: { words: "pause and resume live updates", run: () => setPaused(!paused) },
+    p: { words: "pause and resume live updates", run: () => setPaused(!feed.paused) },
     ...Object.fromEntries(seen.map(([name, words, key]) => [`g ${key}`, { words: `go to ${words}`, run: () => go(name || "./") }])),
   }), [paused, session]);
   useKeys(keys);
