@@ -48,7 +48,7 @@ LAYERS: list[set[str]] = [
     {"aftermath", "amendment", "plan"},
     {"distribution", "key", "events", "stats", "store", "middleware", "handle", "wire", "interrupts"},
     {"insistence", "notice", "patience", "spread"},
-    {"diagnosis", "journal", "leader", "prune", "task", "stores", "process", "quota", "news"},
+    {"depth", "diagnosis", "journal", "leader", "prune", "task", "stores", "process", "quota", "news"},
     {"herald", "processes", "spec", "webhook"},
     {"newsstand", "scheduler"},
     {"control", "courier", "deadletter", "runner", "child"},

@@ -39,7 +39,7 @@ from .retry import Backoff
 from .runner import Runner
 from .scheduler import Scheduler
 from .spec import Declared, ScheduleOptions, declared
-from .stats import LONGEST, Stats, grouped, resolution, series, summed, top_errors, total
+from .stats import LONGEST, Stats, grouped, of, resolution, series, summed, top_errors, total
 from .store import Store
 from .stores import open_store
 from .sync import Sync
@@ -178,11 +178,20 @@ class Mainspring:
         return getattr(self._root, "remote", False) is True
 
     def _control_remotely(self, ground: Ground) -> None:
-        from .remote import RemoteJobs, RemoteKeys, RemoteSchedules, RemoteTriggers, RemoteWebhooks, RemoteWorkers
+        from .remote import (
+            RemoteJobs,
+            RemoteKeys,
+            RemoteQueues,
+            RemoteSchedules,
+            RemoteTriggers,
+            RemoteWebhooks,
+            RemoteWorkers,
+        )
 
         self.jobs = RemoteJobs(ground)
         self.dead = Dead(ground, self.jobs)
         self.keys = RemoteKeys(ground)
+        self.queues = RemoteQueues(ground)
         self.workers = RemoteWorkers(ground, self.jobs)
         self.schedules = RemoteSchedules(ground, self._scheduler, self._handle)
         self.webhooks = RemoteWebhooks(ground, self.jobs, self._hand_over, self._handle)
@@ -650,18 +659,23 @@ class Mainspring:
 
     # insight
 
-    async def stats(self, window: timedelta | None = timedelta(hours=1)) -> Stats:
-        """Jobs by state, and how runs went in the last `window` (None: ever): by task, by queue, in time."""
+    async def stats(
+        self, window: timedelta | None = timedelta(hours=1), *, queue: str | None = None, task: str | None = None
+    ) -> Stats:
+        """Jobs by state, and how runs went in the last `window` (None: ever): by task, by queue, in time.
+
+        With a queue or a task, what is said of runs is said of theirs; jobs by state and queues are always all.
+        """
         if window is not None and not timedelta(0) < window <= LONGEST:
             raise BadInput(f"statistics reach back up to {LONGEST.days} days, or for ever (None); got {window}")
         if self._remote:
             from .remote.stats import stats
 
-            return await stats(self.opened, window)
+            return await stats(self.opened, window, queue, task)
         store, now = await self.opened(), self.clock.now()
         span = resolution(window)
         since = EPOCH if window is None else begin(now - window, span)
-        tallies = await store.tallies(span, since=since)
+        tallies = of(await store.tallies(span, since=since), queue, task)
         step, whole = timedelta(seconds=SECONDS[span]), summed(tallies)
         counts = await store.counts(now=now)
         return Stats(

@@ -19,6 +19,7 @@ Span = float | int | str | timedelta
 Durability = Literal["full", "relaxed"]
 Fire = Literal["any", "leader", "never"]
 LogFormat = Literal["console", "json"]
+LEVELS = ("debug", "info", "warning", "error", "critical")
 JwtAlgorithm = Literal["", "HS256", "RS256"]
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -104,7 +105,7 @@ _AT_LEAST = {
     "history_keep": 0, "port": 0, "metrics_port": 0,
 }  # fmt: skip
 _CHOICES = {
-    "durability": get_args(Durability), "fire": get_args(Fire), "log_level": ("debug", "info", "warning", "error"),
+    "durability": get_args(Durability), "fire": get_args(Fire), "log_level": LEVELS,
     "log_format": get_args(LogFormat),
     "jwt_algorithm": tuple(name for name in get_args(JwtAlgorithm) if name),
 }  # fmt: skip

@@ -218,17 +218,12 @@ def _unknown(facts: Facts) -> Finding | None:
 
 def _tripped(facts: Facts) -> Finding | None:
     """Those that paused themselves; what somebody paused is as it should be."""
-    tripped = [row for row in facts.schedules if _by_failures(row)]
+    tripped = [row for row in facts.schedules if row.tripped]
     if not tripped:
         return None
     named = _few(f"{row.name} ({row.failures} in a row)" for row in tripped)
     way = f"mend what they run, then mainspring schedules resume {tripped[0].name}"
     return Finding("schedules", "warn", f"paused by failures: {named}", way)
-
-
-def _by_failures(row: Schedule) -> bool:
-    limit = row.spec.pause_after_failures
-    return row.paused_at is not None and row.paused_at == row.last_finished_at and row.failures >= (limit or 1)
 
 
 def _ticking(facts: Facts) -> str:

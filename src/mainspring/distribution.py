@@ -1,4 +1,4 @@
-"""Distribution: how many ticks of schedules come in each hour of a day, and how evenly they do."""
+"""Distribution: how many ticks of schedules come in each hour of a day or a week, and how evenly they do."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from msgspec import Struct
 from .clock import micros
 from .load import Walk, beat_of
 from .schedule import Schedule
+from .trigger import Cron, Timetable
+from .trigger.zone import zone_of
 
-SECONDS = 86_400
+# Days.
+WEEK = 7
+_DAY = 86_400
 # Ticks that are looked up one by one at most: those of intervals are counted without.
 WALKED = 100_000
 _SECOND = 1_000_000
+_HOUR = timedelta(hours=1)
 
 
 class Peak(Struct, frozen=True):
@@ -26,7 +31,7 @@ class Peak(Struct, frozen=True):
 
 
 class Distribution(Struct, frozen=True, kw_only=True):
-    """The ticks of the 24 hours from `since`, the next full hour, as if nothing were changed until then.
+    """The ticks of 24 hours, or as many days, from `since`, the next full hour, as if nothing were changed until then.
 
     Paused schedules have none. The score is 1 if no hour, no minute and no second has more than its share,
     rounded up, and 0 if everything comes in one second: the mean of how even hours, minutes and seconds are.
@@ -41,17 +46,17 @@ class Distribution(Struct, frozen=True, kw_only=True):
     """None: there are no ticks."""
     score: float
     unseen: int = 0
-    """Schedules whose ticks were too many to look up."""
+    """Schedules whose ticks were too many to look up, or to look up to the end."""
 
     @property
     def total(self) -> int:
         return sum(self.hours)
 
 
-def distribution(schedules: Iterable[Schedule], now: datetime) -> Distribution:
+def distribution(schedules: Iterable[Schedule], now: datetime, days: int = 1) -> Distribution:
     since = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
     rows = sorted((row for row in schedules if row.status == "active"), key=lambda row: row.name)
-    day = _Day(since)
+    day = _Days(since, days)
     for row in rows:
         day.add(row)
     seconds = day.counted()
@@ -76,23 +81,28 @@ def _sums(counts: Sequence[int], size: int) -> list[int]:
     return [sum(counts[n : n + size]) for n in range(0, len(counts), size)]
 
 
-class _Day:
-    """The seconds of a day, while they are counted. Equal intervals are counted together: there may be thousands."""
+class _Days:
+    """The seconds of days, while they are counted. Equal intervals are counted together: there may be thousands."""
 
-    def __init__(self, since: datetime) -> None:
+    def __init__(self, since: datetime, days: int) -> None:
         self.since = since
         self.unseen = 0
-        self._seconds = [0] * SECONDS
+        self._seconds = [0] * (days * _DAY)
         # By interval in microseconds and first second.
         self._intervals = Counter[tuple[int, int]]()
-        self._walk = Walk(since, WALKED)
+        self._until = since + timedelta(days=days)
+        self._walk = Walk(since, WALKED, timedelta(days=days))
+        self._hour = Walk(since, WALKED, timedelta(hours=1))
 
     def add(self, row: Schedule) -> None:
         spec, every = row.spec, row.interval
         later = spec.start_at is not None and spec.start_at > self.since
-        if every is not None and not (later or spec.window or spec.exclude or spec.end_at or spec.max_runs):
+        plain = not (later or spec.window or spec.exclude or spec.end_at or spec.max_runs)
+        if every is not None and plain:
             span, phase = beat_of(row, every)
             self._intervals[span, (phase - micros(self.since)) % span // _SECOND] += 1
+        elif plain and isinstance(spec.trigger, Cron) and self._alike(spec.trigger):
+            self._repeat(row.timetable)
         elif self._walk.left <= 0:
             self.unseen += 1
         else:
@@ -100,19 +110,34 @@ class _Day:
             left = None if spec.max_runs is None else max(0, spec.max_runs - row.fired)
             for tick in self._walk.ticks(timetable)[:left]:
                 self._count(timetable.fire_at(tick))
+            self.unseen += self._walk.left <= 0
+
+    def _alike(self, rule: Cron) -> bool:
+        """Whether what it does in one hour it does in all of them: those that tick most are so."""
+        zone = zone_of(rule.tz)
+        shift = self._until.astimezone(zone).utcoffset() or timedelta()
+        shift -= self.since.astimezone(zone).utcoffset() or timedelta()
+        return rule.hourly and not shift % _HOUR
+
+    def _repeat(self, timetable: Timetable) -> None:
+        for tick in self._hour.ticks(timetable):
+            if tick >= self.since:
+                second = (timetable.fire_at(tick) - self.since) % _HOUR // timedelta(seconds=1)
+                self._intervals[3600 * _SECOND, second] += 1
 
     def _count(self, at: datetime) -> None:
         second = (at - self.since) // timedelta(seconds=1)
-        if 0 <= second < SECONDS:
+        if 0 <= second < len(self._seconds):
             self._seconds[second] += 1
 
     def counted(self) -> list[int]:
         """Ticks by second."""
+        size = len(self._seconds)
         for (span, first), times in self._intervals.items():
             if span >= _SECOND:
-                for at in range(first * _SECOND, SECONDS * _SECOND, span):
+                for at in range(first * _SECOND, size * _SECOND, span):
                     self._seconds[at // _SECOND] += times
             else:
-                for second in range(SECONDS):
+                for second in range(size):
                     self._seconds[second] += times * ((second + 1) * _SECOND // span - second * _SECOND // span)
         return self._seconds

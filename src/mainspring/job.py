@@ -264,6 +264,12 @@ class Job(Struct, frozen=True, kw_only=True):
     """The newest that was told; of an earlier run until this one tells its own."""
 
     @property
+    def due_at(self) -> datetime:
+        """From when on a worker may take it: one that was put into the past waits since it is there."""
+        run_at, created_at = self.run_at, self.created_at
+        return run_at if run_at is created_at or run_at > created_at else created_at  # every run asks
+
+    @property
     def series(self) -> str | None:
         """The schedule of whose series it is a run."""
         return None if self.beside else self.schedule
@@ -296,7 +302,7 @@ class Job(Struct, frozen=True, kw_only=True):
             case "scheduled":
                 return self.created_at
             case "pending":
-                return max(self.created_at, self.run_at)
+                return self.due_at
             case "completed" | "dead" | "cancelled":
                 return self.finished_at
             case "expired":

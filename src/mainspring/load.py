@@ -140,20 +140,21 @@ class Board:
 
 
 class Walk:
-    """The ticks of timetables on the day after `since`, looked up one by one, so many at most."""
+    """The ticks of timetables in the `span` after `since`, looked up one by one, so many at most."""
 
-    def __init__(self, since: datetime, most: int) -> None:
+    def __init__(self, since: datetime, most: int, span: timedelta = timedelta(days=1)) -> None:
         self.since = since
+        self.until = since + span
         self.left = most
         self._known: dict[Timetable, list[datetime]] = {}
 
     def ticks(self, timetable: Timetable) -> list[datetime]:
-        """Those whose jobs may be due on the day: jitter brings some over from the day before."""
+        """Those whose jobs may be due by then: jitter brings some over from the day before."""
         key = _nameless(timetable)
         if key not in self._known:
             found = self._known[key] = []
             tick = timetable.next(self.since - timedelta(seconds=timetable.jitter) - _MICROSECOND)
-            while tick is not None and tick < self.since + timedelta(days=1) and self.left > 0:
+            while tick is not None and tick < self.until and self.left > 0:
                 self.left -= 1
                 found.append(tick)
                 tick = timetable.next(tick)

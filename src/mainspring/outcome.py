@@ -5,6 +5,8 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from pathlib import Path
+from types import TracebackType
 
 from msgspec import Struct
 
@@ -16,6 +18,9 @@ from .retry import Backoff
 _COMPLETED, _WELL = State.COMPLETED, Ending.COMPLETED
 STACK_LIMIT = 16_384
 MESSAGE_LIMIT = 4_096
+# The demo's tasks are somebody's code, too.
+_ENGINE = str(Path(__file__).parent)
+_DEMO = str(Path(__file__).parent / "demo")
 
 
 class Steer(Exception):
@@ -141,9 +146,11 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """The task's, if it has one."""
     task: str = ""
     queue: str = ""
-    """Those two and started_at: what statistics count; without a task the run is not counted and, but for ending
-    its turn as a probe, moves no circuit."""
+    """Those two, started_at and due_at: what statistics count; without a task the run is not counted and, but for
+    ending its turn as a probe, moves no circuit."""
     started_at: datetime | None = None
+    due_at: datetime | None = None
+    """Since when the job had waited to be taken."""
     schedule: str | None = None
     """The one of whose series the job is a run."""
 
@@ -161,7 +168,7 @@ def decide(
         return Outcome(
             id=job.id, lease=job.lease or "", state=_COMPLETED, ending=_WELL, finished_at=now,
             result=ended.result, account=account, breaker=policy.breaker, task=job.task, queue=job.queue,
-            started_at=job.started_at, schedule=job.series,
+            started_at=job.started_at, due_at=job.due_at, schedule=job.series,
         )  # fmt: skip
 
     def outcome(state: State, ending: Ending, failure: Failure | None = None, *, run_at: datetime | None = None,
@@ -170,7 +177,7 @@ def decide(
         return Outcome(id=job.id, lease=job.lease or "", state=state, ending=ending, finished_at=now,
                        run_at=run_at, refund=refund, crash=crash, silent=silent, result=result, failure=failure,
                        account=account, breaker=policy.breaker, task=job.task, queue=job.queue,
-                       started_at=job.started_at, schedule=job.series)  # fmt: skip
+                       started_at=job.started_at, due_at=job.due_at, schedule=job.series)  # fmt: skip
 
     match ended:
         case Done(result=result, note=note):
@@ -248,10 +255,22 @@ def failure_of(error: BaseException, *, stack: bool = True) -> Failure:
     text = ""
     if stack:
         try:
-            text = "".join(traceback.format_exception(error))
+            text = "".join(traceback.format_exception(type(error), error, _theirs(error.__traceback__)))
         except Exception:
             text = "".join(traceback.format_tb(error.__traceback__))
     return Failure(clean(type(error).__qualname__, 256), clean(message, MESSAGE_LIMIT), clean(text, STACK_LIMIT))
+
+
+def _theirs(stack: TracebackType | None) -> TracebackType | None:
+    """From the first call that is not the engine's own; all of it if every one is."""
+    found = stack
+    while found is not None and _ours(found.tb_frame.f_code.co_filename):
+        found = found.tb_next
+    return found or stack
+
+
+def _ours(file: str) -> bool:
+    return file.startswith(_ENGINE) and not file.startswith(_DEMO)
 
 
 def clean(text: str, limit: int) -> str:

@@ -153,6 +153,12 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
         open = self.next_run_at is not None or self.held_at is not None
         return "active" if open or (self.spec.after == "finish" and self.active) else "ended"
 
+    @property
+    def tripped(self) -> bool:
+        """Whether failures have paused it, and nobody since."""
+        limit = self.spec.pause_after_failures or 1
+        return self.paused_at is not None and self.paused_at == self.last_finished_at and self.failures >= limit
+
 
 class Tick(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What became of one tick, or of several in a row that had the same fate."""

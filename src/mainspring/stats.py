@@ -25,15 +25,22 @@ class Figures(Struct, frozen=True, kw_only=True):
     p50: float | None = None
     p95: float | None = None
     p99: float | None = None
+    wait_p50: float | None = None
+    wait_p95: float | None = None
+    """From when a job was due to when a worker took it."""
     last_at: datetime | None = None
 
 
 class Point(Struct, frozen=True):
-    """One step of the throughput series."""
+    """One step of the series: runs that ended in it. Durations are seconds; None where nothing ran."""
 
     at: datetime
     completed: int
     failed: int
+    p50: float | None = None
+    p95: float | None = None
+    wait_p50: float | None = None
+    wait_p95: float | None = None
 
 
 class TopError(Struct, frozen=True):
@@ -78,6 +85,11 @@ def resolution(window: timedelta | None) -> Span:
     return "minute" if window <= _BY_MINUTE else "hour" if window <= _BY_HOUR else "day"
 
 
+def of(tallies: Iterable[Tally], queue: str | None, task: str | None) -> list[Tally]:
+    """Those of a queue and a task; None: of any."""
+    return [one for one in tallies if queue in (None, one.queue) and task in (None, one.task)]
+
+
 def summed(tallies: Iterable[Tally]) -> list[Tally]:
     """One tally for each queue and task: what a window comes to."""
     found: dict[tuple[str, str], Tally] = {}
@@ -99,7 +111,7 @@ def figures(sums: Sums) -> Figures:
         runs=runs, completed=good, failed=bad, cancelled=endings.get(Ending.CANCELLED, 0),
         success_rate=good / (good + bad) if good + bad else None, average=sums.took / runs / 1e6,
         p50=percentile(sums.spread, 0.50), p95=percentile(sums.spread, 0.95), p99=percentile(sums.spread, 0.99),
-        last_at=last_at(sums),
+        wait_p50=percentile(sums.waits, 0.50), wait_p95=percentile(sums.waits, 0.95), last_at=last_at(sums),
     )  # fmt: skip
 
 
@@ -120,17 +132,19 @@ def total(tallies: Iterable[Tally]) -> Figures:
 
 def series(tallies: Sequence[Tally], since: datetime, until: datetime, step: timedelta) -> list[Point]:
     """One point a step, those without a run too."""
-    counts: dict[datetime, list[int]] = {}
+    steps: dict[datetime, Sums] = {}
     at = since
     while at <= until:
-        counts[at] = [0, 0]
+        steps[at] = Sums()
         at += step
     for tally in tallies:
-        if tally.at in counts:
-            endings = tally.sums.endings
-            counts[tally.at][0] += endings.get(Ending.COMPLETED, 0)
-            counts[tally.at][1] += sum(endings.get(kind, 0) for kind in WENT_WRONG)
-    return [Point(at, good, bad) for at, (good, bad) in counts.items()]
+        if tally.at in steps:
+            steps[tally.at].add(tally.sums)
+    return [_point(at, figures(sums)) for at, sums in steps.items()]
+
+
+def _point(at: datetime, all: Figures) -> Point:
+    return Point(at, all.completed, all.failed, all.p50, all.p95, all.wait_p50, all.wait_p95)
 
 
 def top_errors(tallies: Iterable[Tally], limit: int = TOP) -> list[TopError]:

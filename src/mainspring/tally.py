@@ -46,6 +46,10 @@ class Sums(Struct, omit_defaults=True):
     """The states in which runs that went wrong left their jobs: pending (tried again) or dead."""
     items: dict[str, int] = {}
     """What ctx.items() was told, of snoozed and released runs as well: success, failed, skipped."""
+    waits: dict[int, int] = {}
+    """How many had waited how long to be taken, by bucket(); a run counted by an earlier release is not in it."""
+    waited: int = 0
+    """Microseconds, of all runs in `waits`."""
 
     def add(self, other: Sums) -> None:
         _add(self.endings, other.endings)
@@ -57,20 +61,14 @@ class Sums(Struct, omit_defaults=True):
         self.well = max(self.well, other.well)
         _add(self.fates, other.fates)
         _add(self.items, other.items)
+        _add(self.waits, other.waits)
+        self.waited += other.waited
 
-    def count(self, ending: str, spans: Sequence[timedelta]) -> None:
-        """Runs that ended alike and took so long."""
+    def count(self, ending: str, spans: Sequence[timedelta], waits: Sequence[timedelta] = ()) -> None:
+        """Runs that ended alike and took so long, after waits that long."""
         self.endings[ending] = self.endings.get(ending, 0) + len(spans)
-        spread, total = self.spread, 0
-        for span in spans:
-            us = span.seconds * 1_000_000 + span.microseconds
-            if span.days:
-                us = max(0, us + span.days * 86_400_000_000)
-            bits = us.bit_length()
-            size = bits * 4 + ((us >> (bits - 3)) & 3) if us > 3 else us  # bucket(us), without the call
-            spread[size] = spread.get(size, 0) + 1
-            total += us
-        self.took += total
+        self.took += _sort(self.spread, spans)
+        self.waited += _sort(self.waits, waits)
 
     def meet(self, failure: Failure) -> None:
         self._met(failure.kind, 1)
@@ -96,7 +94,7 @@ class Tally(Struct, frozen=True):
 def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], Sums]:
     """Sums by minute, queue and task. Every run of a busy worker passes here: what went well is only collected."""
     found: dict[tuple[datetime, str, str], Sums] = {}
-    well: dict[tuple[str, str], list[timedelta]] = {}
+    well: dict[tuple[str, str], tuple[list[timedelta], list[timedelta]]] = {}
     ends: dict[tuple[str, str], datetime] = {}
     minute, after, completed = EPOCH, EPOCH, Ending.COMPLETED
     for outcome in outcomes:
@@ -109,16 +107,20 @@ def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], Sums
         if outcome.account is not None and outcome.account.items is not None and outcome.task:
             found.setdefault((minute, *key), Sums()).work(outcome.account.items)
         if outcome.ending is completed and outcome.failure is None and outcome.task:
-            spans = well.get(key)
-            if spans is None:
-                spans = well[key] = []
+            lists = well.get(key)
+            if lists is None:
+                lists = well[key] = ([], [])
                 ends[key] = at
             elif at > ends[key]:
                 ends[key] = at
-            spans.append(at - (outcome.started_at or at))
+            started, due = outcome.started_at or at, outcome.due_at
+            lists[0].append(at - started)
+            if due is not None:
+                lists[1].append(started - due)
         elif outcome.task and outcome.ending not in NOT_COUNTED:
             sums = found.setdefault((minute, *key), Sums())
-            sums.count(outcome.ending, [at - (outcome.started_at or at)])
+            started, due = outcome.started_at or at, outcome.due_at
+            sums.count(outcome.ending, [at - started], [] if due is None else [started - due])
             sums.last = max(sums.last, micros(at))
             if outcome.ending is completed:
                 sums.well = max(sums.well, micros(at))
@@ -132,17 +134,31 @@ def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], Sums
 
 def _gather(
     found: dict[tuple[datetime, str, str], Sums],
-    well: dict[tuple[str, str], list[timedelta]],
+    well: dict[tuple[str, str], tuple[list[timedelta], list[timedelta]]],
     minute: datetime,
     ends: dict[tuple[str, str], datetime],
 ) -> None:
-    for key, spans in well.items():
+    for key, (spans, waits) in well.items():
         sums = found.setdefault((minute, *key), Sums())
-        sums.count(Ending.COMPLETED, spans)
+        sums.count(Ending.COMPLETED, spans, waits)
         sums.last = max(sums.last, micros(ends[key]))
         sums.well = max(sums.well, micros(ends[key]))
     well.clear()
     ends.clear()
+
+
+def _sort(spread: dict[int, int], spans: Sequence[timedelta]) -> int:
+    """Adds spans to their buckets; returns the microseconds of all of them."""
+    total = 0
+    for span in spans:
+        us = span.seconds * 1_000_000 + span.microseconds
+        if span.days:
+            us = max(0, us + span.days * 86_400_000_000)
+        bits = us.bit_length()
+        size = bits * 4 + ((us >> (bits - 3)) & 3) if us > 3 else us  # bucket(us), without the call
+        spread[size] = spread.get(size, 0) + 1
+        total += us
+    return total
 
 
 def begin(at: datetime, span: Span) -> datetime:

@@ -20,6 +20,7 @@ from .clock import StoreClock
 from .completion import Completion
 from .config import Settings
 from .courier import Courier
+from .depth import Sounder
 from .errors import BadInput, MainspringError
 from .events import Bus, JobLost, JobsExpired, JobStarted, SlotLeaked, WorkerStarted, WorkerStopped, WorkerStopping
 from .herald import Herald
@@ -89,6 +90,7 @@ class Worker:
         self._settlement = Settlement(clock, bus, self._courier, self._appetite.freed)
         self._completion = Completion(runner, self._courier, clock, lambda: self._store, self._told)
         runner.desk.transaction = self._completion.transaction
+        self._sounder = Sounder(clock)
         self._sweeper = Sweeper(clock, bus, self._crashed)
         self._orders = Orders()
         self._vigil = Vigil(
@@ -230,6 +232,7 @@ class Worker:
                 begin(self._sweep_loop()),  # expired -> store.finish
                 begin(self._scheduler.run(store, insist, poll, self._vigil)),  # schedules due -> store.fire
                 begin(self._crier.run(store, insist, self._settings.beat)),  # what happened -> jobs of webhooks
+                begin(self._sounder.run(store, self._phase)),  # how deep queues are -> a document, once a minute
                 begin(self._appetite.listen(store, insist, self._info.queues, poll, self._scheduler.heard)),
             ]
             if self._pruner is not None:

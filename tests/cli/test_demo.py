@@ -13,6 +13,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import httpx
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
@@ -180,3 +181,27 @@ def test_the_feeder_makes_jobs_of_every_kind():
 def test_a_countdown_says_what_the_next_tick_waits_for(change, words):
     row = replace(born("x", Spec(trigger=every(3).seconds, task="x"), owner="code", now=NOON), **change)
     assert countdown(row, NOON) == words
+
+
+def test_the_busy_shop_is_full_of_life_and_leaves_nothing_behind(process, until, here):
+    shop = process("dev", "mainspring.demo.life:app", "--no-reload", "--port", "0", "--log-level", "critical",
+                   TMPDIR=str(here), MAINSPRING_STORE="")  # fmt: skip
+    address, token = re.search(r"(http://\S+)/#token=(\S+)", shop.line("first start")).groups()
+    shop.line("at work on sqlite:///")
+    with httpx.Client(base_url=f"{address}/api/v1") as http:
+        assert http.post("/session", json={"key": token}).status_code == 200
+
+        def seen() -> bool:
+            counts = http.get("/jobs/counts").json()
+            return counts["completed"] > 20 and counts["retrying"] + counts["dead"] > 0
+
+        until(seen)
+        paused = [queue for queue in http.get("/queues").json()["items"] if queue["paused"]]
+        assert [(queue["name"], queue["pending"]) for queue in paused] == [("partners", 12)]
+        schedules = {one["name"]: one for one in http.get("/schedules").json()["items"]}
+        assert schedules["send_bills"]["note"] == "until the tax office answers"
+        assert {one["spec"]["trigger"]["kind"] for one in schedules.values()} == {"cron", "every", "calendar"}
+    shop.signal(signal.SIGINT)
+    code, _, errors = shop.end()
+    assert (code, errors) == (0, "then make keys: mainspring keys create NAME --role operator")
+    assert not list(here.glob("mainspring-demo-*"))

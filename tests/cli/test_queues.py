@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
+
+from mainspring.cli.sparkline import trail
+from mainspring.depth import GRIDS, KIND, Depth, Sample
+from mainspring.document import Document
+from mainspring.stores import open_store
 
 
 def test_list_counts_what_waits(cli, shop, enqueued):
@@ -48,3 +56,59 @@ def test_a_name_that_cannot_be_is_refused(cli, shop, action):
     refused = cli("queues", action, " ", "--app", shop)
     assert refused.exit_code == 1
     assert "a queue name is 1 to 200 printable characters" in refused.stderr
+
+
+def looked(folder, depths):
+    """Samples so many minutes ago."""
+
+    async def write():
+        store = open_store(f"sqlite:///{folder}/jobs.db")
+        await store.open()
+        now = datetime.now(UTC)
+        for ago, queues in depths.items():
+            at = now - timedelta(minutes=ago)
+            found = {name: Depth(n, oldest=float(n)) for name, n in queues.items()}
+            total = Depth(sum(queues.values()), oldest=float(max(queues.values(), default=0)))
+            text = msgspec.json.encode(Sample(at, total, found)).decode()
+            documents = [Document(kind=KIND, name=grid.name(at), text=text) for grid in GRIDS]
+            await store.put_documents(documents, now=now)
+        await store.close()
+
+    asyncio.run(write())
+
+
+def test_history_draws_what_was_pending_and_dots_where_nobody_looked(cli, shop, tmp_path):
+    looked(tmp_path, {59: {"a": 8}, 58: {"a": 4, "b": 1}, 30: {}, 0: {"a": 2, "b": 4}})
+    lines = cli("queues", "history", "--app", shop).stdout.splitlines()
+    assert lines[0].split() == ["QUEUE", "PENDING", "NOW", "MOST", "OLDEST"]
+    assert [line.split()[0] for line in lines[1:]] == ["a", "b", "all"]
+    assert [line.split()[-3:] for line in lines[1:]] == [["2", "8", "2.0s"], ["4", "4", "4.0s"], ["6", "8", "4.0s"]]
+    assert lines[1].count("█") == 1
+    assert lines[1].count("·") >= 26
+    one = cli("queues", "history", "b", "--app", shop).stdout.splitlines()
+    assert (len(one), one[1].split()[-3:]) == (2, ["4", "4", "4.0s"])
+    samples = json.loads(cli("queues", "history", "--app", shop, "--json", "--window", "2h").stdout)
+    assert [sample["total"]["pending"] for sample in samples] == [8, 5, 0, 6]
+
+
+def test_without_a_sample_history_says_who_takes_them(cli, shop, enqueued):
+    enqueued("add", "a=1")
+    empty = cli("queues", "history", "--app", shop)
+    assert (empty.exit_code, empty.stdout) == (0, "")
+    assert (
+        empty.stderr == "no worker of sqlite:///jobs.db has looked at queues in the last 1h; they do so once a minute\n"
+    )
+    assert json.loads(cli("queues", "history", "--app", shop, "--json").stdout) == []
+
+
+def test_a_history_of_too_long_is_refused(cli, shop):
+    refused = cli("queues", "history", "--app", shop, "--window", "5d")
+    assert refused.exit_code != 0
+    assert "kept for 4 days" in refused.stderr
+
+
+def test_a_trail_shows_the_highest_of_neighbours_and_dots_for_none():
+    assert trail([None, 0, 8, 4], 4) == "· █▄"
+    assert trail([8, 1, None, None, None, 4], 3) == "█·▄"
+    assert trail([1, 2, 8], 2) == "▁█"
+    assert trail([], 5) == ""

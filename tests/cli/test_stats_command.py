@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mainspring.cli.figures import by_state, percent, throughput
+from mainspring.cli.figures import by_state, percent, summary, throughput
 from mainspring.cli.sparkline import bars_of, squeezed
-from mainspring.stats import Point, Stats
+from mainspring.stats import Figures, Point, Stats
 
 
 @pytest.fixture
@@ -31,11 +31,30 @@ def test_it_counts_by_state_and_tells_how_each_task_went(cli, shop, busy):
     # A minute may have begun between two runs, or since.
     assert re.fullmatch(r"✓ +[▁-█]+ +max \d in 1m", lines[3])
     assert re.fullmatch(r"✗ +█ +max 1 in 1m", lines[4])
-    assert lines[6].split() == ["TASK", "RUNS", "OK", "FAILED", "AVG", "P50", "P95", "P99", "LAST"]
+    assert lines[6].split() == ["TASK", "RUNS", "OK", "FAILED", "AVG", "P50", "P95", "P99", "WAIT50", "WAIT95", "LAST"]
     assert [line.split()[:2] for line in lines[7:10]] == [["add", "3"], ["fail", "1"], ["all", "4"]]
     assert lines[7].split()[2:5] == ["100", "%", "0"]
+    assert all(re.search(r"( +\d+(\.\d)?m?s){6} ", line) for line in lines[7:10])
     assert lines[8].split()[2:5] == ["0.0", "%", "1"]
     assert lines[12].split() == ["1", "ValueError:", "no", "customer", "…", "fail"]
+
+
+def test_it_tells_of_one_queue_or_task(cli, shop, busy):
+    found = {}
+    for asked in (["--queue", "mail"], ["--task", "fail"], ["--queue", "mail", "--task", "fail"]):
+        document = json.loads(cli("stats", "--app", shop, "--json", *asked).stdout)
+        found[" ".join(asked)] = (document["total"]["runs"], sorted(document["by_task"]), document["completed"])
+    assert found == {
+        "--queue mail": (3, ["add"], 3), "--task fail": (1, ["fail"], 3), "--queue mail --task fail": (0, [], 3),
+    }  # fmt: skip
+
+
+def test_the_waits_give_way_first_where_room_is_short():
+    figures = Figures(runs=4, success_rate=0.75, p50=0.005, p95=0.027, p99=0.027, wait_p50=1.5, wait_p95=3.25)
+    wide, mid, narrow = (summary(figures, "last hour", "1h", width).plain for width in (90, 70, 50))
+    assert wide == "last hour  4 runs  75.0 % ok  p50 5ms  p95 27ms  p99 27ms  wait p50 1.5s  p95 3.2s"
+    assert mid == "last hour  4 runs  75.0 % ok  p50 5ms  p95 27ms  p99 27ms"
+    assert narrow == "1h 4 runs 75.0 % ok p50 5ms p95 27ms p99 27ms"
 
 
 def test_it_groups_by_queue(cli, shop, busy):

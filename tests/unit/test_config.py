@@ -165,7 +165,7 @@ TOO_SHORT = "must be a span of more than 0 seconds, got"
 NO_SIZE = "must be a size such as '512MB' or '2GB', at least 1MB, or 0 for never; got"
 NO_COUNT = "must be a whole number from 1 to 1000, or 'auto'; got"
 NO_SWITCH = "must be on or off (on, true, yes, 1, off, false, no, 0), got"
-LEVELS = "debug, info, warning, error"
+LEVELS = "debug, info, warning, error, critical"
 NO_SIZE = "must be a size such as '512MB' or '2GB', at least 1MB, or 0 for never; got"
 
 BAD: list[tuple[dict[str, Any], str]] = [

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from mainspring import Backoff, BadInput, Cancel, Discard, Job, JobTimeout, Retry, Snooze
+from mainspring import Backoff, BadInput, Cancel, Discard, Job, JobTimeout, Mainspring, Retry, Snooze
+from mainspring.credential import checked_role
 from mainspring.job import TRANSITIONS, Ending, Failure, State
 from mainspring.outcome import (
     MESSAGE_LIMIT,
@@ -357,3 +358,32 @@ def test_text_that_does_not_fit_says_how_much_is_missing() -> None:
     assert text.endswith("BBB")
     assert f"\n… {left_out} characters left out …\n" in text
     assert len(text) <= 1000
+
+
+async def test_the_stack_begins_with_the_task_s_own_code() -> None:
+    app = Mainspring("memory://", retry_max=0)
+
+    @app.task
+    async def fail() -> None:
+        raise ValueError("here")
+
+    @app.task
+    async def misuse() -> None:
+        Snooze(-1)
+
+    async with app:
+        jobs = [await task.enqueue() for task in (fail, misuse)]
+        await app.drain()
+        failures = [(await job.job()).failure for job in jobs]
+    for failure in failures:
+        assert failure
+        assert failure.stack.partition('File "')[2].startswith(__file__)
+    assert failures[1]
+    assert "in seconds" in failures[1].stack  # what the task called is there, ours too
+
+
+def test_the_engine_s_own_trouble_is_shown_whole() -> None:
+    with pytest.raises(BadInput) as caught:
+        checked_role("emperor")
+    error = caught.value.with_traceback(caught.value.__traceback__ and caught.value.__traceback__.tb_next)
+    assert "in checked_role" in failure_of(error).stack

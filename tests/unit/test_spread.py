@@ -219,6 +219,34 @@ def test_hours_are_counted_from_the_next_full_one() -> None:
     assert (found.minutes[0], found.minutes[20], found.minutes[30], found.schedules) == (25, 24, 1, 3)
 
 
+def test_a_week_has_its_weekdays() -> None:
+    rows = [row("a", cron("0 9 * * mon")), row("b", every(12).hours), row("c", cron("30 3 * * *"))]
+    found = distribution(rows, NOW, 7)
+    by_day = [sum(found.hours[24 * n : 24 * (n + 1)]) for n in range(7)]
+    assert (len(found.hours), found.total, sorted(by_day)) == (168, 22, [3, 3, 3, 3, 3, 3, 4])
+
+
+def test_what_ticks_too_often_to_be_counted_to_the_end_is_told() -> None:
+    assert distribution([row("a", cron("*/30 * 0-23 * * *"))], NOW).unseen == 0
+    assert distribution([row("a", cron("*/2 * 0-23 * * *"))], NOW, 7).unseen == 1
+
+
+@pytest.mark.parametrize(
+    ("alike", "same"),
+    [
+        ("*/40 * * * * *", "*/40 * 0-23 * * *"),
+        ("*/7 * * * *", "*/7 0-23 * * *"),
+        ("H H * * * ?", "H H 0-23 * * *"),
+        ("5,50 * * * *", "5,50 0-23 * * *"),
+    ],
+)
+@pytest.mark.parametrize("jitter", [0, 4000])
+def test_a_cron_whose_hours_are_alike_is_counted_as_one_by_one(alike: str, same: str, jitter: float) -> None:
+    quick = distribution([row("a", cron(alike, tz="Asia/Kolkata"), jitter=jitter)], NOW)
+    walked = distribution([row("a", cron(same, tz="Asia/Kolkata"), jitter=jitter)], NOW)
+    assert (quick.hours, quick.minutes, quick.peak) == (walked.hours, walked.minutes, walked.peak)
+
+
 @pytest.mark.parametrize(
     ("trigger", "said", "hours"),
     [

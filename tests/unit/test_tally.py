@@ -134,6 +134,23 @@ def test_a_run_may_take_days() -> None:
     assert sums.took == 259_200_000_001
 
 
+@pytest.mark.parametrize("ending", [Ending.COMPLETED, Ending.FAILED])
+def test_a_run_is_counted_with_how_long_its_job_had_waited(ending: Ending) -> None:
+    start = NOW - timedelta(seconds=1)
+    runs = [ended(ending=ending, due_at=start - timedelta(seconds=wait)) for wait in (0, 7, 7, -3)]
+    (sums,) = counted([*runs, ended(ending=ending)]).values()
+    assert (sums.waits, sums.waited) == ({0: 2, bucket(7_000_000): 2}, 14_000_000)
+    assert sums.endings == {ending: 5}  # one does not know since when it was due
+
+
+def test_sums_of_an_earlier_release_are_read_and_added_to() -> None:
+    old = msgspec.json.decode(b'{"endings":{"completed":2},"took":5,"spread":{"3":2},"last":9}', type=Sums)
+    assert (old.waits, old.waited) == ({}, 0)
+    count(old, ended(1, due_at=NOW - timedelta(seconds=3)))
+    assert (old.endings, old.waits) == ({"completed": 3}, {bucket(2_000_000): 1})
+    assert msgspec.json.decode(msgspec.json.encode(old), type=Sums) == old
+
+
 def test_runs_are_counted_by_minute_queue_and_task() -> None:
     at = MINUTE + timedelta(minutes=1)
     runs = [ended(), ended(at=at), ended(queue="other"), ended(task="other"), ended(at=MINUTE)]

@@ -23,6 +23,11 @@ class Route(NamedTuple):
         return self.opt.get("role")
 
     @property
+    def is_page(self) -> bool:
+        """Of the dashboard, and not of the API."""
+        return bool(self.opt.get("page"))
+
+    @property
     def scope(self) -> str | None:
         if self.opt.get("unscoped"):
             return None

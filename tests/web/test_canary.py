@@ -145,6 +145,15 @@ async def test_viewers_cannot_ask_for_a_text_that_is_hidden_from_them(hidden: Pl
     assert await found(hidden.viewer, "ValueError: ***") == ["ValueError: ***"]
 
 
+async def test_a_list_with_arguments_is_no_way_around(hidden: Planted) -> None:
+    async def said(who: dict[str, str]) -> str:
+        async with browser(hidden.service, headers=who) as http:
+            return (await http.get("/jobs", params={"arguments": "true"})).text
+
+    assert (PRIVATE in await said(hidden.admin), PRIVATE in await said(hidden.viewer)) == (True, False)
+    assert CANARY not in await said(hidden.admin)
+
+
 async def test_live_events_are_no_way_around(hidden: Planted) -> None:
     said = Notice(
         type="job.log", at=EPOCH, line=LogLine(1, 1, EPOCH, 20, PRIVATE), error=Failure("ValueError", PRIVATE, PRIVATE),

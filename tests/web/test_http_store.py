@@ -29,6 +29,7 @@ from mainspring import (
 )
 from mainspring.api.server import Server, address, listen
 from mainspring.cli import main
+from mainspring.depth import sound
 from mainspring.stores.http import line
 
 NEW_YEAR = datetime(2040, 1, 1, tzinfo=UTC)
@@ -252,6 +253,13 @@ async def test_statistics_health_and_the_trail_are_those_of_the_server(near: Mai
         await near.drain()
         local, remote = await near.stats(), await far.stats()
         assert replace(remote, series=[]) == replace(local, series=[])
+        for only in ({"queue": "mail"}, {"queue": "default", "task": "add"}, {"task": "send"}):
+            assert (await far.stats(**only)).by_task == (await near.stats(**only)).by_task, only
+        await sound(await near.opened(), near.clock.now())
+        for asked in ({}, {"queue": "mail"}, {"window": timedelta(days=2)}):
+            assert await far.queues.history(**asked) == await near.queues.history(**asked) != [], asked
+        with pytest.raises(BadInput, match="kept for 4 days"):
+            await far.queues.history(timedelta(days=5))
         assert (await far.health()).ready
         await far.queues.pause("mail")
         (entry,) = await far.audit.list(limit=1)

@@ -1,4 +1,4 @@
-"""/executions, /workers, /stats, /tasks and /queues: what there is, and how it has gone."""
+"""/executions, /workers, /stats, /tasks, /queues and /depth: what there is, and how it has gone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from http_client import Client
 from msgspec.structs import replace
 
-from mainspring import Context, Mainspring
+from mainspring import Backoff, Context, Mainspring
+from mainspring.depth import sound
 from mainspring.job import WorkerInfo
 from mainspring.testing import VirtualClock
 
@@ -140,6 +141,26 @@ async def test_stats_tell_of_a_window(spring: Mainspring, client: Client, clock:
         assert (await http.get("/stats?window=ever")).json()["total"]["runs"] == 2
 
 
+async def test_stats_tell_how_long_jobs_ran_and_waited_in_all_and_of_one_queue_or_task(
+    spring: Mainspring, client: Client, clock: VirtualClock
+) -> None:
+    await spring.tasks["send"].using(queue="mail").enqueue("a")
+    clock.advance(seconds=8)
+    await run(spring, "fail")
+    async with client("viewer") as http:
+        found = (await http.get("/stats")).json()
+        assert (found["total"]["wait_p50"], found["by_queue"]["mail"]["wait_p95"]) == (0, 7.864320)
+        point = found["series"][-1]
+        assert (point["p50"], point["p95"], point["wait_p50"], point["wait_p95"]) == (0, 0, 0, 7.864320)
+        assert {found["series"][0][name] for name in ("p50", "p95", "wait_p50", "wait_p95")} == {None}
+        for only in ("queue=mail", "task=send", "queue=mail&task=send"):
+            alone = (await http.get(f"/stats?{only}")).json()
+            assert alone["total"] == alone["by_task"]["send"] == found["by_queue"]["mail"], only
+            assert (alone["series"][-1]["completed"], alone["series"][-1]["failed"], alone["errors"]) == (1, 0, [])
+            assert (alone["completed"], alone["dead"]) == (1, 1)
+        assert (await http.get("/stats?queue=mail&task=fail")).json()["total"]["runs"] == 0
+
+
 @pytest.mark.parametrize("window", ["", "x", "-1h", "0", "367d", "1h1h", "9" * 21])
 async def test_a_window_that_is_none_is_400(client: Client, window: str) -> None:
     async with client("viewer") as http:
@@ -162,6 +183,25 @@ async def test_tasks_say_what_they_take(spring: Mainspring, client: Client) -> N
     assert tasks["elsewhere"]["doc"] == "Runs on another machine."
     assert tasks["send"]["arguments"]["required"] == ["to"]
     assert tasks["send"]["arguments"]["properties"]["to"] == {"type": "string"}
+
+
+async def test_tasks_say_how_often_they_are_tried(spring: Mainspring, client: Client) -> None:
+    @spring.task(max_retries=7, timeout=None, backoff=Backoff.linear(2))
+    async def stubborn() -> None: ...
+
+    @spring.task(backoff=lambda attempt: attempt * 60.0)
+    async def odd() -> None: ...
+
+    @spring.stub(max_retries=9)
+    async def elsewhere() -> None: ...
+
+    async with client("viewer") as http:
+        tasks = {task["name"]: task for task in (await http.get("/tasks")).json()["items"]}
+    rules = {name: [task[of] for of in ("max_retries", "timeout", "backoff")] for name, task in tasks.items()}
+    settings = spring.settings
+    assert rules["stubborn"] == [7, None, {"initial": 2, "curve": "linear"}]
+    assert rules["odd"] == [settings.retry_max, settings.default_timeout, None]
+    assert rules["elsewhere"] == [None, None, None]
 
 
 # queues
@@ -197,3 +237,47 @@ async def test_a_queue_is_paused_and_let_go_on(spring: Mainspring, client: Clien
         assert (await http.patch("/queues/%20x", json={"paused": True})).status_code == 422
     async with client("viewer") as http:
         assert (await http.patch("/queues/mail", json={"paused": True})).status_code == 403
+
+
+# depth
+
+
+async def look(spring: Mainspring) -> None:
+    await sound(await spring.opened(), spring.clock.now())
+
+
+async def test_the_depth_of_queues_is_told_in_time_and_of_one_queue(
+    spring: Mainspring, client: Client, clock: VirtualClock
+) -> None:
+    await spring.tasks["send"].enqueue("a")
+    await look(spring)
+    clock.advance(minutes=2)  # in which nobody looks
+    await spring.tasks["fail"].using(delay=60).enqueue()
+    await look(spring)
+    async with client("viewer") as http:
+        found = (await http.get("/depth")).json()
+        one, other = found["items"]
+        assert (found["step"], other["at"]) == (60, clock.now().isoformat().replace("+00:00", "Z"))
+        assert one["total"] == {"pending": 1, "scheduled": 0, "retrying": 0, "running": 0, "oldest": 0}
+        assert other["total"] == {"pending": 1, "scheduled": 1, "retrying": 0, "running": 0, "oldest": 120}
+        assert (sorted(other["queues"]), other["queues"]["default"]["scheduled"]) == (["default", "mail"], 1)
+        mail = (await http.get("/depth?queue=mail")).json()["items"]
+        assert [sample["queues"] for sample in mail] == [{"mail": sample["total"]} for sample in mail]
+        assert [sample["total"]["oldest"] for sample in mail] == [0, 120]
+        assert (await http.get("/depth?window=1m")).json()["items"] == [other]
+        day = (await http.get("/depth?window=24h")).json()
+        assert (day["step"], day["items"]) == (600, [one])
+
+
+@pytest.mark.parametrize("window", ["", "x", "-1h", "0", "5d", "ever", "9" * 21])
+async def test_a_window_of_depth_beyond_what_is_kept_is_400(client: Client, window: str) -> None:
+    async with client("viewer") as http:
+        answer = await http.get("/depth", params={"window": window})
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_parameter")
+
+
+async def test_a_queue_may_be_called_history_or_depth(spring: Mainspring, client: Client) -> None:
+    for name in ("history", "depth"):
+        await spring.tasks["send"].using(queue=name).enqueue("a")
+        async with client("viewer") as http:
+            assert (await http.get(f"/queues/{name}")).json()["pending"] == 1

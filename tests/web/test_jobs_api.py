@@ -153,6 +153,28 @@ async def test_a_list_is_newest_first_and_leaves_the_payload_out(spring: Mainspr
     assert page["items"][0]["task"] == "send"
 
 
+async def test_a_list_says_what_may_be_done_to_each_job(spring: Mainspring, client: Client) -> None:
+    await send(spring)
+    await spring.drain()
+    await send(spring)
+    async with client("viewer") as http:
+        page = (await http.get("/jobs")).json()
+    assert [job["can"] for job in page["items"]] == [["cancel", "pause", "update", "delete"], ["delete"]]
+
+
+async def test_a_list_tells_how_arguments_begin_if_asked(spring: Mainspring, client: Client) -> None:
+    for to in ("a", "https://me:hush@host", "b" * 500, "c" * 5000):
+        await send(spring, to)
+    async with client("viewer") as http:
+        plain = (await http.get("/jobs")).json()["items"]
+        long, cut, masked, short = (await http.get("/jobs?arguments=true")).json()["items"]
+    assert not any("arguments" in job for job in plain)
+    assert short["arguments"].startswith('{"to":"a"')
+    assert "hush" not in masked["arguments"]
+    assert cut["arguments"] == '{"to":"' + "b" * 152 + "…"
+    assert long["arguments"] == "…"
+
+
 async def test_pages_follow_each_other(spring: Mainspring, client: Client) -> None:
     ids = [await send(spring) for _ in range(5)]
     seen: list[str] = []

@@ -207,8 +207,38 @@ async def test_all_schedules_together(call: Call, app: Mainspring) -> None:
     figures = (await call("GET", "/scheduler/metrics")).json()
     assert (figures["active"], figures["paused"], figures["late"]) == (4, 0, 0)
     assert sum((await call("GET", "/scheduler/distribution")).json()["hours"]) == 96
+    week = (await call("GET", "/scheduler/distribution?days=7")).json()["hours"]
+    assert (len(week), sum(week)) == (168, 7 * 96)
+    assert (await call("GET", "/scheduler/distribution?days=8")).status_code == 400
     assert (await call("POST", "/scheduler/rebalance", {"dry_run": True})).json()["dry_run"] is True
     assert (await call("POST", "/scheduler/rebalance")).json()["dry_run"] is False
+
+
+async def test_the_outlook_names_what_ticks_next_what_is_late_and_what_failures_paused(
+    call: Call, app: Mainspring, clock: VirtualClock
+) -> None:
+    @app.every(minutes=2, name="broken", pause_after_failures=1)
+    @app.task(max_retries=0)
+    async def fail() -> None:
+        raise ValueError("no")
+
+    await app.drain()
+    clock.advance(minutes=3)
+    await app.drain()
+    await app.schedules.create("held", every(minutes=1), "report", kwargs={"kind": "x"})
+    await app.schedules.pause("held", "by hand")
+    await app.schedules.create("hourly", every(hours=1), "report", kwargs={"kind": "x"})
+    await app.schedules.create("soon", every(minutes=5), "report", kwargs={"kind": "x"})
+    clock.advance(minutes=7)
+
+    found = (await call("GET", "/scheduler/outlook")).json()
+    assert [one["name"] for one in found["next"]] == ["soon", "hourly"]
+    assert found["next"][0]["spec"]["meaning"] == "every 5 minutes"
+    assert [one["name"] for one in found["late"]] == ["soon"]
+    assert [one["name"] for one in found["tripped"]] == ["broken"]
+    assert (found["active"], found["paused"]) == (2, 2)
+    assert [one["name"] for one in (await call("GET", "/scheduler/outlook?limit=1")).json()["next"]] == ["soon"]
+    assert (await call("GET", "/scheduler/outlook?limit=101")).status_code == 400
 
 
 async def test_a_rule_is_explained_before_it_is_a_schedule(call: Call) -> None:

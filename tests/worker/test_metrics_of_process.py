@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from datetime import timedelta
 
 import pytest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from mainspring import BadInput, Mainspring, StoreUnavailable
+from mainspring.clock import EPOCH
 from mainspring.health import Health
 from mainspring.measure import Counts, Meter
 from mainspring.metrics import endpoint, exposition
@@ -53,6 +55,20 @@ async def test_calls_of_the_store_are_timed_and_batches_counted(app: Mainspring,
     assert (sizes["4.0"], sizes["8.0"]) == (0, 1)
     assert found["mainspring_job_lag_seconds_count", "mail"] == 5
     assert found["mainspring_job_lag_seconds_sum", "mail"] == 15
+
+
+async def test_the_lag_is_what_statistics_call_the_wait(app: Mainspring, clock: VirtualClock) -> None:
+    meter = measured(app)
+
+    @app.task
+    async def work() -> None: ...
+
+    for seconds in (0, 2, -3600):
+        await work.using(run_at=clock.now() + timedelta(seconds=seconds)).enqueue()
+    clock.advance(seconds=5)
+    await app.drain()
+    (tally,) = await (await app.opened()).tallies("ever", since=EPOCH)
+    assert shown(meter)["mainspring_job_lag_seconds_sum", "default"] == tally.sums.waited / 1e6 == 13
 
 
 async def test_a_failed_call_is_counted_by_verb_and_kind_and_raised(clock: VirtualClock) -> None:

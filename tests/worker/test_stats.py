@@ -158,6 +158,42 @@ async def test_percentiles_of_known_durations_are_within_13_percent(
         assert shown == pytest.approx(durations[share - 1], rel=0.13)
 
 
+async def test_how_long_jobs_wait_is_told_of_each_queue_and_in_time(app: Mainspring, clock: VirtualClock) -> None:
+    @app.task
+    async def work(seconds: float) -> None:
+        await clock.sleep(seconds)
+
+    async with app:
+        await app.enqueue_many([work.using(queue="a").job(0.5), work.using(queue="b", delay=2).job(0.5)])
+        clock.advance(minutes=1)
+        async with app.worker():
+            await clock.elapse(seconds=1)
+        stats = await app.stats(timedelta(minutes=3))
+    assert stats.by_queue["a"].wait_p50 == stats.by_queue["a"].wait_p95 == pytest.approx(60, rel=0.13)
+    assert stats.by_queue["b"].wait_p50 == pytest.approx(58, rel=0.13)
+    assert stats.total.wait_p95 == stats.by_task["work"].wait_p95 == stats.by_queue["a"].wait_p95
+    *before, point = stats.series
+    assert (point.p50, point.p95) == (stats.total.p50, stats.total.p95)
+    assert (point.wait_p50, point.wait_p95) == (stats.total.wait_p50, stats.total.wait_p95)
+    assert {(one.p50, one.p95, one.wait_p50, one.wait_p95) for one in before} == {(None,) * 4}
+
+
+async def test_runs_of_one_queue_or_task_may_be_told_alone(app: Mainspring, clock: VirtualClock) -> None:
+    async with app:
+        await play(app, clock)
+        whole = await app.stats()
+        for name in ("a", "b"):
+            alone = await app.stats(queue=name)
+            assert (alone.total, alone.by_queue) == (whole.by_queue[name], {name: whole.by_queue[name]})
+            assert sum(point.completed + point.failed for point in alone.series) > 0
+            assert sum(point.completed for point in alone.series) == alone.total.completed
+            assert (alone.completed, alone.queues) == (whole.completed, whole.queues)
+        assert (await app.stats(task="other")).total == whole.by_task["other"]
+        both = [(await app.stats(queue=name, task="other")).total.runs for name in ("a", "b")]
+        assert 0 < both[0] < sum(both) == whole.by_task["other"].runs
+        assert (await app.stats(queue="c")).total == Figures()
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_bucket_stands_for_its_durations_within_an_eighth(seed: int) -> None:
     chance = random.Random(seed)

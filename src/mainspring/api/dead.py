@@ -13,6 +13,7 @@ from ..job import Action, DeadGroup
 from .bulk import BulkResult, Choice, chosen, result
 from .door import Spring, may
 from .filters import GROUPS
+from .recent import Lately
 from .redaction import shown_error
 
 
@@ -28,11 +29,13 @@ class Redrive(Choice, kw_only=True, forbid_unknown_fields=True):
 @get("/dead", **may("viewer"))
 async def list_dead(
     spring: Spring,
+    recent: Lately,
     task: FromQuery[str | None] = None,
     limit: Annotated[int, QueryParameter(ge=1, le=GROUPS)] = 100,
 ) -> DeadPage:
     """Dead jobs of one task that failed in the same way together, most first. The jobs: /jobs?state=dead&error=…"""
-    groups = await spring.dead.groups(limit=limit if task is None else GROUPS)
+    most = limit if task is None else GROUPS
+    groups = await recent.get(("dead", most), lambda: spring.dead.groups(limit=most))
     found = [group for group in groups if task in (None, group.task)][:limit]
     return DeadPage([replace(group, error=shown_error(group.error)) for group in found])
 

@@ -14,6 +14,9 @@ from msgspec.structs import asdict, replace
 from ..job import Action, Execution, Job, LogLine, Progress, Shown, State, Update
 from .redaction import shown_data, shown_error, shown_failure, shown_line, shown_mapping, shown_text
 
+# Characters of arguments that a list shows, and of those it looks at.
+BRIEF, LONG = 160, 4096
+
 
 class JobView(Job, frozen=True, kw_only=True):
     """A job, with what follows from it. `timeout` is missing where the task's own counts."""
@@ -56,6 +59,10 @@ class JobItem(Struct, frozen=True, kw_only=True):
     error: str | None
     """What it failed with last, in one line: that which `error` filters by."""
     progress: Progress | None
+    can: tuple[Action, ...]
+    """What may be done to it now."""
+    arguments: str | UnsetType = UNSET
+    """With `arguments`: how they begin, on one line."""
     job: JobView | UnsetType = UNSET
     """With `full`: all of it."""
 
@@ -104,13 +111,24 @@ def job_view(job: Job, now: datetime) -> JobView:
 _COMMON = tuple(name for name in JobItem.__struct_fields__ if name in Job.__struct_fields__)
 
 
-def job_item(job: Job, now: datetime, *, full: bool = False) -> JobItem:
+def job_item(job: Job, now: datetime, *, arguments: bool = False, full: bool = False) -> JobItem:
     known = {name: getattr(job, name) for name in _COMMON} | {
         "cancel_reason": shown_text(job.cancel_reason),
         "progress": _shown_progress(job.progress),
     }
     error = None if job.failure is None else shown_error(job.failure.kind)
-    return JobItem(**known, shown=job.shown(now), error=error, job=job_view(job, now) if full else UNSET)
+    return JobItem(
+        **known, shown=job.shown(now), error=error, can=job.actions(now),
+        arguments=_beginning(job.payload) if arguments else UNSET, job=job_view(job, now) if full else UNSET,
+    )  # fmt: skip
+
+
+def _beginning(payload: str) -> str:
+    """Secrets are masked in the whole before it is cut, so a list does not look into what is long."""
+    if len(payload) > LONG:
+        return "…"
+    text = bytes(shown_data(payload)).decode()
+    return text if len(text) <= BRIEF else f"{text[: BRIEF - 1]}…"
 
 
 def execution_view(run: Execution) -> ExecutionView:

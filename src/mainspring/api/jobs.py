@@ -19,6 +19,7 @@ from .door import Spring, may
 from .filters import Which, which_jobs
 from .job_view import JobPage, JobView, LogPage, etag, job_item, job_view, log_line
 from .problem import Problem
+from .recent import Lately
 from .redaction import shown_line
 from .values import Count, Instant, Name, Priority
 
@@ -72,18 +73,19 @@ async def list_jobs(
     order: FromQuery[Literal["asc", "desc"] | None] = None,
     after: FromQuery[str | None] = None,
     limit: Limit = 50,
+    arguments: Annotated[bool, QueryParameter(description="How each job's arguments begin.")] = False,
     full: Annotated[bool, QueryParameter(description="All of each job, as under its id.")] = False,
 ) -> JobPage:
     """Jobs, newest first; those that are due by `sort=due`, soonest first."""
     newest = sort != "due" if order is None else order == "desc"
     page = await spring.jobs.list(which, limit=limit, after=after, newest=newest, sort=sort)
     now = spring.clock.now()
-    return JobPage([job_item(job, now, full=full) for job in page], page.next)
+    return JobPage([job_item(job, now, arguments=arguments, full=full) for job in page], page.next)
 
 
 @get("/jobs/counts", **may("viewer"))
-async def count_jobs(spring: Spring) -> Counts:
-    return Counts(**await spring.jobs.counts())
+async def count_jobs(spring: Spring, recent: Lately) -> Counts:
+    return Counts(**await recent.get("counts", spring.jobs.counts))
 
 
 @get("/jobs/{id:str}", **may("viewer", waits=True))

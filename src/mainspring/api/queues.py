@@ -11,6 +11,7 @@ from msgspec import Struct
 from ..app import Mainspring
 from ..job import Queue
 from .door import Spring, may
+from .recent import Lately
 
 
 class QueuePage(Struct, frozen=True):
@@ -24,11 +25,12 @@ class QueueEdit(Struct, forbid_unknown_fields=True):
 @get("/queues", **may("viewer"))
 async def list_queues(
     spring: Spring,
+    recent: Lately,
     name: Annotated[list[str] | None, QueryParameter(max_items=100, description="May be repeated.")] = None,
     paused: FromQuery[bool | None] = None,
 ) -> QueuePage:
     """Every queue that holds unfinished jobs or is paused, by name."""
-    found = [queue for queue in await spring.queues.list() if name is None or queue.name in name]
+    found = [queue for queue in await recent.get("queues", spring.queues.list) if name is None or queue.name in name]
     return QueuePage([queue for queue in found if paused in (None, queue.paused)])
 
 

@@ -10,6 +10,7 @@ from . import (
     audit,
     bulk,
     dead,
+    depth,
     enqueue,
     events,
     executions,
@@ -18,6 +19,8 @@ from . import (
     jobs,
     keys,
     metrics,
+    outlook,
+    pages,
     queues,
     scheduler,
     schedules,
@@ -34,12 +37,14 @@ ROUTES: list[HTTPRouteHandler] = [
     *audit.ROUTES,
     *bulk.ROUTES,
     *dead.ROUTES,
+    *depth.ROUTES,
     *enqueue.ROUTES,
     *events.ROUTES,
     *executions.ROUTES,
     *job_actions.ROUTES,
     *jobs.ROUTES,
     *keys.ROUTES,
+    *outlook.ROUTES,
     *queues.ROUTES,
     *scheduler.ROUTES,
     *schedules.ROUTES,
@@ -51,4 +56,4 @@ ROUTES: list[HTTPRouteHandler] = [
     *workers.ROUTES,
 ]
 # At the root.
-BESIDE: list[Any] = [*health.BESIDE, *metrics.BESIDE, *triggers.BESIDE]
+BESIDE: list[Any] = [*health.BESIDE, *metrics.BESIDE, *pages.BESIDE, *triggers.BESIDE]

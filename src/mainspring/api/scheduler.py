@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Annotated
 
 from litestar import get, post
-from litestar.params import JSONBody
+from litestar.params import JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
-from ..distribution import Distribution
+from ..distribution import WEEK, Distribution
 from ..scheduler import everything
 from ..spread import Rebalance
 from ..trigger import AnyTrigger, Cron, cron
@@ -75,9 +75,11 @@ async def scheduler_metrics(spring: Spring) -> SchedulerFigures:
 
 
 @get("/scheduler/distribution", **may("viewer"))
-async def scheduler_distribution(spring: Spring) -> Distribution:
-    """How many ticks come in each of the next 24 hours, and how evenly."""
-    return await spring.schedules.distribution()
+async def scheduler_distribution(
+    spring: Spring, days: Annotated[int, QueryParameter(ge=1, le=WEEK)] = 1
+) -> Distribution:
+    """How many ticks come in each hour of the next day, or as many days, and how evenly."""
+    return await spring.schedules.distribution(days=days)
 
 
 @post("/scheduler/rebalance", status_code=200, **may("operator"))

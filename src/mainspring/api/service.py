@@ -11,7 +11,7 @@ from litestar import Litestar, Request, Router, get
 from litestar.di import Provide
 from litestar.middleware import DefineMiddleware
 from litestar.openapi.config import OpenAPIConfig
-from litestar.types import ASGIApp, Receive, Scope, Send
+from litestar.types import ASGIApp
 
 from ..app import Mainspring
 from .anyone import anyone
@@ -24,9 +24,10 @@ from .door import Door, Principal, Way, may
 from .header import Guarded
 from .idempotency import Idempotency
 from .issuer import check_jwt
+from .mounted import ROOT, Mounted
 from .parameters import known_only
-from .path import SLASH, parted
 from .problem import HANDLERS
+from .recent import Forgetful, Recent
 from .routes import BESIDE, ROUTES
 from .session import Sessions
 
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 PREFIX = "/api/v1"
 # A job's payload has a limit of its own; a body may carry many jobs.
 BODY_LIMIT = 8 << 20
-# Where in a scope it stands under which path of another application we are.
-ROOT = "mainspring.root"
 
 
 @get("/openapi.json", **may("viewer", unscoped=True))
@@ -57,11 +56,15 @@ def asgi(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None = Non
 def litestar(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None = None) -> Litestar:
     attempts = Attempts(app.clock)
     known = Sessions(app, attempts)
+    lately = Recent(app.clock)
     if ways is None:
         ways = (Bearer(app, attempts, _web_tokens(app)), known) if auth else (anyone,)
 
     async def sessions() -> Sessions:
         return known
+
+    async def recent() -> Recent:
+        return lately
 
     async def spring() -> Mainspring:
         return app
@@ -69,6 +72,8 @@ def litestar(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None =
     async def who(request: Request[Any, Any, Any]) -> Principal:
         principal: Principal = request.scope["user"]
         return principal
+
+    given: dict[str, Any] = {"spring": spring, "who": who, "sessions": sessions, "recent": recent}
 
     @asynccontextmanager
     async def opened(_: Litestar) -> AsyncIterator[None]:
@@ -81,9 +86,10 @@ def litestar(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None =
 
     return Litestar(
         [Router(PREFIX, route_handlers=ROUTES, before_request=known_only), *BESIDE],
-        dependencies={"spring": Provide(spring), "who": Provide(who), "sessions": Provide(sessions)},
+        dependencies={name: Provide(one) for name, one in given.items()},
         middleware=[
             DefineMiddleware(Door, ways=tuple(ways), settings=app.settings),
+            DefineMiddleware(Forgetful, recent=lately),
             DefineMiddleware(Idempotency, spring=app, limit=BODY_LIMIT),
             DefineMiddleware(Deadline),
         ],
@@ -117,21 +123,3 @@ def _document() -> OpenAPIConfig:
     # In place of pages for people, made by scripts from elsewhere: this is only put among the routes.
     config.openapi_controller = get_openapi  # type: ignore[assignment]
     return config
-
-
-class Mounted:
-    """An application that sees paths from its own root on, wherever another one has put it."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        root: str = scope.get("root_path", "").rstrip("/")
-        path = parted(scope) if "path" in scope else ""
-        if root:
-            inside = path == root or path.startswith(f"{root}/")  # a proxy may have taken it away already
-            seen = (path.removeprefix(root) or "/") if inside else path
-            scope = {**scope, "path": seen, "root_path": "", ROOT: root}  # type: ignore[assignment]
-        elif SLASH in path:
-            scope = {**scope, "path": path}  # type: ignore[assignment]
-        await self._app(scope, receive, send)

@@ -12,16 +12,22 @@ from msgspec.structs import replace
 from ..config import span
 from ..stats import Stats
 from .door import Spring, may
+from .recent import Lately
 from .redaction import shown_error
 
 EVER = "ever"
 Window = Annotated[str, QueryParameter(max_length=20, description="A span such as 15m, 1h, 24h, 7d; or ever.")]
 
+Only = Annotated[str | None, QueryParameter(max_length=200, description="Only runs of this one.")]
+
 
 @get("/stats", **may("viewer"))
-async def get_stats(spring: Spring, window: Window = "1h") -> Stats:
+async def get_stats(
+    spring: Spring, recent: Lately, window: Window = "1h", queue: Only = None, task: Only = None
+) -> Stats:
     """Jobs by state, and how runs went within the window: by task, by queue, in time. Durations are seconds."""
-    found = await spring.stats(None if window == EVER else timedelta(seconds=span(window, "window")))
+    back = None if window == EVER else timedelta(seconds=span(window, "window"))
+    found = await recent.get(("stats", back, queue, task), lambda: spring.stats(back, queue=queue, task=task))
     return replace(found, errors=[replace(one, error=shown_error(one.error)) for one in found.errors])
 
 

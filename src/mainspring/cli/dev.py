@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import webbrowser
 from pathlib import Path
 
 import click
@@ -26,6 +27,7 @@ GRACE = 5.0
 @click.option("--app", "named", metavar="MODULE:ATTR", help="The same as APP.")
 @where
 @click.option("--no-reload", is_flag=True, help="Go on with the code as it is.")
+@click.option("--open", "opening", is_flag=True, help="Show the dashboard in a browser.")
 @log_option
 def dev(
     app: str | None,
@@ -34,9 +36,10 @@ def dev(
     port: int | None,
     no_auth: bool,
     no_reload: bool,
+    opening: bool,
     log_level: str | None,
 ) -> None:
-    """Run worker and API together, and reload changed code.
+    """Run worker, API and dashboard together, and reload changed code.
 
     APP is module:attribute, e.g. shop:app. For writing code; in production run `worker` and `server`.
     """
@@ -47,18 +50,24 @@ def dev(
         raise click.exceptions.Exit(asyncio.run(reloader.run()))
     found = load(name, source)
     log_to_stderr(log_level or found.settings.log_level, found.settings.log_format)
-    run(_work_and_serve(found, Service(found, host, port, no_auth)))
+    run(_work_and_serve(found, Service(found, host, port, no_auth), opening))
 
 
-async def _work_and_serve(app: Mainspring, service: Service) -> None:
+async def _work_and_serve(app: Mainspring, service: Service, opening: bool) -> None:
     async with app:
         worker = app.worker()
         async with worker:
-            await service.greet()
+            page = await service.greet()
             about = f"{place(app)}, {len(app.tasks)} tasks; {service.address}"
             if parent := os.environ.get(VARIABLE):
                 asyncio.get_running_loop().add_reader(int(parent), _orphaned, service, int(parent))
-            await service.run(lambda: click.echo(f"at work on {about}"))
+
+            def ready() -> None:
+                click.echo(f"at work on {about}")
+                if opening:
+                    webbrowser.open(page)
+
+            await service.run(ready)
             await worker.stop(grace=GRACE)
 
 

@@ -73,22 +73,27 @@ def success(share: float | None) -> Text:
 
 
 def summary(figures: Figures, title: str, short: str, width: int) -> Text:
-    """Runs, success and how long they take, in one line; with the short title and gaps where room is short."""
-    line = _summary(figures, title, "  ")
-    return line if line.cell_len <= width else _summary(figures, short, " ")
+    """Runs, success, how long they take and wait, in one line; where room is short, without the waits, then with the
+    short title and gaps."""
+    forms = [_summary(figures, title, "  ", waits=True), _summary(figures, title, "  ")]
+    return next((line for line in forms if line.cell_len <= width), _summary(figures, short, " "))
 
 
-def _summary(figures: Figures, title: str, gap: str) -> Text:
+def _summary(figures: Figures, title: str, gap: str, *, waits: bool = False) -> Text:
     line = Text.assemble((title, "bold"), f"{gap}{figures.runs:,} run{'s' * (figures.runs != 1)}{gap}")
     line.append_text(success(figures.success_rate)).append(" ok")
     for name, seconds in (("p50", figures.p50), ("p95", figures.p95), ("p99", figures.p99)):
         line.append(f"{gap}{name} ", "dim").append(took(seconds))
+    if waits:
+        line.append(f"{gap}wait p50 ", "dim").append(took(figures.wait_p50))
+        line.append(f"{gap}p95 ", "dim").append(took(figures.wait_p95))
     return line
 
 
 def figure_table(title: str, groups: Mapping[str, Figures], total: Figures, now: datetime) -> Table:
     """One row each, those with most runs first; the sum below if there is more than one."""
-    table = render.grid(title, "runs", "ok", "failed", "avg", "p50", "p95", "p99", "last", cut=(title,))
+    titles = ("runs", "ok", "failed", "avg", "p50", "p95", "p99", "wait50", "wait95", "last")
+    table = render.grid(title, *titles, cut=(title,))
     for column in table.columns[1:]:
         column.justify = "right"
     for name, figures in sorted(groups.items(), key=lambda item: (-item[1].runs, item[0])):
@@ -100,9 +105,9 @@ def figure_table(title: str, groups: Mapping[str, Figures], total: Figures, now:
 
 def _cells(figures: Figures, now: datetime) -> list[str | Text]:
     failed = Text(f"{figures.failed:,}", "red" if figures.failed else "dim")
-    spans = (took(one) for one in (figures.average, figures.p50, figures.p95, figures.p99))
+    times = (figures.average, figures.p50, figures.p95, figures.p99, figures.wait_p50, figures.wait_p95)
     last = "–" if figures.last_at is None else render.when(figures.last_at, now)
-    return [f"{figures.runs:,}", success(figures.success_rate), failed, *spans, last]
+    return [f"{figures.runs:,}", success(figures.success_rate), failed, *map(took, times), last]
 
 
 def error_table(errors: Sequence[TopError]) -> Table:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import click
 import msgspec
 
@@ -9,7 +11,7 @@ from ..app import Mainspring
 from . import records
 from .failure import hint
 from .loading import place, with_app
-from .options import as_json
+from .options import as_json, span
 
 
 @click.group()
@@ -30,6 +32,28 @@ async def list_(app: Mainspring, as_json: bool) -> None:
     from . import render
 
     return render.show(render.queue_table(found))
+
+
+@queues.command()
+@click.argument("name", required=False)
+@click.option("--window", metavar="SPAN", default="1h", show_default=True, help="1h, 24h, … up to 4d.")
+@as_json
+@with_app
+async def history(app: Mainspring, name: str | None, window: str, as_json: bool) -> None:
+    """How many jobs were pending, of all queues or of NAME.
+
+    A dot stands for a time in which no worker ran.
+    """
+    back = timedelta(seconds=span(window))
+    found = await app.queues.history(back, queue=name)
+    if as_json:
+        return records.emit(msgspec.to_builtins(found))
+    if not found:
+        return hint(f"no worker of {place(app)} has looked at queues in the last {window}; they do so once a minute")
+    from . import render
+    from .queue_page import depth_table
+
+    return render.show(depth_table(found, back, app.clock.now()))
 
 
 @queues.command()

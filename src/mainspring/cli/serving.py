@@ -65,13 +65,16 @@ class Service:
         finally:
             watch.cancel()
 
-    async def greet(self) -> None:
-        """How to get in."""
+    async def greet(self) -> str:
+        """Says how to get in; where the dashboard is."""
         if not self._auth:
             hint("anybody on this machine is let in, as an admin (--no-auth)")
-            return
+            return self.address
         from ..api.welcome import address, welcome
 
-        if token := await welcome(self._app):
-            click.echo(f"first start: sign in once, within an hour, at {address(self.address, token)}")
-            hint("then make keys: mainspring keys create NAME --role operator")
+        if not (token := await welcome(self._app)):
+            return self.address
+        page = address(self.address, token)
+        click.echo(f"first start: sign in once, within an hour, at {page}")
+        hint("then make keys: mainspring keys create NAME --role operator")
+        return page

@@ -20,3 +20,12 @@ def squeezed(values: Sequence[int], width: int) -> list[int]:
     size = max(1, -(-len(values) // max(1, width)))
     sums = [sum(values[max(0, end - size) : end]) for end in range(len(values), 0, -size)]
     return sums[::-1]
+
+
+def trail(values: Sequence[int | None], width: int) -> str:
+    """One row of at most so many blocks, each for the highest of its neighbours; a dot where there is no value."""
+    size = max(1, -(-len(values) // max(1, width)))
+    groups = [values[max(0, end - size) : end] for end in range(len(values), 0, -size)][::-1]
+    peaks = [max((value for value in group if value is not None), default=None) for group in groups]
+    (bars,) = bars_of([peak or 0 for peak in peaks], 1)
+    return "".join("·" if peak is None else bar for peak, bar in zip(peaks, bars, strict=True))

@@ -6,10 +6,8 @@ import logging
 
 import click
 
-from ..config import LogFormat
+from ..config import LEVELS, LogFormat
 from ..logs import JsonFormatter, RunFilter, TextFormatter
-
-LEVELS = ("debug", "info", "warning", "error")
 
 log_option = click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), help="Default: the app's.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from builtins import list as List
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 
 from ..amendment import born, fingerprint, paused, redefined, rescheduled, resumed, triggered
 from ..clock import is_instant
-from ..distribution import Distribution, distribution
+from ..distribution import WEEK, Distribution, distribution
 from ..errors import BadInput, ScheduleChanged, ScheduleExists, ScheduleNotFound, StoreUnavailable
 from ..events import SchedulesChanged
 from ..handle import Handle
@@ -142,9 +143,15 @@ class Schedules:
 
     # spreading
 
-    async def distribution(self) -> Distribution:
-        """How many ticks come in each of the next 24 hours, and how evenly."""
-        return distribution(await everything(await self._store()), self._ground.clock.now())
+    async def distribution(self, *, days: int = 1) -> Distribution:
+        """How many ticks come in each of the next 24 hours, or as many days up to 7, and how evenly."""
+        if not 1 <= days <= WEEK:
+            raise BadInput(f"a distribution is of 1 to {WEEK} days, got {days}")
+        rows, now = await everything(await self._store()), self._ground.clock.now()
+        if days == 1:
+            return distribution(rows, now)
+        # A second of work with many crons: others are served meanwhile.
+        return await asyncio.to_thread(distribution, rows, now, days)
 
     @audited("schedules.rebalance")
     async def rebalance(self, *, dry_run: bool = False) -> Rebalance:

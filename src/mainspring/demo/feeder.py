@@ -15,11 +15,11 @@ READERS = 30
 async def feed(app: Mainspring) -> None:
     """Enqueues until cancelled, some ten jobs a second."""
     for tick in count(1):
-        await app.enqueue_many(_wishes(app, tick))
+        await app.enqueue_many(wishes(app, tick))
         await app.clock.sleep(random.uniform(0.15, 0.45))
 
 
-def _wishes(app: Mainspring, tick: int) -> list[NewJob]:
+def wishes(app: Mainspring, tick: int) -> list[NewJob]:
     """What is asked for in one moment."""
     tasks = app.tasks
     customer = random.randint(1000, 9999)

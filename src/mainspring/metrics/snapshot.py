@@ -7,7 +7,8 @@ from datetime import datetime
 from msgspec import Struct
 
 from ..clock import EPOCH
-from ..job import Circuit, Filter, LiveWorker, Queue, Shown
+from ..depth import oldest
+from ..job import Circuit, LiveWorker, Queue, Shown
 from ..measure import LABELS
 from ..schedule import Leadership, Schedule
 from ..stats import summed
@@ -23,7 +24,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     counts: dict[Shown, int]
     queues: list[Queue]
     oldest: dict[str, float]
-    """By queue: for how many seconds the job that waits longest has been due."""
+    """By queue that has a label of its own: for how many seconds the job that waits longest has been due."""
     tallies: list[Tally]
     """Of all runs ever, by task."""
     workers: list[LiveWorker]
@@ -37,22 +38,11 @@ async def read(store: Store, now: datetime) -> Snapshot:
     queues = await store.queues(now=now)
     schedules = await _schedules(store)
     return Snapshot(
-        at=now, counts=await store.counts(now=now), queues=queues, oldest=await _oldest(store, queues, now),
+        at=now, counts=await store.counts(now=now), queues=queues, oldest=await oldest(store, queues[:LABELS], now),
         tallies=summed(await store.tallies("ever", since=EPOCH)), workers=await store.workers(now=now),
         leaders=await store.leaders(now=now), circuits=await store.circuits(),
         schedules=sorted(schedules, key=lambda one: (one.created_at, one.name)),
     )  # fmt: skip
-
-
-async def _oldest(store: Store, queues: list[Queue], now: datetime) -> dict[str, float]:
-    """One probe of an index for each queue that has a label of its own."""
-    found = {}
-    for queue in queues[:LABELS]:
-        due = queue.pending or queue.retrying
-        which = Filter(queues=(queue.name,), states=("pending", "retrying"))
-        first = await store.jobs(which, now=now, limit=1, sort="due") if due else []
-        found[queue.name] = max(0.0, (now - first[0].run_at).total_seconds()) if first else 0.0
-    return found
 
 
 async def _schedules(store: Store) -> list[Schedule]:

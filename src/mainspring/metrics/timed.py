@@ -85,7 +85,7 @@ def _claimed(meter: Meter, args: Sequence[Any], given: dict[str, Any], claim: Cl
     meter.observe(CLAIM_SIZE, (len(claim.jobs),))
     lags: dict[str, list[float]] = {}
     for job in claim.jobs:
-        lags.setdefault(job.queue, []).append(max(0.0, (now - job.run_at).total_seconds()))
+        lags.setdefault(job.queue, []).append(max(0.0, (now - job.due_at).total_seconds()))
     for queue, waited in lags.items():
         meter.observe(JOB_LAG, waited, queue)
 

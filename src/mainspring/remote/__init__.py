@@ -2,9 +2,12 @@
 
 from .jobs import RemoteJobs
 from .keys import RemoteKeys
+from .queues import RemoteQueues
 from .schedules import RemoteSchedules
 from .triggers import RemoteTriggers
 from .webhooks import RemoteWebhooks
 from .workers import RemoteWorkers
 
-__all__ = ["RemoteJobs", "RemoteKeys", "RemoteSchedules", "RemoteTriggers", "RemoteWebhooks", "RemoteWorkers"]
+__all__ = [
+    "RemoteJobs", "RemoteKeys", "RemoteQueues", "RemoteSchedules", "RemoteTriggers", "RemoteWebhooks", "RemoteWorkers",
+]  # fmt: skip

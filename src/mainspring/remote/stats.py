@@ -9,8 +9,9 @@ from ..control.ground import Opened
 from ..stats import Stats
 
 
-async def stats(opened: Opened, window: timedelta | None) -> Stats:
+async def stats(opened: Opened, window: timedelta | None, queue: str | None, task: str | None) -> Stats:
     store: Any = await opened()
     asked = "ever" if window is None else f"{window.total_seconds():g}s"
-    found: Stats = await store.line.ask(Stats, "GET", "stats", query={"window": asked})
+    query = {"window": asked, "queue": queue, "task": task}
+    found: Stats = await store.line.ask(Stats, "GET", "stats", query=query)
     return found

@@ -282,7 +282,10 @@ class _Twin(SeriesSteps, KeeperSteps, RuleBasedStateMachine):
 
         taken = self._both(verb, self._learn)
         self.runs += [(job.id, self.aliases[0][job.lease or ""]) for job in taken.jobs]
-        self.places |= {job.id: {"task": job.task, "queue": job.queue, "schedule": job.schedule} for job in taken.jobs}
+        self.places |= {
+            job.id: {"task": job.task, "queue": job.queue, "schedule": job.schedule, "due_at": job.due_at}
+            for job in taken.jobs
+        }
 
     def beat_and_claim(self, worker: str, limit: int) -> None:
         self.beat(worker, 60)

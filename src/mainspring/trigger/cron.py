@@ -31,6 +31,12 @@ class Cron(Trigger, frozen=True, kw_only=True, tag="cron"):
     name: str = ""
     """Settles `H`."""
 
+    @property
+    def hourly(self) -> bool:
+        """Whether it goes by minutes and seconds alone, so that hours are alike."""
+        *_, hour, day, month, weekday = ["", "", "", *self.expr.split()]
+        return (hour, month) == ("*", "*") and {day, weekday} <= {"*", "?"}
+
     def __post_init__(self) -> None:
         expr, tz = _parted(self.expr, self.tz)
         msgspec.structs.force_setattr(self, "expr", expr)

@@ -6,6 +6,7 @@ from .beat import BeatContract
 from .change import ChangeContract
 from .circuit import CircuitContract
 from .claim import ClaimContract
+from .depth import DepthContract
 from .enqueue import EnqueueContract
 from .execution import ExecutionContract
 from .finish import FinishContract
@@ -55,5 +56,6 @@ class StoreContract(
     DocumentContract,
     AuditContract,
     NewsContract,
+    DepthContract,
 ):
     """Every sentence of the Store protocol; needs the plugin mainspring.testing.plugin."""

@@ -13,7 +13,7 @@ from ...job import Account, Action, Ending, Failure, Items, Job, State
 from ...outcome import Crashed, Discard, Done, Ended, Outcome, Released, Retry, Snooze, decide
 from ...store import Store
 from ...tally import KEPT, NOT_COUNTED, SECONDS, Span, Sums, Tally, bucket
-from .build import NOW, Contract, act, beat, later, run_again, settle, start
+from .build import NOW, Contract, act, beat, claim, later, new_job, put, run_again, settle, start
 
 SPANS = tuple(SECONDS)
 BEGINS: dict[Span, datetime] = {"minute": NOW, "hour": NOW, "day": NOW.replace(hour=0), "ever": EPOCH}
@@ -45,7 +45,7 @@ class TallyContract(Contract):
             job = await start(store, queue="mail", task="send")
             await settle(store, job, Done(), now=later(1.5))
             end = micros(later(1.5))
-            sums = Sums({"completed": 1}, 1_500_000, {bucket(1_500_000): 1}, {}, end, end)
+            sums = Sums({"completed": 1}, 1_500_000, {bucket(1_500_000): 1}, {}, end, end, waits={0: 1})
             assert await store.tallies(span, since=EPOCH) == [Tally(BEGINS[span], "mail", "send", sums)]
 
     @pytest.mark.parametrize("ending", Ending)
@@ -73,6 +73,37 @@ class TallyContract(Contract):
             assert tally.sums.took == 4_000_000
             assert tally.sums.spread == {bucket(1_000_000): 2, bucket(2_000_000): 1}
             assert tally.sums.last == micros(later(2))
+
+    async def test_how_long_a_job_had_been_due_when_it_was_taken_is_counted_beside_how_long_it_ran(self) -> None:
+        async with self.opened() as store:
+            # at once; put off; put into the past, so that it waits since it is there
+            for run_at in (None, later(2), later(-100)):
+                await put(store, new_job(run_at=run_at))
+            await beat(store)
+            for job in (await claim(store, now=later(5))).jobs:
+                await settle(store, job, Done(), now=later(6))
+            for span in SPANS:
+                (tally,) = await store.tallies(span, since=EPOCH)
+                assert tally.sums.waits == {bucket(5_000_000): 2, bucket(3_000_000): 1}
+                assert (tally.sums.waited, tally.sums.took) == (13_000_000, 3_000_000)
+
+    async def test_a_run_that_went_wrong_and_the_next_try_have_waited_too(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await settle(store, job, Retry(10), now=later(1))
+            await settle(store, await run_again(store, job.id, now=later(12)), Done(), now=later(13))
+            (tally,) = await store.tallies("ever", since=EPOCH)
+            assert (tally.sums.waits, tally.sums.waited) == ({0: 1, bucket(1_000_000): 1}, 1_000_000)
+
+    async def test_a_run_whose_worker_is_gone_had_waited_too(self) -> None:
+        async with self.opened() as store:
+            await put(store, new_job())
+            await beat(store)
+            await claim(store, now=later(3))
+            (lost,) = await store.expired(now=later(60), limit=10)
+            await store.finish([decide(lost, Crashed("ada", 3), now=later(60))])
+            (tally,) = await store.tallies("ever", since=EPOCH)
+            assert (tally.sums.waits, tally.sums.endings) == ({bucket(3_000_000): 1}, {"crashed": 1})
 
     async def test_the_last_that_completed_is_known_beside_the_last(self) -> None:
         async with self.opened() as store:

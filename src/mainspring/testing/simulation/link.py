@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import Any, cast
 
@@ -16,7 +16,9 @@ from .ledger import Ledger
 Verb = Callable[[], Awaitable[Any]]
 
 # What is kept for the service has no part in a plan: how often somebody looks at it must not change what a seed means.
-SERVICE = frozenset(name for name in vars(Keeper) if not name.startswith("_"))
+# Nor has what workers count to keep it: the depth of queues, and the job in each that is due first.
+SERVES = "serves"
+SERVICE = frozenset({"queues", *(name for name in vars(Keeper) if not name.startswith("_"))})
 
 # Seconds after which a caller gives up a request that has not arrived.
 DEADLINE = 5.0
@@ -70,11 +72,11 @@ class Link:
         verb = getattr(self._ledger, name)
         if not inspect.iscoroutinefunction(verb):
             return verb
-        return lambda *args, **given: self._call(name, lambda: verb(*args, **given))
+        return lambda *args, **given: self._call(_part(name, given), lambda: verb(*args, **given))
 
     async def _call(self, name: str, verb: Verb) -> Any:
         await self._host.awake()
-        if name in SERVICE:
+        if name == SERVES:
             return await verb()
         if name == "fire" and self.ambush is not None and not self.cut:
             return await self._crashing(self.ambush, verb)
@@ -120,3 +122,8 @@ class Link:
             await self._host.world.sleep(DEADLINE)
         await self._host.awake()
         raise StoreUnavailable(f"{name}: {why}")
+
+
+def _part(name: str, given: Mapping[str, Any]) -> str:
+    """The verb as the plan knows it."""
+    return SERVES if name in SERVICE or (name == "jobs" and given.get("sort") == "due") else name

@@ -1,0 +1,66 @@
+// Figures and times as people read them.
+
+/** A figure of the API, which may be an Exact, as a number to reckon with; null stays. */
+export const figure = (n) => (n === null || n === undefined ? null : Number(n));
+
+const STEPS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+
+/** 0.00042 -> "0.4 ms", 75 -> "1 min 15 s", 90000 -> "1 d 1 h". */
+export function duration(given) {
+  const seconds = figure(given);
+  if (seconds === null) return "–";
+  const size = Math.abs(seconds);
+  if (size < 0.0095) return `${(seconds * 1000).toFixed(1)} ms`;
+  if (size < 0.9995) return `${Math.round(seconds * 1000)} ms`;
+  if (size < 9.95) return `${seconds.toFixed(1)} s`;
+  let rest = Math.round(size);
+  const parts = [];
+  for (const [unit, length] of STEPS) {
+    const n = Math.floor(rest / length);
+    if (n) parts.push(`${n} ${unit}`);
+    else if (parts.length) break;
+    rest -= n * length;
+    if (parts.length === 2) break;
+  }
+  return (seconds < 0 ? "−" : "") + parts.join(" ");
+}
+
+/** "3 min ago", "in 2 h", "now". */
+export function relative(at, now) {
+  const seconds = (at - now) / 1000;
+  if (Math.abs(seconds) < 1) return "now";
+  const [unit, length] = STEPS.find(([, length]) => Math.abs(seconds) >= length);
+  const text = `${Math.floor(Math.abs(seconds) / length)} ${unit}`;
+  return seconds < 0 ? `${text} ago` : `in ${text}`;
+}
+
+export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+const LOCAL = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium" });
+const CLOCK = new Intl.DateTimeFormat("sv-SE", { timeStyle: "medium" });
+
+/** 2030-01-01 10:30:00, in the viewer's zone. */
+export const local = (at) => LOCAL.format(new Date(at));
+export const clockTime = (at) => CLOCK.format(new Date(at));
+/** 2030-01-01 09:30:00 UTC. */
+export const utc = (at) => `${new Date(at).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+export const both = (at) => `${local(at)} ${zone}\n${utc(at)}`;
+
+/** 1234567 -> "1,234,567". */
+export const count = (n) => (n === null || n === undefined ? "–" : Number(n).toLocaleString("en"));
+/** 1234567 -> "1.2 M". */
+export function short(n) {
+  const [unit, size] = [["G", 1e9], ["M", 1e6], ["k", 1e3]].find(([, size]) => n >= size) ?? ["", 1];
+  return unit ? `${(n / size).toFixed(n / size < 10 ? 1 : 0)} ${unit}` : String(Math.round(n * 10) / 10);
+}
+export function bytes(n) {
+  const [unit, size] = [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]].find(([, size]) => n >= size) ?? ["B", 1];
+  return `${(n / size).toFixed(size === 1 || n / size >= 100 ? 0 : 1)} ${unit}`;
+}
+/** 0.9996 -> "99.9 %": only all of them are 100 %. */
+export function percent(given) {
+  const share = figure(given);
+  if (share === null) return "–";
+  return share === 0 || share === 1 ? `${share * 100} %` : `${Math.min(99.9, Math.max(0.1, share * 100)).toFixed(1)} %`;
+}
+export const plural = (n, word, many = `${word}s`) => `${count(n)} ${n === 1 ? word : many}`;

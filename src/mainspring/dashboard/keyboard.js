@@ -1,0 +1,23 @@
+// Keys, alone or one after the other: "g j". Not while somebody types.
+import { useEffect } from "./html.js";
+
+const PATIENCE = 1200;
+const typing = (element) => element?.matches?.("input, textarea, select, [contenteditable]");
+
+/** `keys`: {"/": {words, run}, "g j": …}. */
+export function useKeys(keys) {
+  useEffect(() => {
+    let before = "", at = 0;
+    const pressed = (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || document.querySelector("dialog[open]")) return;
+      const both = Date.now() - at < PATIENCE ? `${before} ${event.key}` : "";
+      const found = keys[both] ?? keys[event.key];
+      [before, at] = [event.key, Date.now()];
+      if (!found) return;
+      event.preventDefault();
+      found.run();
+    };
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, [keys]);
+}

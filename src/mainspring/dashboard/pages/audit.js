@@ -1,0 +1,130 @@
+// /audit: who did what to what, when, and what became of it.
+import { get } from "../api.js";
+import { Exact, stringify } from "../exact.js";
+import { count } from "../format.js";
+import { html, useEffect, useState } from "../html.js";
+import { useData } from "../live.js";
+import { Columns } from "../parts/columns.js";
+import { Icon } from "../parts/icons.js";
+import { Empty, Head, Loaded, Pager } from "../parts/page.js";
+import { Target } from "../parts/target.js";
+import { Time } from "../parts/time.js";
+import { Tree } from "../parts/tree.js";
+import { go, link, useRoute } from "../route.js";
+
+/** Noun and verbs of what is recorded. */
+const ACTIONS = {
+  jobs: ["cancel", "retry", "pause", "resume", "reschedule", "update", "delete"], dead: ["redrive"],
+  schedules: ["create", "update", "pause", "resume", "trigger", "reschedule", "backfill", "rebalance", "delete"],
+  queues: ["pause", "resume"], workers: ["drain", "resume", "resize"], keys: ["create", "revoke"],
+  webhooks: ["create", "update", "rotate", "test", "delete"], triggers: ["create", "update", "rotate", "delete"],
+};
+const FILTERS = ["who", "action", "target", "since", "until"];
+
+export function Audit() {
+  const { query } = useRoute();
+  const asked = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
+  const after = query.get("after");
+  const load = (signal) => get("audit", { ...asked, before: after, limit: 50 }, signal);
+  const data = useData(load, [query.toString()], { every: after ? 0 : 5 });
+  const filtered = FILTERS.some((name) => asked[name]);
+  return html`<${Head} title="Audit" />
+    <${Filters} asked=${asked} filtered=${filtered} />
+    <${Loaded} data=${data}>${(page) => (page.items.length
+      ? html`<${Table} entries=${page.items} />
+        <${Pager} next=${page.next} words=${after ? "Older entries" : "Newest first"} />`
+      : html`<${Nothing} filtered=${filtered} />`)}<//>`;
+}
+
+function Nothing({ filtered }) {
+  if (filtered) return html`<${Empty} title="Nobody did anything like that"><a href="audit">Show all entries</a><//>`;
+  return html`<${Empty} title="Nobody has changed anything yet" code="mainspring queues pause mail">
+    What people and programs change by the API, the dashboard and the commands stands here:<//>`;
+}
+
+/** Texts count when one leaves the field or presses Enter, the rest at once. */
+function Filters({ asked, filtered }) {
+  const set = (change) => go(link("audit", { ...asked, ...change }), { replace: true });
+  const text = (name, label, hint) => html`<${TextFilter} name=${name} label=${label} hint=${hint} value=${asked[name]}
+    onValue=${(value) => set({ [name]: value })} />`;
+  const when = (name, label) => html`<label>${label}<input type="datetime-local" name=${name} value=${here(asked[name])}
+    onChange=${(event) => set({ [name]: event.target.value && new Date(event.target.value).toISOString() })} /></label>`;
+  return html`<form class="filters" role="search" aria-label="Filter the trail"
+    onSubmit=${(event) => event.preventDefault()}>
+    ${text("who", "Who", "anybody")}
+    <label>Action<select name="action" value=${asked.action} onChange=${(event) => set({ action: event.target.value })}>
+      <option value="" selected=${!asked.action}>anything</option>
+      ${Object.entries(ACTIONS).map(([noun, verbs]) => html`<optgroup key=${noun} label=${noun}>
+        <option value=${noun} selected=${asked.action === noun}>${noun}: anything</option>
+        ${verbs.map((verb) => html`<option key=${verb} value=${`${noun}.${verb}`}
+          selected=${asked.action === `${noun}.${verb}`}>${noun}.${verb}</option>`)}</optgroup>`)}</select></label>
+    ${text("target", "Target", "a whole id or name")}${when("since", "From")}${when("until", "To")}
+    ${filtered && html`<a class="button" href="audit"><${Icon} name="close" /> Clear</a>`}
+  </form>`;
+}
+
+/** What is typed is kept while the list is loaded anew. */
+function TextFilter({ name, label, hint, value, onValue }) {
+  const [text, set] = useState(value);
+  useEffect(() => set(value), [value]);
+  return html`<label>${label}<input name=${name} value=${text} placeholder=${hint} spellcheck="false" autocomplete="off"
+    onInput=${(event) => set(event.target.value)} onChange=${() => onValue(text.trim())} /></label>`;
+}
+
+/** An instant as the field wants it: in the viewer's zone, to the minute. */
+function here(instant) {
+  const at = Date.parse(instant);
+  return Number.isNaN(at) ? "" : new Date(at - new Date(at).getTimezoneOffset() * 60000).toISOString().slice(0, 16);
+}
+
+function Table({ entries }) {
+  return html`<div class="table audit"><table>
+    <${Columns} of=${["When", "Who", "Action", "Target", "What became of it", "Details"]} />
+    <tbody>${entries.map((entry) => html`<${Row} key=${entry.id} entry=${entry} />`)}</tbody></table></div>`;
+}
+
+function Row({ entry }) {
+  const [open, set] = useState(false);
+  return html`<tr>
+      <td class="nowrap" data-label="When"><${Time} at=${entry.at} /></td>
+      <td data-label="Who"><a href=${link("audit", { who: entry.who })}>${entry.who}</a></td>
+      <td class="nowrap" data-label="Action"><a href=${link("audit", { action: entry.action })}><code>${entry.action}</code></a></td>
+      <td data-label="Target"><${Target} action=${entry.action} target=${entry.target} /></td>
+      <td data-label="What became of it"><${Outcome} of=${entry.outcome} /></td>
+      <td class="tight" data-label=""><button class="quiet" aria-expanded=${open}
+        aria-label=${`Details of ${entry.action} by ${entry.who}`} onClick=${() => set(!open)}>
+        <${Icon} name=${open ? "down" : "next"} /> Details</button></td></tr>
+    ${open && html`<tr class="details"><td colspan="6"><div class="grid">
+      <div><h3>When</h3><p><${Time} at=${entry.at} exact /></p><h3>Asked</h3>
+        <${Tree} value=${entry.asked} name="what was asked" /></div>
+      <div><h3>Outcome</h3><${Tree} value=${entry.outcome} name="the outcome" /></div></div></td></tr>`}`;
+}
+
+function Outcome({ of: outcome }) {
+  if (outcome === null) return html`<span class="state state-retrying" title="Nobody lived to tell: look at the target">
+    <${Icon} name="warning" />unknown</span>`;
+  if (outcome.error) return html`<span class="state state-failed outcome">
+    <${Icon} name="failed" />${outcome.error}</span>`;
+  const words = changes(outcome);
+  return html`<span class="outcome">${words.length ? words.join(", ") : "done"}</span>`;
+}
+
+const SHOWN = 3; // changes in a row of the table
+const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value) && !(value instanceof Exact);
+
+function brief(value) {
+  const text = typeof value === "string" ? value : stringify(value ?? null);
+  return text.length > 60 ? `${text.slice(0, 59)}…` : text;
+}
+
+/** "paused: false → true" of what was before and after, or how many were changed. */
+function changes({ before, after, done, refused }) {
+  if (done !== undefined) return [`${count(done)} done`, ...(refused ? [`${count(refused)} refused`] : [])];
+  if (!isObject(before) && isObject(after)) return ["made"];
+  if (isObject(before) && !isObject(after)) return ["gone"];
+  if (!isObject(before)) return [];
+  const differs = (name) => stringify(before[name] ?? null) !== stringify(after[name] ?? null);
+  const names = Object.keys({ ...before, ...after }).filter(differs);
+  const told = names.slice(0, SHOWN).map((name) => `${name}: ${brief(before[name])} → ${brief(after[name])}`);
+  return names.length > SHOWN ? [...told, `${names.length - SHOWN} more`] : told;
+}

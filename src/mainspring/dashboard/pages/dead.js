@@ -1,0 +1,43 @@
+// /dead: what has failed for good, together where it failed in the same way; read why, put it right, send it on.
+import { get } from "../api.js";
+import { plural } from "../format.js";
+import { html, useState } from "../html.js";
+import { useData } from "../live.js";
+import { BulkDialog } from "../parts/bulk.js";
+import { DeadGroup } from "../parts/dead_group.js";
+import { Icon } from "../parts/icons.js";
+import { Empty, Head, Loaded } from "../parts/page.js";
+import { go, link, useRoute } from "../route.js";
+import { useSession } from "../session.js";
+
+const FOLLOWED = { type: ["job.dead", "job.changed", "job.pruned"] };
+
+export function Dead() {
+  const session = useSession();
+  const { query } = useRoute();
+  const sought = query.get("search") ?? "";
+  const [asked, ask] = useState(null);
+  const data = useData((signal) => get("dead", { limit: 200 }, signal), [], { live: FOLLOWED });
+  const all = data.value?.items ?? [];
+  const total = all.reduce((sum, group) => sum + group.count, 0);
+  const may = session.may("operator", "dead");
+  const redriveAll = () => ask({ action: "redrive", what: `all ${plural(total, "dead job")}`, choice: { filter: { states: ["dead"] } } });
+  return html`
+    <${Head} title="Dead letters" actions=${may && total > 0 && html`<button onClick=${redriveAll}><${Icon} name="retrying" /> Redrive all</button>`}>
+      ${total > 0 && html`<span class="muted">${plural(total, "job")} in ${plural(all.length, "group")}</span>`}<//>
+    <${Loaded} data=${data}>${() => !all.length ? html`<${Nothing} />` : html`
+      <div class="row filters"><label class="unseen" for="sought">Search in tasks and errors</label>
+        <input id="sought" type="search" placeholder="Search in tasks and errors" value=${sought}
+          onInput=${(event) => go(link("dead", { search: event.target.value }), { replace: true })} /></div>
+      <div class="stack">${all.filter((group) => meets(group, sought)).map((group) => html`
+        <${DeadGroup} key=${`${group.task} ${group.error}`} group=${group} may=${may} ask=${ask} onChanged=${data.reload} />`)}</div>`}<//>
+    ${asked && html`<${BulkDialog} ...${asked} onDone=${data.reload} onClose=${() => ask(null)} />`}`;
+}
+
+const meets = (group, sought) => `${group.task} ${group.error}`.toLowerCase().includes(sought.trim().toLowerCase());
+
+function Nothing() {
+  return html`<${Empty} title="Nothing is dead">
+    <p>A job is dead when it is out of retries, or no further run would do. It is kept here with its arguments and its
+    failure until somebody redrives it, or its retention is over.</p><//>`;
+}

@@ -1,0 +1,179 @@
+// /jobs: which there are, what they do, and acting on one or on many.
+import { get } from "../api.js";
+import { now } from "../clock.js";
+import { plural } from "../format.js";
+import { useAim, useHeld } from "../held.js";
+import { html, useEffect, useMemo, useRef, useState } from "../html.js";
+import { bodyOf, filterOf, inWords, isEmpty } from "../job_filter.js";
+import { useData } from "../live.js";
+import { BulkBar } from "../parts/bulk.js";
+import { EnqueueDialog } from "../parts/enqueue.js";
+import { Icon } from "../parts/icons.js";
+import { Chips, JobSearch, MoreFilters } from "../parts/job_search.js";
+import { JobTable } from "../parts/job_table.js";
+import { Empty, Head, Loaded, Pager } from "../parts/page.js";
+import { StateTabs } from "../parts/state_tabs.js";
+import { go, link, useRoute } from "../route.js";
+import { useSession } from "../session.js";
+
+/** value in the field: what the API is asked for, and its words. Without one, what has ended comes by its end. */
+const SORTS = {
+  "created.desc": ["created", "desc", "newest first"], "created.asc": ["created", "asc", "oldest first"],
+  "due.asc": ["due", "asc", "due soonest"], "due.desc": ["due", "desc", "due last"],
+  "finished.desc": ["finished", "desc", "ended last"], "finished.asc": ["finished", "asc", "ended first"],
+};
+const AT_REST = ["completed", "dead", "cancelled"];
+// Log lines change nothing in a list.
+const TYPES = [
+  "job.enqueued", "job.started", "job.completed", "job.retrying", "job.dead", "job.cancelled", "job.snoozed", "job.released",
+  "job.expired", "job.lost", "job.changed", "job.progress", "job.pruned",
+];
+const FIRST = `@app.task
+async def greet(name: str) -> None:
+    print(f"Hello, {name}")
+
+await greet.enqueue("Ada")`;
+
+export function Jobs() {
+  const session = useSession();
+  const { query } = useRoute();
+  const text = query.toString();
+  const { filter, sort, order, after } = useMemo(() => ({
+    filter: filterOf(query), sort: query.get("sort") ?? "", order: query.get("order") ?? "", after: query.get("after") ?? "",
+  }), [text]);
+  const [asking, ask] = useState(false);
+  const known = useKnown();
+  const list = useList(text, { ...filter, sort, order, after });
+  const { state: states, ...others } = filter;
+  const counts = useData((signal) => get("jobs/counts", {}, signal), [], { every: 5 });
+  const show = (wanted) => go(link("jobs", { ...wanted, sort, order }));
+  return html`
+    <${Head} title="Jobs" actions=${session.may("operator", "jobs") && html`
+      <button class="primary" onClick=${() => ask(true)}><${Icon} name="plus" />Enqueue a job</button>`} />
+    <${StateTabs} chosen=${states} counts=${isEmpty(others) ? counts.value : null}
+      to=${(state) => link("jobs", { ...others, state, sort, order })} />
+    <div class="job-find">
+      <${JobSearch} filter=${filter} known=${known} onFilter=${show} />
+      <${SortField} states=${states} sort=${sort} order=${order}
+        onSort=${(sort, order) => go(link("jobs", { ...filter, sort, order }), { replace: true })} />
+      <${MoreFilters} filter=${filter} known=${known} onFilter=${show} />
+    </div>
+    <${Chips} filter=${filter} onFilter=${show} />
+    <${Loaded} data=${list}>${(value) => html`
+      <${List} value=${value} name=${text} list=${list} filter=${filter} first=${!after} paused=${known.paused}
+        onClear=${() => go("jobs")} onAsk=${() => ask(true)} />`}<//>
+    ${asking && html`<${EnqueueDialog} onClose=${() => ask(false)} />`}`;
+}
+
+/** One page of jobs, with the address it is of. Also now and then: that a job's time has come is no event. */
+function useList(name, { state, task, queue, schedule, ...rest }) {
+  const wanted = { state, task, queue, schedule, ...rest, limit: 50, arguments: true };
+  const load = async (signal) => ({ name, ...(await get("jobs", wanted, signal)) });
+  return useData(load, [name], { live: { type: TYPES, task, queue, schedule }, every: 15 });
+}
+
+/** Names to offer where one types, and which queues are paused. */
+function useKnown() {
+  const tasks = useData((signal) => get("tasks", {}, signal), []);
+  const queues = useData((signal) => get("queues", {}, signal), [], { every: 10 });
+  return useMemo(() => {
+    const names = tasks.value?.items ?? [];
+    const own = names.map((task) => task.queue);
+    return {
+      tasks: names.map((task) => task.name),
+      queues: [...new Set([...own, ...(queues.value?.items ?? []).map((queue) => queue.name)])].sort(),
+      paused: new Set((queues.value?.items ?? []).filter((queue) => queue.paused).map((queue) => queue.name)),
+    };
+  }, [tasks.value, queues.value]);
+}
+
+function SortField({ states, sort, order, onSort }) {
+  const usual = states?.every((state) => AT_REST.includes(state)) ? "finished" : "created";
+  const by = sort || usual;
+  const chosen = `${by}.${order || (by === "due" ? "asc" : "desc")}`;
+  return html`<label class="sort"><span>Sort</span>
+    <select value=${chosen} onInput=${(event) => onSort(...SORTS[event.target.value])}>
+      ${Object.entries(SORTS).map(([name, [, , words]]) => html`<option key=${name} value=${name}>${words}</option>`)}
+    </select></label>`;
+}
+
+function List({ value, name, list, filter, first, paused, onClear, onAsk }) {
+  const acts = useSession().may("operator", "jobs");
+  const choice = useChoice(name, filter);
+  const { aiming, ref } = useAim();
+  const { items, gone, fresh, release } = useHeld(value.name, value.items, value.next !== null, choice.any || aiming);
+  const stale = value.name !== name;
+  if (!items.length && !stale) {
+    return html`<${Nothing} filter=${filter} first=${first} onClear=${onClear} onAsk=${acts && onAsk} />`;
+  }
+  return html`
+    <div class="list-line" aria-live="polite">
+      ${acts && html`<label class="select-page"><input type="checkbox" checked=${items.every((job) => choice.shown(items).has(job.id))}
+        onChange=${(event) => choice.page(items, event.target.checked)} /> Select page</label>`}
+      <span class="muted">${plural(items.length, "job")}${value.next || !first ? " on this page" : ""}</span>
+      ${fresh > 0 && html`<button class="fresh" onClick=${release}><${Icon} name="retrying" size=${14} />
+        ${fresh >= 50 ? "50 or more new jobs" : plural(fresh, "new job")}</button>`}
+    </div>
+    <div ref=${ref} class=${stale ? "stale" : ""}>
+      <${JobTable} jobs=${items} gone=${gone} paused=${paused} busy=${stale} selected=${choice.shown(items)} onDone=${list.reload}
+        onSelect=${acts && ((job, event) => choice.toggle(items, job, event.shiftKey))}
+        onSelectAll=${(all) => choice.page(items, all)} />
+    </div>
+    <${Pager} next=${value.next} />
+    ${choice.any && html`<${BulkBar} words=${choice.words} what=${choice.what} choice=${choice.meant} onClear=${choice.clear}
+      allows=${choice.allows(items)} onDone=${list.reload}>${!choice.all && value.next !== null && html`
+        <button class="quiet link" onClick=${choice.everything}>
+          ${isEmpty(filter) ? "Select all jobs" : "Select all that match this filter"}</button>`}
+    <//>`}`;
+}
+
+/** What is selected: ids with what they allow, of any page, or all that the filter means. It ends with the filter. */
+function useChoice(name, filter) {
+  const [ids, set] = useState(new Map());
+  const [until, all] = useState(null);
+  const last = useRef(null);
+  const list = new URLSearchParams(name);
+  list.delete("after");
+  const key = list.toString();
+  const clear = () => (set(new Map()), all(null));
+  useEffect(clear, [key]);
+  const change = (jobs, on) => {
+    all(null);
+    set((before) => {
+      const after = new Map(before);
+      jobs.forEach((job) => (on ? after.set(job.id, job.can) : after.delete(job.id)));
+      return after;
+    });
+  };
+  const toggle = (items, job, range) => {
+    const on = !ids.has(job.id) && until === null;
+    const [from, to] = [items.findIndex((one) => one.id === last.current), items.indexOf(job)].sort((a, b) => a - b);
+    if (until !== null) set(new Map(items.map((one) => [one.id, one.can])));
+    change(range && from >= 0 ? items.slice(from, to + 1) : [job], on);
+    last.current = job.id;
+  };
+  // New jobs that come while one thinks are not meant.
+  const bounded = { ...filter, created_before: filter.created_before ?? until };
+  return {
+    any: ids.size > 0 || until !== null, all: until !== null, clear, toggle, page: change,
+    shown: (items) => (until === null ? ids : new Set(items.map((job) => job.id))),
+    allows: (items) => {
+      const now = new Map(items.map((job) => [job.id, job.can]));
+      return until === null ? [...ids].flatMap(([id, can]) => now.get(id) ?? can) : undefined;
+    },
+    everything: () => all(new Date(now()).toISOString()),
+    words: until === null ? `${plural(ids.size, "job")} selected` : `All ${inWords(filter)}`,
+    what: until === null ? plural(ids.size, "selected job") : `all ${inWords(filter)}`,
+    meant: until === null ? { ids: [...ids.keys()] } : { filter: bodyOf(bounded) },
+  };
+}
+
+function Nothing({ filter, first, onClear, onAsk }) {
+  if (!isEmpty(filter) || !first) {
+    return html`<${Empty} title=${first ? "No job matches this filter" : "There are no more jobs"}>
+      <button onClick=${onClear}>${first ? "Clear filters" : "First page"}</button><//>`;
+  }
+  return html`<${Empty} title="No jobs yet" code=${FIRST}>
+    <p>A job is one call of a task, kept until it is done. Your program enqueues them:</p>
+    ${onAsk && html`<button onClick=${onAsk}><${Icon} name="plus" />Enqueue a job</button>`}<//>`;
+}

@@ -1,0 +1,107 @@
+// /keys: API keys, made, seen and revoked.
+import { get, post, remove, segment } from "../api.js";
+import { useNow } from "../clock.js";
+import { html, useState } from "../html.js";
+import { useData } from "../live.js";
+import { Columns } from "../parts/columns.js";
+import { confirm } from "../parts/dialog.js";
+import { Choice, Field, FormDialog } from "../parts/form.js";
+import { Icon } from "../parts/icons.js";
+import { Empty, Head, Loaded } from "../parts/page.js";
+import { Scopes } from "../parts/scopes.js";
+import { Secret } from "../parts/secret.js";
+import { Time } from "../parts/time.js";
+import { toast } from "../parts/toast.js";
+import { link } from "../route.js";
+import { useSession } from "../session.js";
+
+const ROLES = [
+  ["viewer", "viewer: sees everything, changes nothing"], ["operator", "operator: also runs, cancels, pauses, edits"],
+  ["admin", "admin: also keys and webhooks"],
+];
+const ENDS = [
+  ["1d", "in a day"], ["7d", "in a week"], ["30d", "in 30 days"], ["90d", "in 90 days"], ["365d", "in a year"], ["", "never"],
+];
+const SOON = 7 * 86400 * 1000;
+const FIRST = "first-start"; // who signs in with the token of a first start
+
+export function Keys() {
+  const session = useSession();
+  const data = useData((signal) => get("keys", {}, signal), [], { every: 15 });
+  const [making, make] = useState(false);
+  const [made, tell] = useState(null);
+  const closed = (answer) => (make(false), answer && (tell(answer), data.reload()));
+  const may = session.may("admin", "keys");
+  return html`<${Head} title="API keys" actions=${may && html`<button class="primary" onClick=${() => make(true)}>
+    <${Icon} name="plus" /> New key</button>`} />
+    ${session.name === FIRST && html`<p class="notice" role="status"><${Icon} name="warning" />
+      <span>You came in by the token of the first start, which ends soon and opens nothing twice.
+        Make a key of your own now.</span></p>`}
+    <${Loaded} data=${data}>${(keys) => (keys.length
+      ? html`<${Table} keys=${keys} may=${may} after=${data.reload} />`
+      : html`<${Empty} title="There is no key yet"
+        code="mainspring keys create my-name --role operator">
+        A key lets a program or a person in. Make one here, or with:<//>`)}<//>
+    ${making && html`<${NewKey} session=${session} onClose=${closed} />`}
+    ${made && html`<${Secret} title=${`The key ${made.key.name}`} secret=${made.secret} code=${example(made.secret)}
+      onClose=${() => tell(null)}
+      words="Programs send it as a bearer token; people sign in to this dashboard with it." />`}`;
+}
+
+const example = (secret) => `curl -H "Authorization: Bearer ${secret}" ${new URL("api/v1/session", document.baseURI).href}`;
+
+function Table({ keys, may, after }) {
+  return html`<div class="table"><table>
+    <${Columns} of=${["Name", "Role", "May", "Made", "Expires", "Last used", ""]} />
+    <tbody>${keys.map((key) => html`<${Row} key=${key.id} of=${key} may=${may}
+      after=${after} />`)}</tbody></table></div>`;
+}
+
+function Row({ of: key, may, after }) {
+  return html`<tr>
+    <td data-label="Name"><span><b>${key.name}</b> <code class="muted"
+      title="The middle part of the secret: a key that got out is known by it">${key.id}</code></span></td>
+    <td data-label="Role">${key.role}</td>
+    <td data-label="May"><span>${key.scopes ? key.scopes.map((scope) => html`<span class="tag"
+      key=${scope}>${scope}</span> `) : html`<span class="muted">all of its role</span>`}</span></td>
+    <td class="nowrap" data-label="Made"><span>
+      <${Time} at=${key.created_at} />${key.created_by && html`<span
+      class="muted"> by ${key.created_by}</span>`}</span></td>
+    <td class="nowrap" data-label="Expires"><${Expiry} at=${key.expires_at} /></td>
+    <td class="nowrap" data-label="Last used">${key.last_used_at ? html`<${Time} at=${key.last_used_at} />` : html`<span
+      class="muted">never</span>`}</td>
+    <td class="tight" data-label=""><span class="row">
+      <a class="button" href=${link("audit", { who: `key:${key.name}` })}
+      aria-label=${`Trail of key ${key.name}`}>Trail</a>
+      ${may && html`<button aria-label=${`Revoke key ${key.name}`}
+        onClick=${() => revoke(key, after)}>Revoke</button>`}</span></td></tr>`;
+}
+
+function Expiry({ at }) {
+  const now = useNow();
+  if (!at) return html`<span class="muted">never</span>`;
+  const soon = Date.parse(at) - now < SOON;
+  return html`<span class=${soon ? "state state-retrying" : ""}>${soon && html`<${Icon} name="warning" />`}<${Time}
+    at=${at} /></span>`;
+}
+
+async function revoke(key, after) {
+  const words = "It opens nothing any more, nor do the sessions that it opened. This cannot be undone.";
+  const run = () => remove(`keys/${segment(key.id)}`);
+  const done = await confirm({ title: `Revoke ${key.name}?`, words, action: "Revoke", danger: true, run });
+  if (done) (toast(`Key ${key.name} is revoked.`), after());
+}
+
+function NewKey({ session, onClose }) {
+  const [key, set] = useState({ name: "", role: "viewer", scopes: session.scopes ? [] : null, expires: "90d" });
+  const change = (name) => (value) => set((before) => ({ ...before, [name]: value }));
+  const run = () => post("keys", { ...key, name: key.name.trim(), expires: key.expires || null });
+  return html`<${FormDialog} title="New API key" action="Make the key" wide run=${run} onClose=${onClose}
+    ready=${key.name.trim() && key.scopes?.length !== 0}>
+    <${Field} label="Name" value=${key.name} onValue=${change("name")} required maxlength="64" autofocus
+      placeholder="billing-service" hint="Who or what it is for: it stands in the audit trail." />
+    <${Choice} label="Role" value=${key.role} onValue=${change("role")} options=${ROLES} />
+    <${Choice} label="Expires" value=${key.expires} onValue=${change("expires")} options=${ENDS} />
+    <${Scopes} scopes=${key.scopes} onScopes=${change("scopes")} within=${session.scopes} />
+  <//>`;
+}

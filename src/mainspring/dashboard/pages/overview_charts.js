@@ -1,0 +1,60 @@
+// The charts of the overview and of a queue: what runs, how long it takes, and what waits.
+import { now } from "../clock.js";
+import { count, duration, short } from "../format.js";
+import { html, useMemo } from "../html.js";
+import { useData } from "../live.js";
+import { Chart } from "../parts/chart.js";
+import { depthsOf, loadDepth } from "../parts/depth.js";
+import { lately, WINDOWS } from "../parts/window.js";
+import { useSession } from "../session.js";
+
+const [MINUTE, HOUR, DAY] = [[60, "minute"], [3600, "hour"], [86400, "day"]];
+const STEPS = { "15m": MINUTE, "1h": MINUTE, "6h": HOUR, "24h": HOUR, "3d": HOUR, "7d": DAY };
+// Samples of the depth are kept for four days.
+const KEPT = { "7d": "4d" };
+const seconds = (at) => Date.parse(at) / 1000;
+
+/** `queue`: the figures are of this one alone. */
+export function Charts({ stats, window, queue }) {
+  const session = useSession();
+  const [step, word] = STEPS[window];
+  const { series: points, total } = stats;
+  const times = useMemo(() => points.map((one) => seconds(one.at)), [points]);
+  const of = (name) => points.map((one) => one[name]);
+  const shared = { times, step, sync: "overview", empty: `Nothing ran in ${lately(window)}.` };
+  return html`<div class="overview-charts">
+    <section class="card"><${Chart} ...${shared} title=${`Runs per ${word}`} bars stacked format=${count} axis=${short}
+      series=${[
+        { label: "completed", values: of("completed"), colour: "--state-completed", rest: count(total.completed) },
+        { label: "failed", values: of("failed"), colour: "--state-dead", rest: count(total.failed) },
+      ]} /></section>
+    <section class="card"><${Chart} ...${shared} title="Run time" format=${duration} series=${[
+      { label: "p95", values: of("p95"), colour: "--state-running", area: true, rest: duration(total.p95) },
+      { label: "p50", values: of("p50"), colour: "--state-scheduled", rest: duration(total.p50) },
+    ]} /></section>
+    <section class="card"><${Chart} ...${shared} title="Wait to start" format=${duration} series=${[
+      { label: "p95", values: of("wait_p95"), colour: "--state-retrying", area: true, rest: duration(total.wait_p95) },
+      { label: "p50", values: of("wait_p50"), colour: "--state-pending", rest: duration(total.wait_p50) },
+    ]} /></section>
+    ${session.sees("queues") && html`<section class="card">
+      <${Backlog} stats=${stats} window=${window} queue=${queue} /></section>`}
+  </div>`;
+}
+
+const LINES = {
+  pending: { label: "due", colour: "--state-scheduled", area: true },
+  retrying: { label: "retrying", colour: "--state-retrying" },
+  running: { label: "running", colour: "--state-running" },
+};
+
+/** Samples of the past minutes, and the present, which comes with every look at the figures. */
+function Backlog({ stats, window, queue }) {
+  const load = (signal) => loadDepth({ window: KEPT[window] ?? window, queue }, signal);
+  const { value: past = [] } = useData(load, [window, queue], { every: 30 });
+  const at = useMemo(() => now() / 1000, [stats]);
+  const meant = stats.queues.filter((one) => queue === undefined || one.name === queue);
+  const values = (name) => [...depthsOf(past, name), meant.reduce((sum, one) => sum + one[name], 0)];
+  return html`<${Chart} title="Backlog" sync="overview" format=${count} axis=${short}
+    from=${at - WINDOWS[window][1]} until=${at} times=${[...past.map((one) => one.at), at]}
+    empty="Nothing waits, and nothing has." series=${Object.entries(LINES).map(([name, look]) => ({ ...look, values: values(name) }))} />`;
+}

@@ -1,0 +1,134 @@
+// The lists of the overview: failures, next ticks, workers, queues and tasks.
+import { get } from "../api.js";
+import { useNow } from "../clock.js";
+import { both, bytes, count, duration, percent, plural } from "../format.js";
+import { html, useState } from "../html.js";
+import { useData } from "../live.js";
+import { Icon } from "../parts/icons.js";
+import { queueLink } from "../parts/queue.js";
+import { hindrance, service } from "../parts/service.js";
+import { State } from "../parts/state.js";
+import { Time } from "../parts/time.js";
+import { lately } from "../parts/window.js";
+import { Slots, workerLink, WorkerState } from "../parts/worker.js";
+import { link, scheduleLink } from "../route.js";
+import { useSession } from "../session.js";
+
+const SOME = 8;
+const MANY = 12; // tasks shown at first
+const OTHERS = "(other errors)"; // too many kinds to be told apart, so no jobs can be found by it
+
+/** A list with a name, and the way to all of it. `heads`: words, the first for a name and the others for figures. */
+function Panel({ title, more, href, heads, rows, nothing, rest = 0 }) {
+  return html`<section class="overview-panel">
+    <header><h2>${title}</h2>${more && html`<a href=${href}>${more}</a>`}</header>
+    ${rows.length ? html`<div class="table"><table>
+      <thead><tr>${heads.map((head, n) => html`
+        <th key=${head} scope="col" class=${n ? "number" : ""}>${head}</th>`)}</tr></thead>
+      <tbody>${rows}</tbody></table></div>` : html`<p class="card overview-nothing">${nothing}</p>`}
+    ${rest > 0 && html`<p class="muted">and ${count(rest)} more</p>`}
+  </section>`;
+}
+
+/** What a row is of, and below it what that is. */
+const Name = ({ href, name, words, children }) => html`<td data-label=""><span class="overview-two">
+  <span class="row">${href ? html`<a href=${href}>${name}</a>` : name}${children}</span>
+  ${words && html`<span class="muted">${words}</span>`}</span></td>`;
+const Cell = ({ of, less, children }) => html`
+  <td data-label=${of} class=${`number nowrap ${less ? "overview-less" : ""}`}>${children}</td>`;
+const Failed = ({ n, href, label }) => (n
+  ? html`<a class="state-dead" href=${href} aria-label=${label}>${count(n)}</a>` : html`<span class="muted">0</span>`);
+
+export function Failures({ stats, window }) {
+  const session = useSession();
+  const rows = stats.errors.slice(0, SOME);
+  // Groups are counted one dead job after the other: not so often.
+  const load = (signal) => (session.sees("dead") ? get("dead", {}, signal).then((page) => page.items) : []);
+  const { value: dead = [] } = useData(load, [rows.length], { every: 15 });
+  const gone = (error) => dead.filter((one) => one.error === error).reduce((sum, one) => sum + one.count, 0);
+  return html`<${Panel} title="Failures by error" more="Dead letters" href="dead" heads=${["Error", "Runs", "Dead now"]}
+    nothing=${`No run has failed in ${lately(window)}.`} rest=${stats.errors.length - rows.length}
+    rows=${rows.map(({ error, count: runs, tasks }) => html`<tr key=${error}>
+      <${Name} href=${error === OTHERS ? "" : link("jobs", { error })} name=${error} words=${tasks.join(", ")} />
+      <${Cell} of="Runs">${count(runs)}<//>
+      <${Cell} of="Dead now"><${Failed} n=${gone(error)} href=${link("jobs", { state: "dead", error })}
+        label=${`${gone(error)} dead with ${error}`} /><//>
+    </tr>`)} />`;
+}
+
+export function NextTicks({ outlook }) {
+  const paused = outlook.paused ? `; ${count(outlook.paused)} paused` : "";
+  return html`<${Panel} title="Next ticks" more="Schedules" href="schedules" heads=${["Schedule", "Task", "Next"]}
+    nothing=${`No schedule is active${paused}. A schedule makes a job at each of its ticks.`}
+    rows=${outlook.next.slice(0, SOME).map((row) => html`<tr key=${row.name}>
+      <${Name} href=${scheduleLink(row.name)} name=${row.name} words=${row.spec.meaning} />
+      <td data-label="Task" class="number">${row.spec.task}</td>
+      <${Cell} of="Next"><${Tick} row=${row} /><//>
+    </tr>`)} />`;
+}
+
+/** A tick whose time has just come is fired within a moment; that it was not is told above. */
+function Tick({ row }) {
+  const now = useNow();
+  const at = Date.parse(row.next_run_at);
+  if (row.held_at) return html`<span class="muted" title="It fires when what is in its way has ended">waits</span>`;
+  if (at <= now && now - at < 60_000) return html`<span title=${both(at)}>now</span>`;
+  return html`<${Time} at=${row.next_run_at} />`;
+}
+
+export function Workers({ workers }) {
+  const [busy, slots] = ["running", "concurrency"].map((name) => workers.reduce((sum, one) => sum + one[name], 0));
+  const title = workers.length ? `Workers: ${count(busy)} of ${plural(slots, "slot")} busy` : "Workers";
+  return html`<${Panel} title=${title} more="Workers" href="workers" heads=${["Worker", "Slots", "Memory", "Beat"]}
+    nothing=${html`No worker is alive. Start one: <code>mainspring worker MODULE:ATTR</code>`}
+    rest=${workers.length - SOME}
+    rows=${workers.slice(0, SOME).map((one) => html`<tr key=${one.id}>
+      <${Name} href=${workerLink(one.id)} name=${`${one.host} ${one.pid}`} words=${one.queues?.join(", ") ?? "all queues"}>
+        ${one.shown !== "open" && html`<${WorkerState} of=${one} />`}<//>
+      <${Cell} of="Slots"><${Slots} of=${one} /><//>
+      <${Cell} of="Memory">${one.memory ? bytes(one.memory) : "–"}<//>
+      <${Cell} of="Beat"><${Time} at=${one.beat_at} /><//>
+    </tr>`)} />`;
+}
+
+const EMPTY = { paused: false, pending: 0, running: 0, retrying: 0 };
+
+export function Queues({ stats, workers }) {
+  const known = new Set(stats.queues.map((one) => one.name));
+  const idle = Object.keys(stats.by_queue).filter((name) => !known.has(name)).map((name) => ({ ...EMPTY, name }));
+  const all = [...stats.queues, ...idle].sort((a, b) => b.pending - a.pending || a.name.localeCompare(b.name));
+  const stuck = (name) => workers && hindrance(service(workers, name));
+  return html`<${Panel} title="Queues" more="Queues" href="queues"
+    heads=${["Queue", "Due", "Running", "Retrying", "Wait p95"]} nothing="No queue holds a job." rest=${all.length - SOME}
+    rows=${all.slice(0, SOME).map((one) => html`<tr key=${one.name}>
+      <${Name} href=${queueLink(one.name)} name=${one.name}>${one.paused && html`<${State} of="paused" />`}
+        ${stuck(one.name) && html`<span class="state state-retrying" title=${stuck(one.name)}>
+          <${Icon} name="warning" />no worker</span>`}<//>
+      <${Cell} of="Due">${count(one.pending)}<//>
+      <${Cell} of="Running">${count(one.running)}<//>
+      <${Cell} of="Retrying">${count(one.retrying)}<//>
+      <${Cell} of="Wait p95">${duration(stats.by_queue[one.name]?.wait_p95)}<//>
+    </tr>`)} />`;
+}
+
+export function Tasks({ stats, window }) {
+  const [all, show] = useState(false);
+  const found = Object.entries(stats.by_task).sort((a, b) => b[1].runs - a[1].runs);
+  if (!found.length) return null;
+  const failed = (task) => link("jobs", { task, state: ["dead", "retrying"] });
+  return html`<div><${Panel} title=${`Tasks in ${lately(window)}`}
+    heads=${["Task", "Runs", "Failed", "Success", "Run p50", "Run p95", "Wait p95", "Last run"]}
+    rows=${found.slice(0, all ? found.length : MANY).map(([task, one]) => html`<tr key=${task}>
+      <${Name} href=${link("jobs", { task })} name=${task} />
+      <${Cell} of="Runs">${count(one.runs)}<//>
+      <${Cell} of="Failed"><${Failed} n=${one.failed} href=${failed(task)}
+        label=${`${one.failed} failed runs of ${task}: see its failed jobs`} /><//>
+      <${Cell} of="Success" less>${percent(one.success_rate)}<//>
+      <${Cell} of="Run p50" less>${duration(one.p50)}<//>
+      <${Cell} of="Run p95">${duration(one.p95)}<//>
+      <${Cell} of="Wait p95">${duration(one.wait_p95)}<//>
+      <${Cell} of="Last run" less><${Time} at=${one.last_at} /><//>
+    </tr>`)} />
+    ${found.length > MANY && !all && html`
+      <p><button onClick=${() => show(true)}>All ${found.length} tasks</button></p>`}</div>`;
+}

@@ -1,0 +1,137 @@
+// /schedules: what runs when, how it has gone, and the coming week's load.
+import { get, post, segment } from "../api.js";
+import { plural } from "../format.js";
+import { html, useState } from "../html.js";
+import { useData } from "../live.js";
+import { Act } from "../parts/act.js";
+import { Heat } from "../parts/heat.js";
+import { Icon } from "../parts/icons.js";
+import { Empty, Head, Loaded, Pager } from "../parts/page.js";
+import { Rebalance } from "../parts/rebalance.js";
+import { Pause, Resume } from "../parts/schedule_actions.js";
+import { ScheduleForm } from "../parts/schedule_form.js";
+import { NextTick } from "../parts/schedule_words.js";
+import { State } from "../parts/state.js";
+import { Strip, StripLegend } from "../parts/ticks.js";
+import { Time } from "../parts/time.js";
+import { go, jobLink, link, scheduleLink, useRoute } from "../route.js";
+import { useSession } from "../session.js";
+
+const FILTERS = ["q", "status", "task", "owner"];
+const PAGE = 50;
+const LOOKED = 2000; // schedules that a search by name goes through at most
+
+export function Schedules() {
+  const { query } = useRoute();
+  const session = useSession();
+  const wish = Object.fromEntries([...FILTERS, "after"].map((name) => [name, query.get(name) ?? ""]));
+  const rows = useData((signal) => found(wish, signal), [query.toString()], { live: { type: ["schedule"] }, every: 10 });
+  const tasks = useData((signal) => get("tasks", {}, signal), []);
+  const [open, show] = useState(null);
+  const operator = session.may("operator", "schedules");
+  const close = () => show(null);
+  const actions = operator && html`<button class="primary" onClick=${() => show({ kind: "new" })}><${Icon} name="plus" /> New schedule</button>`;
+  const filtered = FILTERS.some((name) => wish[name]);
+  return html`<${Head} title="Schedules" actions=${actions} />
+    <div class="stack">
+      <section><${Filters} wish=${wish} tasks=${tasks.value?.items ?? []} />
+        <${Loaded} data=${rows}>${({ items, next, looked }) => (items.length
+          ? html`<${List} items=${items} act=${operator && show} /><${StripLegend} />
+            <${Pager} next=${next} words=${`${plural(items.length, "schedule")}${looked ? ` found; the first ${LOOKED} were looked through` : ""}`} />`
+          : html`<${Nothing} filtered=${filtered} looked=${looked} />`)}<//>
+      </section>
+      <${Week} operator=${operator} />
+    </div>
+    ${open?.kind === "new" && html`<${ScheduleForm} tasks=${tasks.value?.items ?? []} onClose=${close} onDone=${(row) => go(scheduleLink(row.name))} />`}
+    ${open?.kind === "pause" && html`<${Pause} row=${open.row} onClose=${close} onDone=${rows.reload} />`}
+    ${open?.kind === "resume" && html`<${Resume} row=${open.row} onClose=${close} onDone=${rows.reload} />`}`;
+}
+
+/** A page of schedules; with a search, those of many pages whose names have it. */
+async function found({ q, ...wish }, signal) {
+  if (!q) return get("schedules", { ...wish, limit: PAGE }, signal);
+  const text = q.toLowerCase();
+  const items = [];
+  let after = wish.after, looked = 0;
+  do {
+    const page = await get("schedules", { ...wish, after, limit: 200 }, signal);
+    looked += page.items.length;
+    items.push(...page.items.filter((row) => row.name.toLowerCase().includes(text)));
+    after = page.next;
+  } while (after && items.length < PAGE && looked < LOOKED);
+  return { items, next: after, looked: looked >= LOOKED && items.length < PAGE };
+}
+
+function Filters({ wish, tasks }) {
+  const set = (change) => go(link("schedules", { ...wish, after: "", ...change }), { replace: true });
+  const choice = (name, label, options) => html`<select aria-label=${label} value=${wish[name]} onChange=${(event) => set({ [name]: event.target.value })}>
+    ${options.map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}</select>`;
+  return html`<form class="row schedule-filters" role="search" onSubmit=${(event) => event.preventDefault()}>
+    <input id="search" type="search" aria-label="Search schedules by name" placeholder="Search by name" value=${wish.q} onInput=${(event) => set({ q: event.target.value })} />
+    ${choice("status", "Status", [["", "any status"], ["active", "active"], ["paused", "paused"], ["ended", "ended"]])}
+    ${choice("owner", "Made by", [["", "made by anyone"], ["code", "declared in code"], ["user", "made by users"]])}
+    <input list="schedule-tasks" aria-label="Task" placeholder="any task" value=${wish.task} onChange=${(event) => set({ task: event.target.value.trim() })} />
+    <datalist id="schedule-tasks">${tasks.map((task) => html`<option key=${task.name} value=${task.name} />`)}</datalist>
+    ${FILTERS.some((name) => wish[name]) && html`<button type="button" class="quiet" onClick=${() => go("schedules", { replace: true })}><${Icon} name="close" /> Clear</button>`}
+  </form>`;
+}
+
+function List({ items, act }) {
+  return html`<div class="table schedules"><table>
+    <thead><tr><th scope="col">Schedule</th><th scope="col">Status</th><th scope="col">Next tick</th><th scope="col">Last run</th><th scope="col">Last ticks</th>
+      ${act && html`<th scope="col"><span class="unseen">Actions</span></th>`}</tr></thead>
+    <tbody>${items.map((row) => html`<${Row} key=${row.name} row=${row} act=${act} />`)}</tbody>
+  </table></div>`;
+}
+
+function Row({ row, act }) {
+  return html`<tr>
+    <td data-label="" class="schedule-name"><div><a href=${scheduleLink(row.name)}><b>${row.name}</b></a>${row.owner === "code" && html` <span class="tag" title="declared in code">code</span>`}
+      <div>${row.spec.meaning}${row.spec.task !== row.name && html`<span class="muted"> · runs ${row.spec.task}</span>`}</div>
+      ${row.status === "paused" && row.note && html`<div class="muted">Paused: ${row.note}</div>`}
+      ${row.warnings.map((words) => html`<div key=${words} class="schedule-warning"><${Icon} name="warning" size=${13} /> ${words}</div>`)}</div></td>
+    <td data-label="Status" class="tight"><${State} of=${row.status} /></td>
+    <td data-label="Next tick" class="schedule-next tight"><div><${NextTick} row=${row} /></div></td>
+    <td data-label="Last run" class="tight"><${LastRun} row=${row} /></td>
+    <td data-label="Last ticks" class="tight"><${Strip} name=${row.name} version=${`${row.ticks} ${row.last_finished_at} ${row.active.length}`} /></td>
+    ${act && html`<td data-label="" class="tight"><span class="row schedule-row-actions">
+      <${Act} icon="play" kind="quiet" label=${`Run ${row.name} now`} run=${() => runNow(row.name)} />
+      ${row.status === "paused"
+        ? html`<button class="quiet" aria-label=${`Resume ${row.name}`} title="Resume" onClick=${() => act({ kind: "resume", row })}><${Icon} name="retrying" /></button>`
+        : html`<button class="quiet" aria-label=${`Pause ${row.name}`} title="Pause" onClick=${() => act({ kind: "pause", row })}><${Icon} name="pause" /></button>`}
+    </span></td>`}
+  </tr>`;
+}
+
+async function runNow(name) {
+  await post(`schedules/${segment(name)}/trigger`);
+  return `${name} runs now; its next tick stays.`;
+}
+
+function LastRun({ row }) {
+  if (!row.last_job_id) return html`<span class="muted">never</span>`;
+  const when = row.last_run_at ?? row.last_finished_at;
+  const state = row.last_outcome && !row.active.includes(row.last_job_id) ? row.last_outcome : "running";
+  return html`<a class="schedule-last" href=${jobLink(row.last_job_id)}><${State} of=${state} word=${state === "running" ? "under way" : state} /> ${when && html`<${Time} at=${when} />`}</a>`;
+}
+
+function Nothing({ filtered, looked }) {
+  if (filtered) return html`<${Empty} title="No schedule like that">${looked ? `The first ${LOOKED} schedules were looked through.` : "Change the filters, or clear them."}<//>`;
+  return html`<${Empty} title="No schedules yet" code=${CODE}>A schedule makes a job at each of its ticks. Declare one in code, or make one here:<//>`;
+}
+
+const CODE = `@app.cron("0 9 * * mon-fri", tz="Europe/London")
+async def report() -> None: ...
+
+@app.every(minutes=5)
+async def healthcheck() -> None: ...`;
+
+function Week({ operator }) {
+  const load = useData((signal) => get("scheduler/distribution", { days: 7 }, signal), [], { every: 300 });
+  const [open, show] = useState(false);
+  if (load.value && !load.value.schedules) return null;
+  return html`<section class="card"><div class="row week-head"><h2>The coming week</h2>
+      ${operator && html`<button onClick=${() => show(true)}>Rebalance…</button>`}</div>
+    <${Loaded} data=${load}>${(value) => html`<${Heat} load=${value} />`}<//>
+    ${open && html`<${Rebalance} onClose=${() => show(false)} onDone=${load.reload} />`}</section>`;
+}

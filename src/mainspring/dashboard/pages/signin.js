@@ -1,0 +1,31 @@
+// /signin: with an API key, or the token of a first start.
+import { html, useState } from "../html.js";
+import { Mark } from "../parts/mark.js";
+import { signIn } from "../session.js";
+
+/** `why` is what the server said when it sent us here. */
+export function SignIn({ onDone, why }) {
+  const [key, set] = useState("");
+  const [state, say] = useState({ busy: false, error: null });
+  const submit = async (event) => {
+    event.preventDefault();
+    say({ busy: true, error: null });
+    try {
+      onDone(await signIn(key.trim()));
+    } catch (error) {
+      say({ busy: false, error });
+    }
+  };
+  const words = state.error?.message ?? why;
+  return html`<main class="signin"><form class="card" onSubmit=${submit}>
+    <h1><${Mark} size=${34} /> Mainspring</h1>
+    <p class="muted">Sign in to see what your jobs do.</p>
+    <div class="field"><label for="key">API key, or the token that the first start printed</label>
+      <input id="key" type="password" autocomplete="current-password" required autofocus spellcheck="false" value=${key}
+        aria-describedby="said" onInput=${(event) => set(event.target.value)} /></div>
+    <p id="said" class="fault" role="alert">${words}</p>
+    <button class="primary" disabled=${state.busy || !key.trim()}>${state.busy ? "Signing in…" : "Sign in"}</button>
+    <p class="muted">No key yet? Whoever can reach the store makes one:</p>
+    <pre class="code">mainspring keys create NAME --role operator</pre>
+  </form></main>`;
+}

@@ -1,0 +1,83 @@
+// /workers: who is alive, how busy, and whether they are heard of.
+import { bytes, count, plural } from "../format.js";
+import { html, useRef } from "../html.js";
+import { useData } from "../live.js";
+import { Columns } from "../parts/columns.js";
+import { Icon } from "../parts/icons.js";
+import { Empty, Head, Loaded } from "../parts/page.js";
+import { Tiles } from "../parts/tiles.js";
+import { Span, Time } from "../parts/time.js";
+import { loadWorkers, Slots, WorkerActs, WorkerLink, WorkerState } from "../parts/worker.js";
+
+const FOLLOWED = { type: ["worker.started", "worker.stopping", "worker.stopped", "worker.changed"] };
+const KEPT = 20; // workers that have gone while somebody looked
+
+export function Workers() {
+  const known = useRef({ before: [], gone: [] });
+  const load = async (signal) => remembered(known.current, await loadWorkers(signal));
+  const data = useData(load, [], { live: FOLLOWED, every: 3 });
+  return html`<${Head} title="Workers" />
+    <${Loaded} data=${data}>${({ alive, gone }) => html`
+      ${alive.length > 0 && html`<${Summary} workers=${alive} />`}
+      ${alive.length + gone.length > 0 && html`<${Table} workers=${[...alive, ...gone]} after=${data.reload} />`}
+      ${alive.length === 0 && html`<${Empty} title="No worker is alive"
+        code="mainspring worker MODULE:ATTR">Jobs wait until one is started:<//>`}`}<//>`;
+}
+
+/** One that dies is no longer in the list; whoever looks at the page should see that it is missing. */
+function remembered(known, alive) {
+  const ids = new Set(alive.map((worker) => worker.id));
+  const lost = known.before.filter((worker) => !ids.has(worker.id)).map((worker) => ({ ...worker, shown: "gone" }));
+  known.gone = [...lost, ...known.gone.filter((worker) => !ids.has(worker.id))].slice(0, KEPT);
+  known.before = alive;
+  return { alive, gone: known.gone };
+}
+
+function Summary({ workers }) {
+  const sum = (name) => workers.reduce((total, worker) => total + worker[name], 0);
+  const taking = workers.filter((worker) => worker.state === "open").length;
+  const words = taking === workers.length ? "all take jobs" : taking ? `${taking} take jobs` : "none takes jobs";
+  const tiles = [
+    ["Alive", html`${count(workers.length)} <small>${words}</small>`],
+    ["Slots used", html`${count(sum("running"))} <small>of ${count(sum("concurrency"))}</small>`],
+    ["Finished since their start", count(sum("finished"))], ["Memory", bytes(sum("memory"))],
+  ];
+  return html`<${Tiles} of=${tiles} />
+    ${taking === 0 && html`<p class="notice" role="status">
+      <${Icon} name="warning" /> ${plural(workers.length, "worker")} alive, and jobs wait: resume one, or start
+      another.</p>`}`;
+}
+
+function Table({ workers, after }) {
+  return html`<div class="table"><table>
+    <${Columns} of=${["Worker", "State", "Slots", "Queues", "#Finished", "#Memory", "#Up", "#Last beat", ""]} />
+    <tbody>${workers.map((worker) => html`<${Row} key=${worker.id} worker=${worker}
+      after=${after} />`)}</tbody></table></div>`;
+}
+
+function Row({ worker, after }) {
+  const gone = worker.shown === "gone";
+  return html`<tr class=${gone ? "muted" : ""}>
+    <td data-label="Worker"><span>${gone ? worker.id : html`<${WorkerLink} id=${worker.id} />`} <span
+      class="muted">${worker.host}, pid ${worker.pid}</span></span></td>
+    <td data-label="State"><${WorkerState} of=${worker} />${worker.deaf && !gone && html`<${Deaf} />`}</td>
+    <td data-label="Slots">${gone ? "–" : html`<span><${Slots} of=${worker} /></span>`}</td>
+    <td data-label="Queues"><${QueueNames} of=${worker} /></td>
+    <td class="number" data-label="Finished">${count(worker.finished)}</td>
+    <td class="number nowrap" data-label="Memory">${worker.memory ? bytes(worker.memory) : "–"}</td>
+    <td class="number nowrap" data-label="Up">${gone ? "–" : html`<${Span} from=${worker.started_at} />`}</td>
+    <td class="number nowrap" data-label="Last beat"><span class=${worker.shown === "late" ? "bad" : ""}>
+      <${Time} at=${worker.beat_at} /></span></td>
+    <td class="tight" data-label="">${!gone && html`<${WorkerActs} worker=${worker} after=${after} />`}</td></tr>`;
+}
+
+/** It works all the same, only later. */
+export const Deaf = () => html`<span class="state state-retrying"
+  title="It listens for news in vain, and looks for jobs at its poll interval">
+  <${Icon} name="warning" />polls only</span>`;
+
+export function QueueNames({ of: worker }) {
+  if (worker.queues === null) return html`<span>every queue</span>`;
+  return html`<span>${worker.queues.map((queue) => html`<span class="tag"
+    key=${queue}>${queue}${queue in worker.queue_limits && ` ≤ ${worker.queue_limits[queue]}`}</span> `)}</span>`;
+}

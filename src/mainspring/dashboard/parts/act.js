@@ -1,0 +1,23 @@
+// A button that does something with the API: busy while it does, and tells when it could not.
+import { html, useState } from "../html.js";
+import { Icon } from "./icons.js";
+import { toast } from "./toast.js";
+
+/** `run` is async; what it answers with, if a text, is told. While busy it is not disabled: it would lose the focus. */
+export function Act({ run, icon, label, children, kind = "", disabled = false, title }) {
+  const [busy, set] = useState(false);
+  const act = async () => {
+    if (busy) return;
+    set(true);
+    try {
+      const words = await run();
+      if (typeof words === "string") toast(words);
+    } catch (error) {
+      toast(error.message, "bad");
+    } finally {
+      set(false);
+    }
+  };
+  return html`<button type="button" class=${kind} disabled=${disabled} aria-disabled=${busy} aria-busy=${busy} aria-label=${label} title=${title ?? label} onClick=${act}>
+    ${icon && html`<${Icon} name=${icon} />`}${children}</button>`;
+}

@@ -1,0 +1,59 @@
+// The dead jobs of one task that failed in the same way.
+import { get, segment } from "../api.js";
+import { stringify } from "../exact.js";
+import { count, plural } from "../format.js";
+import { html, useState } from "../html.js";
+import { useData } from "../live.js";
+import { jobLink, link } from "../route.js";
+import { Act } from "./act.js";
+import { Failure } from "./failure.js";
+import { Icon } from "./icons.js";
+import { Redrive } from "./job_edit.js";
+import { Loaded } from "./page.js";
+import { Time } from "./time.js";
+
+const SHOWN = 10;
+
+export function DeadGroup({ group, may, ask, onChanged }) {
+  const [open, show] = useState(false);
+  const choice = { filter: { states: ["dead"], tasks: [group.task], errors: [group.error] } };
+  const what = `${plural(group.count, "dead job")} of ${group.task}`;
+  const [type, ...rest] = group.error.split(": ");
+  return html`<section class="card dead-group" aria-label=${`${group.task}: ${group.error}`}>
+    <div class="dead-head">
+      <button class="quiet fold" aria-expanded=${open} aria-label=${`${open ? "Fold" : "Unfold"} ${group.task}: ${group.error}`} onClick=${() => show(!open)}>
+        <${Icon} name=${open ? "down" : "next"} /></button>
+      <div class="dead-words"><h2><span class="state state-dead"><${Icon} name="dead" />${type}</span></h2>
+        <p>${rest.join(": ")}</p>
+        <p class="muted"><a href=${link("jobs", { state: "dead", task: group.task })}>${group.task}</a> · last <${Time} at=${group.last_at} /></p></div>
+      <a class="dead-count number" href=${link("jobs", { state: "dead", task: group.task, error: group.error })}>${count(group.count)}<span>${group.count === 1 ? "job" : "jobs"}</span></a>
+      ${may && html`<div class="row"><button onClick=${() => ask({ action: "redrive", what, choice })}><${Icon} name="retrying" /> Redrive</button>
+        <button class="quiet" aria-label=${`Delete these ${count(group.count)}`} title="Delete" onClick=${() => ask({ action: "delete", what, choice })}><${Icon} name="trash" /></button></div>`}
+    </div>
+    ${open && html`<${Inside} group=${group} may=${may} onChanged=${onChanged} />`}
+  </section>`;
+}
+
+function Inside({ group, may, onChanged }) {
+  const [edited, edit] = useState(null);
+  const newest = useData((signal) => get(`jobs/${segment(group.newest)}`, {}, signal), [group.newest]);
+  const some = useData(
+    (signal) => get("jobs", { state: "dead", task: group.task, error: group.error, limit: SHOWN, full: true }, signal),
+    [group.task, group.error, group.count],
+  );
+  const close = (changed) => (edit(null), changed && (some.reload(), onChanged()));
+  return html`<div class="dead-inside">
+    <${Loaded} data=${newest}>${(job) => job.failure && html`<${Failure} of=${job.failure} />`}<//>
+    <${Loaded} data=${some}>${(page) => html`<div class="table"><table>
+      <thead><tr><th scope="col">Job</th><th scope="col">Arguments</th><th scope="col">Died</th><th scope="col" class="number">Attempts</th>${may && html`<th scope="col"><span class="unseen">Actions</span></th>`}</tr></thead>
+      <tbody>${page.items.map((item) => html`<tr key=${item.id}>
+        <td data-label="Job"><a href=${jobLink(item.id)}><code>${item.id}</code></a></td>
+        <td data-label="Arguments"><code class="clip">${stringify(item.job?.payload)}</code></td>
+        <td data-label="Died" class="nowrap"><${Time} at=${item.finished_at} /></td>
+        <td data-label="Attempts" class="number">${item.attempt}</td>
+        ${may && html`<td data-label="" class="tight"><${Act} icon="edit" run=${async () => edit(await get(`jobs/${segment(item.id)}`))}>Edit and redrive<//></td>`}
+      </tr>`)}</tbody></table></div>
+      ${page.next && html`<p><a href=${link("jobs", { state: "dead", task: group.task, error: group.error })}>All ${count(group.count)} of them</a></p>`}`}<//>
+    ${edited && html`<${Redrive} job=${edited} onClose=${close} />`}
+  </div>`;
+}

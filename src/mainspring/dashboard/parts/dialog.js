@@ -1,0 +1,62 @@
+// Dialogs, which keep the focus and close on Esc; and the question before something that cannot be undone.
+import { html, useEffect, useId, useRef, useState } from "../html.js";
+import { Icon } from "./icons.js";
+
+/** Open as long as it is there. */
+export function Dialog({ title, onClose, wide = false, children }) {
+  const ref = useRef();
+  const id = useId();
+  useEffect(() => {
+    const dialog = ref.current, before = document.activeElement;
+    dialog.showModal();
+    return () => (dialog.close(), requestAnimationFrame(() => before?.isConnected && document.activeElement === document.body && before.focus()));
+  }, []);
+  const cancelled = (event) => (event.preventDefault(), onClose());
+  return html`<dialog ref=${ref} class=${wide ? "wide" : ""} aria-labelledby=${id} onCancel=${cancelled}>
+    <header><h2 id=${id}>${title}</h2>
+      <button class="quiet" aria-label="Close" onClick=${onClose}><${Icon} name="close" /></button></header>
+    ${children}
+  </dialog>`;
+}
+
+let open = () => {};
+
+/**
+ * Asks, does it, and tells what became of it. `run` is async and may answer with words for the dialog (a text, or
+ * html); without them it closes. Resolves to whether it was done.
+ */
+export const confirm = ({ title, words, action, danger = false, run }) =>
+  new Promise((done) => open({ title, words, action, danger, run, done, id: Math.random() }));
+
+/** Where confirm() shows its questions: once, in the shell. */
+export function Questions() {
+  const [asked, set] = useState(null);
+  useEffect(() => void (open = set), []);
+  return asked && html`<${Question} key=${asked.id} asked=${asked} onClose=${() => set(null)} />`;
+}
+
+function Question({ asked, onClose }) {
+  const [state, set] = useState({ busy: false, error: null, result: null, done: false });
+  const close = () => (asked.done(state.done), onClose());
+  const act = async () => {
+    set({ ...state, busy: true, error: null });
+    try {
+      const result = await asked.run();
+      if (result) set({ busy: false, error: null, result, done: true });
+      else (asked.done(true), onClose());
+    } catch (error) {
+      set({ busy: false, error, result: null, done: false });
+    }
+  };
+  return html`<${Dialog} title=${asked.title} onClose=${close}>
+    <div class="body" aria-live="polite">${state.result ?? asked.words}
+      ${state.error && html`<p class="error" role="alert">${state.error.message}</p>`}</div>
+    <footer>
+      ${state.done
+        ? html`<button class="primary" onClick=${close} autofocus>Done</button>`
+        : html`<button onClick=${close} autofocus>Leave it</button>
+          <button class=${asked.danger ? "danger" : "primary"} disabled=${state.busy} onClick=${act}>
+            ${state.busy ? "Working…" : asked.action}</button>`}
+    </footer>
+  <//>`;
+}

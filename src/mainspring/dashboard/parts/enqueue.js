@@ -1,0 +1,123 @@
+// Enqueueing a job by hand: a task, its arguments as its schema wants them, where and when.
+import { get, post } from "../api.js";
+import { Raw, stringify } from "../exact.js";
+import { html, useEffect, useState } from "../html.js";
+import { useData } from "../live.js";
+import { go, jobLink } from "../route.js";
+import { Dialog } from "./dialog.js";
+import { Choice, Field } from "./form.js";
+import { fault, JsonEditor } from "./json_editor.js";
+import { instant, Moment } from "./moment.js";
+import { Loaded } from "./page.js";
+import { toast } from "./toast.js";
+
+export function EnqueueDialog({ onClose, task = "" }) {
+  const tasks = useData((signal) => get("tasks", {}, signal), []);
+  return html`<${Dialog} title="Enqueue a job" onClose=${onClose} wide>
+    <${Loaded} data=${tasks}>${({ items }) => html`<${Form} tasks=${items} first=${task} onClose=${onClose} />`}<//>
+  <//>`;
+}
+
+function Form({ tasks, first, onClose }) {
+  const [values, set] = useState({ task: first || (tasks[0]?.name ?? ""), text: "{}", when: "now" });
+  const [state, say] = useState({ busy: false, error: null });
+  const task = tasks.find((one) => one.name === values.task);
+  const give = (name) => (value) => set((now) => ({ ...now, [name]: value }));
+  useEffect(() => set((now) => ({ ...now, text: task ? stringify(example(task.arguments), "  ") : now.text })), [values.task]);
+  const submit = async (event) => {
+    event.preventDefault();
+    say({ busy: true, error: null });
+    try {
+      const made = await post("jobs", bodyOf(values));
+      toast(made.duplicate ? "This job was there already." : `${values.task} is enqueued.`);
+      onClose();
+      go(jobLink(made.id));
+    } catch (error) {
+      say({ busy: false, error });
+    }
+  };
+  const ready = values.task && fault(values.text) === null;
+  return html`<form onSubmit=${submit} id="enqueue">
+      <${TaskField} tasks=${tasks} value=${values.task} onValue=${give("task")} />
+      ${task?.doc && html`<p class="hint">${task.doc.split("\n\n")[0]}</p>`}
+      <div class="enqueue-arguments">
+        <${JsonEditor} label="Arguments" text=${values.text} onText=${give("text")} rows=${7} />
+        ${task && html`<${Schema} of=${task.arguments} />`}
+      </div>
+      <div class="grid fields">
+        <${Field} label="Queue" value=${values.queue ?? ""} onValue=${give("queue")} placeholder=${task?.queue ?? "default"} />
+        <${Field} label="Priority" type="number" value=${values.priority ?? ""} onValue=${give("priority")}
+          placeholder=${task?.priority ?? 0} />
+        <${When} values=${values} give=${give} />
+      </div>
+      <p class="error" role="alert">${state.error?.message}</p>
+    </form>
+    <footer><button type="button" onClick=${onClose}>Leave it</button>
+      <button class="primary" form="enqueue" disabled=${state.busy || !ready}>
+        ${state.busy ? "Enqueueing…" : "Enqueue"}</button></footer>`;
+}
+
+/** A server that knows no tasks takes any name. */
+function TaskField({ tasks, value, onValue }) {
+  const options = tasks.map(({ name }) => [name, name]);
+  if (tasks.length) return html`<${Choice} label="Task" value=${value} onValue=${onValue} options=${options} />`;
+  const hint = "This server knows no tasks: it takes any name, and does not check the arguments.";
+  return html`<${Field} label="Task" required value=${value} onValue=${onValue} hint=${hint} />`;
+}
+
+const TIMES = [["now", "at once"], ["delay", "after a while"], ["at", "at a time"]];
+
+function When({ values, give }) {
+  return html`<${Choice} label="When" value=${values.when} onValue=${give("when")} options=${TIMES} />
+    ${values.when === "delay" && html`<${Field} label="Seconds from now" type="number" min="0" step="any" required
+      value=${values.delay ?? ""} onValue=${give("delay")} />`}
+    ${values.when === "at" && html`<${Moment} label="Run at" required text=${values.at ?? ""} onText=${give("at")} />`}`;
+}
+
+/** The arguments by name, with their types. */
+function Schema({ of: schema }) {
+  const all = Object.entries(schema.properties ?? {});
+  if (!all.length) return html`<p class="hint">This task takes no arguments.</p>`;
+  return html`<div class="schema"><h3>What it takes</h3><dl>${all.map(([name, one]) => html`<div key=${name}>
+    <dt><code>${name}</code></dt>
+    <dd>${kind(one, schema.$defs)} ${!schema.required?.includes(name) && html`<span class="muted">${optional(one)}</span>`}
+      ${one.description && html`<p class="hint">${one.description}</p>`}</dd></div>`)}</dl></div>`;
+}
+
+const optional = (one) => (one.default === undefined ? "may be left out" : `may be left out: ${stringify(one.default)}`);
+const named = (schema, defs = {}) => (schema.$ref ? defs[schema.$ref.split("/").pop()] ?? {} : schema);
+
+/** "integer", "list of text", "a or b": a schema in a few words. */
+function kind(given, defs) {
+  const schema = named(given, defs);
+  const either = schema.anyOf ?? schema.oneOf;
+  if (either) return either.map((one) => kind(one, defs)).join(" or ");
+  if (schema.enum) return schema.enum.map((one) => stringify(one)).join(" or ");
+  if (schema.type === "array") return schema.items ? `list of ${kind(schema.items, defs)}` : "list";
+  if (schema.type === "object" && given.$ref) return given.$ref.split("/").pop();
+  return schema.type === "string" ? schema.format ?? "text" : schema.type ?? "anything";
+}
+
+const DEEP = 4;
+
+/** Something of the right shape to begin with: what is required, and defaults. */
+function example(given, defs = given.$defs, depth = 0) {
+  const schema = named(given, defs);
+  if (schema.default !== undefined) return schema.default;
+  if (schema.enum) return schema.enum[0];
+  const either = schema.anyOf ?? schema.oneOf;
+  if (either) return example(either[0], defs, depth + 1);
+  if (schema.type === "object") {
+    const wanted = depth < DEEP ? schema.required ?? [] : [];
+    return Object.fromEntries(wanted.map((name) => [name, example(schema.properties?.[name] ?? {}, defs, depth + 1)]));
+  }
+  return { integer: 0, number: 0, string: "", boolean: false, array: [] }[schema.type] ?? null;
+}
+
+function bodyOf({ task, text, queue, priority, when, delay, at }) {
+  return {
+    task, arguments: new Raw(text),
+    ...(queue?.trim() && { queue: queue.trim() }), ...(priority && { priority: Number(priority) }),
+    ...(when === "delay" && { delay: Number(delay) }), ...(when === "at" && { run_at: instant(at) }),
+  };
+}

@@ -1,0 +1,40 @@
+// One line that says whether all is well; if not, what needs somebody, and the way there.
+import { relative } from "../format.js";
+import { troubles, wellness } from "../health.js";
+import { html } from "../html.js";
+import { useNow } from "../clock.js";
+import { useSession } from "../session.js";
+import { Icon } from "./icons.js";
+import { PauseButton } from "./queue.js";
+
+const SCOPES = ["stats", "workers", "scheduler", "jobs", "queues"];
+
+/**
+ * `facts` as health.js wants them; `whole` says that all of them are there, `since` when they were, if they could not
+ * be loaded since then.
+ */
+export function Health({ facts, whole, since, reload }) {
+  const now = useNow();
+  const session = useSession();
+  const found = troubles({ ...facts, now });
+  const level = since ? "unknown" : found[0]?.level ?? (whole ? "good" : "unknown");
+  const well = SCOPES.every((scope) => session.sees(scope)) ? "Healthy" : "Nothing is wrong in what you may see";
+  const needs = found.length && `${found.length} ${found.length === 1 ? "thing needs" : "things need"} you`;
+  const words = since ? `Not known: the last answer came ${relative(since, now)}` : needs || (whole ? well : "Looking…");
+  return html`<section class=${`health health-${level}`} aria-labelledby="health">
+    <h2 id="health"><${Icon} name=${level === "good" ? "completed" : "warning"} size=${18} />
+      <span role="status">${words}</span>
+      ${level === "good" && html`<span class="health-more">${wellness({ ...facts, now })}</span>`}</h2>
+    ${found.length > 0 && html`<ul>${found.map((one) => html`
+      <${Line} key=${one.key} trouble=${one} reload=${reload} />`)}</ul>`}
+  </section>`;
+}
+
+function Line({ trouble: { level, text, more, href, label, queue }, reload }) {
+  return html`<li class=${`health-${level}`}>
+    <${Icon} name=${level === "bad" ? "dead" : "warning"} />
+    <span class="health-text">${text}${more && html` <span class="health-more">${more}</span>`}</span>
+    <span class="row">${queue && html`<${PauseButton} queue=${queue} after=${reload} />`}
+      <a href=${href} aria-label=${`${label}: ${text}`}>${label}</a></span>
+  </li>`;
+}

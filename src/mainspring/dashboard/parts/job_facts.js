@@ -1,0 +1,61 @@
+// What is known of a job, by name.
+import { duration, plural } from "../format.js";
+import { html } from "../html.js";
+import { link, scheduleLink } from "../route.js";
+import { Copy } from "./copy.js";
+import { Facts } from "./page.js";
+import { Time } from "./time.js";
+import { workerLink } from "./worker.js";
+
+/** `rules` are its task's, as far as the server knows them: {max_retries, timeout, backoff}. */
+export function JobFacts({ job, rules }) {
+  const when = (at) => (at ? html`<${Time} at=${at} exact />` : undefined);
+  return html`<${Facts} of=${[
+    ["Queue", html`<a href=${link("jobs", { queue: job.queue })}>${job.queue}</a>`], ["Priority", job.priority], ["Attempts", attempts(job, rules)],
+    ["Crashes", job.crashes || undefined],
+    ["Created", when(job.created_at)], ["Due", when(job.run_at)], ["Started", when(job.started_at)], ["Finished", when(job.finished_at)],
+    ["Expires", when(job.expires_at)], ["Worker", job.worker ? html`<a href=${workerLink(job.worker)}>${job.worker}</a>` : undefined],
+    ["Timeout", timeout(job, rules)], ["Between attempts", job.backoff || rules ? backoff(job.backoff ?? rules.backoff, rules) : undefined],
+    ["Schedule", job.schedule ? html`<a href=${scheduleLink(job.schedule)}>${job.schedule}</a>${job.beside && " (beside its series)"}` : undefined],
+    ["For the tick of", when(job.scheduled_at)],
+    ["Tags", job.tags.length ? job.tags.map((tag) => html`<a key=${tag} class="tag" href=${link("jobs", { tag })}>${tag}</a> `) : undefined],
+    ["Unique key", job.unique_key ? html`<code>${job.unique_key}</code>` : undefined],
+    ["Idempotency key", job.idempotency_key ? html`<code>${job.idempotency_key}</code>` : undefined],
+    ["Cancelled because", job.cancel_reason || undefined],
+    ["Trace", trace(job.metadata.traceparent)],
+  ]} />`;
+}
+
+function attempts(job, rules) {
+  const retries = job.max_retries ?? rules?.max_retries;
+  if (retries === null || retries === undefined) return `${job.attempt}`;
+  const left = Math.max(0, retries + 1 - job.attempt);
+  return html`${job.attempt} of ${retries + 1} <span class="muted">${job.finished_at ? "" : left ? `${plural(left, "attempt")} left` : "the last"}</span>`;
+}
+
+/** Missing: its task's own. */
+function timeout(job, rules) {
+  const own = Object.hasOwn(job, "timeout");
+  if (!own && (!rules || rules.stub)) return html`<span class="muted">as its task says</span>`;
+  const seconds = own ? job.timeout : rules.timeout;
+  return seconds === null ? "none" : duration(Number(seconds));
+}
+
+const DEFAULT = { initial: 1, multiplier: 2, max: 3600, jitter: 0.25, curve: "exponential" };
+
+/** {initial: 5} -> "5 s, then 2 times as long each time, up to 1 h; up to 25 % less". */
+export function backoff(given, rules) {
+  if (!given) return rules?.stub ? html`<span class="muted">as its task says</span>` : "a function of its task";
+  const of = (name) => (given[name] === undefined ? DEFAULT[name] : given[name]);
+  const [initial, multiplier, most, jitter] = ["initial", "multiplier", "max", "jitter"].map((name) => Number(of(name)));
+  const less = jitter ? `; up to ${Math.round(jitter * 100)} % less` : "";
+  if (of("curve") === "linear") return `${duration(initial)}, and as much longer each time, up to ${duration(most)}${less}`;
+  if (multiplier === 1) return `${duration(initial)} each time${less}`;
+  return `${duration(initial)}, then ${multiplier} times as long each time, up to ${duration(most)}${less}`;
+}
+
+/** Of 00-<trace>-<span>-01 what one looks for. */
+function trace(parent) {
+  const id = typeof parent === "string" ? parent.split("-")[1] : undefined;
+  return id ? html`<code>${id}</code><${Copy} text=${id} name="the trace's id" />` : undefined;
+}

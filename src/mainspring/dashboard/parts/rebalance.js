@@ -1,0 +1,38 @@
+// Moving intervals to where fewer ticks are: what would be moved, and then doing it.
+import { post } from "../api.js";
+import { clockTime, duration, percent, plural } from "../format.js";
+import { html } from "../html.js";
+import { useData } from "../live.js";
+import { scheduleLink } from "../route.js";
+import { FormDialog, told } from "./form.js";
+import { Loaded } from "./page.js";
+
+const STAYS = { running: "has a run under way", imminent: "is about to tick", fresh: "was moved lately" };
+const SHOWN = 50;
+
+export function Rebalance({ onClose, onDone }) {
+  const plan = useData((signal) => post("scheduler/rebalance", { dry_run: true }, { signal }), []);
+  const moves = plan.value?.moves ?? [];
+  const run = async () => {
+    const { moves, changed, after } = await post("scheduler/rebalance", { dry_run: false });
+    const left = changed.length ? ` ${plural(changed.length, "other")} had been changed meanwhile and stayed.` : "";
+    return `${plural(moves.length, "schedule was", "schedules were")} moved: ${percent(Number(after))} even.${left}`;
+  };
+  return html`<${FormDialog} title="Rebalance" action=${moves.length ? `Move ${plural(moves.length, "schedule")}` : "Move"} ready=${moves.length > 0} wide run=${told(run, onDone)} onClose=${onClose}>
+    <p>Moves intervals made with <code>spread</code>, and nothing else, to where fewer ticks are. No tick is lost or doubled.</p>
+    <${Loaded} data=${plan}>${(value) => html`<${Plan} plan=${value} />`}<//>
+  <//>`;
+}
+
+function Plan({ plan }) {
+  const { moves, left, before, after } = plan;
+  return html`
+    ${moves.length
+      ? html`<p><b>${percent(Number(before))} even</b> now, <b>${percent(Number(after))}</b> afterwards:</p>
+        <div class="table"><table><thead><tr><th scope="col">Schedule</th><th scope="col">Interval</th><th scope="col">Next tick</th><th scope="col">Would be</th></tr></thead>
+        <tbody>${moves.slice(0, SHOWN).map((move) => html`<tr key=${move.name}><td data-label="Schedule"><a href=${scheduleLink(move.name)}>${move.name}</a></td>
+          <td data-label="Interval">${duration(Number(move.interval))}</td><td data-label="Next tick">${clockTime(move.from_at)}</td><td data-label="Would be">${clockTime(move.to_at)}</td></tr>`)}</tbody></table></div>
+        ${moves.length > SHOWN && html`<p class="muted">and ${moves.length - SHOWN} more</p>`}`
+      : html`<p><b>Nothing to move.</b> The load is ${percent(Number(before))} even, and no interval made with <code>spread</code> would be better elsewhere.</p>`}
+    ${left.length > 0 && html`<p class="muted">Left alone: ${left.slice(0, SHOWN).map(({ name, why }) => `${name} (${STAYS[why] ?? why})`).join(", ")}.</p>`}`;
+}

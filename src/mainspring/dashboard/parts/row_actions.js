@@ -1,0 +1,53 @@
+// What may be done to one job, as buttons: only what it allows now, and what the viewer may do.
+import { post, remove, segment } from "../api.js";
+import { html } from "../html.js";
+import { useSession } from "../session.js";
+import { Act } from "./act.js";
+import { confirm } from "./dialog.js";
+
+/** action: word on the button, icon, what is told when it is done. */
+export const ACTIONS = {
+  retry: ["Retry", "retrying", "will be tried again"],
+  resume: ["Resume", "play", "may go on"],
+  pause: ["Pause", "pause", "is held back until it is resumed"],
+  cancel: ["Cancel", "cancelled", "is cancelled"],
+  delete: ["Delete", "trash", "is deleted"],
+};
+
+const path = (job, action) => (action === "delete" ? remove(`jobs/${segment(job.id)}`) : post(`jobs/${segment(job.id)}/${action}`));
+
+const QUESTIONS = {
+  cancel: (job) => ({
+    title: `Cancel ${job.task}?`, action: "Cancel the job", danger: true,
+    words: job.shown === "running" ? "It is running: its worker will interrupt it. What it has done so far stays done." : "It will not run, unless somebody retries it.",
+  }),
+  delete: (job) => ({
+    title: `Delete ${job.task}?`, action: "Delete the job", danger: true,
+    words: "The job, its history and its log are gone for good.",
+  }),
+};
+
+/** Does it, after a question where it is hard to undo; answers with words for a toast. */
+export async function actOn(job, action) {
+  const told = `${job.task} ${action === "cancel" && job.shown === "running" ? "is told to stop" : ACTIONS[action][2]}.`;
+  const question = QUESTIONS[action]?.(job);
+  if (!question) return (await path(job, action), told);
+  const done = await confirm({ ...question, run: () => path(job, action).then(() => null) });
+  return done ? told : null;
+}
+
+/** `only` names those to be drawn, in that order; `words` writes them beside the icons. */
+export function RowActions({ job, only = ["retry", "resume", "cancel"], words = true, onDone }) {
+  const session = useSession();
+  if (!session.may("operator", "jobs")) return null;
+  const run = (action) => async () => {
+    const told = await actOn(job, action);
+    if (told) await onDone?.(action);
+    return told;
+  };
+  return only.filter((action) => job.can.includes(action)).map((action) => {
+    const [word, icon] = ACTIONS[action];
+    return html`<${Act} key=${action} kind="quiet" icon=${icon} run=${run(action)} title=${`${word} this job`}
+      label=${words ? undefined : word}>${words && word}<//>`;
+  });
+}

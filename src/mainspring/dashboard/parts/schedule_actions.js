@@ -1,0 +1,105 @@
+// What operators do with one schedule, each in a dialog.
+import { post, segment } from "../api.js";
+import { Raw, stringify } from "../exact.js";
+import { local, plural, utc } from "../format.js";
+import { html, useState } from "../html.js";
+import { now } from "../clock.js";
+import { go, jobLink } from "../route.js";
+import { Field, FormDialog, told } from "./form.js";
+import { fault, JsonEditor } from "./json_editor.js";
+import { instant, Moment, typed } from "./moment.js";
+
+const path = (row, verb) => `schedules/${segment(row.name)}/${verb}`;
+
+export function Pause({ row, onClose, onDone }) {
+  const [note, set] = useState("");
+  const run = async () => (await post(path(row, "pause"), { note }), `${row.name} is paused.`);
+  return html`<${FormDialog} title=${`Pause ${row.name}`} action="Pause" run=${told(run, onDone)} onClose=${onClose}>
+    <p>It makes no jobs until it is resumed. Those that run go on. A pause outlives any deploy.</p>
+    <${Field} label="Note: why" value=${note} onValue=${set} autofocus placeholder="for whoever finds it paused" />
+  <//>`;
+}
+
+export function Resume({ row, onClose, onDone }) {
+  const [catchUp, set] = useState(false);
+  const run = async () => (await post(path(row, "resume"), { catch_up: catchUp }), `${row.name} goes on.`);
+  const choice = (value, words, more) => html`<p><label><input type="radio" name="how" checked=${catchUp === value} onChange=${() => set(value)} /> <b>${words}</b></label><br /><span class="muted">${more}</span></p>`;
+  return html`<${FormDialog} title=${`Resume ${row.name}`} action="Resume" run=${told(run, onDone)} onClose=${onClose}>
+    ${row.note && html`<p class="notice">${row.note}</p>`}
+    <fieldset><legend>The ticks of the pause</legend>
+      ${choice(false, "Let them go", "It goes on from now; they are recorded as skipped.")}
+      ${choice(true, "Catch up", `It goes on from where it left, by its rule “${row.spec.catch_up}”.`)}
+    </fieldset>
+  <//>`;
+}
+
+export function Trigger({ row, onClose, onDone }) {
+  const own = row.spec.computed ? "{}" : stringify(row.spec.payload ?? {}, "  ");
+  const [other, choose] = useState(false);
+  const [text, set] = useState(own);
+  const run = async () => {
+    const { job_id: id } = await post(path(row, "trigger"), other ? { kwargs: new Raw(text) } : {});
+    go(jobLink(id));
+    return `${row.name} runs now, as this job.`;
+  };
+  return html`<${FormDialog} title=${`Run ${row.name} now`} action="Run now" run=${told(run, onDone)} ready=${!other || fault(text) === null} onClose=${onClose}>
+    <p>One job is made at once, paused or not. The next tick is left alone${row.spec.overlap === "allow" ? "" : ", and does not overlap it"}.</p>
+    <p><label><input type="checkbox" checked=${other} onChange=${(event) => choose(event.target.checked)} /> With other arguments than its own</label></p>
+    ${other && html`<${JsonEditor} label="Arguments" text=${text} onText=${set} />
+      ${own.includes("***") && html`<p class="hint">What stands as *** is hidden, and would be sent as ***: write it anew.</p>`}`}
+    ${!other && row.spec.computed && html`<p class="muted">Its arguments are made by a function of the code.</p>`}
+  <//>`;
+}
+
+const SOON = [["in 1 min", 60], ["in 10 min", 600], ["in 1 h", 3600]];
+
+export function Reschedule({ row, onClose, onDone }) {
+  const [text, set] = useState(typed(row.next_run_at ?? now() + 600_000));
+  const run = async () => {
+    await post(path(row, "reschedule"), { at: instant(text) });
+    return `The next tick of ${row.name} is at ${local(instant(text))}.`;
+  };
+  return html`<${FormDialog} title=${`Move the next tick of ${row.name}`} action="Move it" run=${told(run, onDone)} ready=${Boolean(instant(text))} onClose=${onClose}>
+    <p>Only the next tick is moved. Those after it follow the rule: ${row.spec.meaning}.</p>
+    <${Moment} label="Next tick" text=${text} onText=${set} required />
+    <p class="row">${SOON.map(([words, seconds]) => html`<button key=${words} type="button" onClick=${() => set(typed(now() + seconds * 1000))}>${words}</button>`)}</p>
+  <//>`;
+}
+
+const DAY = 86_400_000;
+const RANGES = [["last 24 h", DAY], ["last 7 days", 7 * DAY], ["last 30 days", 30 * DAY]];
+
+/** First what it would make; then it is done, and told. */
+export function Backfill({ row, onClose, onDone }) {
+  const [range, set] = useState(() => ({ start: typed(now() - DAY), end: typed(now()) }));
+  const [state, say] = useState({ plan: null, result: null });
+  const change = (part) => (set({ ...range, ...part }), say({ plan: null, result: null }));
+  const body = (dry_run) => ({ start: instant(range.start), end: instant(range.end), dry_run });
+  const run = async () => {
+    if (state.result) return "";
+    const answer = await post(path(row, "backfill"), body(!state.plan));
+    say(state.plan ? { plan: null, result: answer } : { plan: answer, result: null });
+    if (state.plan) onDone();
+    return false;
+  };
+  const made = state.plan?.made.length;
+  const action = state.result ? "Done" : state.plan ? `Make ${plural(made, "job")}` : "Look first";
+  return html`<${FormDialog} title=${`Backfill ${row.name}`} action=${action} ready=${made !== 0 && Boolean(instant(range.start))} run=${told(run, onDone)} wide onClose=${onClose}>
+    <p>Makes the jobs of past ticks that have none: after an outage, or for a time before it existed. They go beside the series and may overlap.</p>
+    <div class="grid"><${Moment} label="From" text=${range.start} onText=${(start) => change({ start })} required />
+      <${Moment} label="To before" text=${range.end} onText=${(end) => change({ end })} hint="empty: until now" /></div>
+    <p class="row">${RANGES.map(([words, span]) => html`<button key=${words} type="button" onClick=${() => change({ start: typed(now() - span), end: typed(now()) })}>${words}</button>`)}</p>
+    <div aria-live="polite">
+      ${state.plan && html`<p><b>${made ? `${plural(made, "job")} would be made` : "No tick without a job in this range"}</b>${state.plan.there.length > 0 && `; ${plural(state.plan.there.length, "tick has its", "ticks have their")} job already`}.</p><${Instants} of=${state.plan.made} />`}
+      ${state.result && html`<p><b>${plural(state.result.made.length, "job was", "jobs were")} made; ${plural(state.result.there.length, "tick", "ticks")} had theirs already.</b></p><${Instants} of=${state.result.made} />`}
+    </div>
+  <//>`;
+}
+
+const LISTED = 100;
+
+function Instants({ of: instants }) {
+  if (!instants.length) return null;
+  return html`<ul class="instants">${instants.slice(0, LISTED).map((at) => html`<li key=${at}>${local(at)} <span class="muted">${utc(Date.parse(at))}</span></li>`)}
+    ${instants.length > LISTED && html`<li class="muted">and ${instants.length - LISTED} more, until ${local(instants.at(-1))}</li>`}</ul>`;
+}

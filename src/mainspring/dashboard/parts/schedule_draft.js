@@ -1,0 +1,85 @@
+// What is typed about a schedule's policies, and what of it is to be said to the API.
+import { Raw, stringify } from "../exact.js";
+import { instant, typed } from "./moment.js";
+import { CATCH_UP, OVERLAP } from "./schedule_words.js";
+
+const choices = (words) => Object.entries(words).map(([value, text]) => [value, `${value}: ${text}`]);
+const list = (text) => text.split(/[,;\n]+/).map((one) => one.trim()).filter(Boolean);
+
+/** name, words, how it is typed; `blank` is what an empty field means (undefined: it cannot be said). */
+export const POLICIES = [
+  ["Runs", [
+    { name: "overlap", label: "Overlap", as: "choice", options: choices(OVERLAP) },
+    { name: "catch_up", label: "Catching up", as: "choice", options: choices(CATCH_UP) },
+    { name: "catch_up_window", label: "Not older than, seconds", as: "number", blank: 86_400 },
+    { name: "grace", label: "On time if less late than, seconds", as: "number", blank: 60 },
+    { name: "pause_after_failures", label: "Pause after so many dead runs in a row", as: "number", blank: null },
+    { name: "depends_on", label: "Depends on schedules", as: "list", hint: "names, with commas" },
+    { name: "max_runs", label: "End after so many runs", as: "number", blank: null },
+    { name: "run_on_start", label: "Run at once when it is made", as: "switch", once: true },
+  ]],
+  ["Time", [
+    { name: "jitter", label: "Jitter, seconds", as: "number", blank: 0, hint: "fires later by an offset of its own, less than this" },
+    { name: "opens", label: "Window opens", as: "text", hint: "08:00; both empty: no window" },
+    { name: "closes", label: "Window closes", as: "text", hint: "18:00; 06:00 if across midnight" },
+    { name: "days", label: "Window's days", as: "text", hint: "mon-fri; empty: all" },
+    { name: "outside", label: "Ticks outside of it", as: "choice", options: [["skip", "are skipped"], ["move", "are moved to its opening"]] },
+    { name: "exclude", label: "Dates to leave out", as: "list", hint: "2030-12-25, with commas" },
+    { name: "start_at", label: "Begins", as: "moment", blank: null },
+    { name: "end_at", label: "Ends", as: "moment", blank: null },
+    { name: "after", label: "An interval counts from", as: "choice", options: [["start", "tick to tick"], ["finish", "the end of the last run"]] },
+    { name: "adapt", label: "Interval grows up to, seconds", as: "number", blank: null, hint: "doubles while runs return the same" },
+    { name: "spread", label: "Place the interval where the fewest ticks are", as: "switch" },
+  ]],
+  ["Jobs", [
+    { name: "queue", label: "Queue", as: "text", hint: "empty: as the task says" },
+    { name: "priority", label: "Priority", as: "number" },
+    { name: "timeout", label: "Timeout, seconds", as: "number" },
+    { name: "max_retries", label: "Retries", as: "number" },
+    { name: "expires", label: "Expire if not started after, seconds", as: "number", blank: null },
+    { name: "tags", label: "Tags", as: "list", hint: "with commas" },
+    { name: "metadata", label: "Metadata", as: "json" },
+  ]],
+];
+const ALL = POLICIES.flatMap(([, fields]) => fields);
+const WINDOW = ["opens", "closes", "days", "outside"];
+
+/** The fields' texts for a schedule, or for a new one. */
+export function policyDraft(spec = { overlap: "skip", catch_up: "latest", after: "start", window: null, metadata: {} }) {
+  const window = spec.window ?? {};
+  const values = { ...spec, opens: window.opens, closes: window.closes, days: [window.days ?? []].flat().join(","), outside: window.outside ?? "skip" };
+  const text = { list: (value) => (value ?? []).join(", "), moment: typed, switch: Boolean, json: (value) => stringify(value ?? {}, "  ") };
+  return Object.fromEntries(ALL.map(({ name, as }) => [name, text[as]?.(values[name]) ?? String(values[name] ?? "")]));
+}
+
+/** Only what differs from how the fields were: the rest stays, whatever others say about it meanwhile. */
+export function saidAnew(draft, before) {
+  const changed = ALL.filter(({ name }) => draft[name] !== before[name]);
+  const said = Object.fromEntries(changed.filter(({ name }) => !WINDOW.includes(name)).map((field) => [field.name, valueOf(field, draft[field.name])]));
+  if (changed.some(({ name }) => WINDOW.includes(name))) said.window = windowOf(draft);
+  return said;
+}
+
+function valueOf({ as, blank, name }, text) {
+  if (as === "switch" || as === "choice") return text;
+  if (as === "list") return list(text);
+  if (as === "json") return new Raw(text);
+  if (!text.trim()) return name === "timeout" ? null : blank;
+  return as === "moment" ? instant(text) : as === "number" ? Number(text) : text.trim();
+}
+
+function windowOf({ opens, closes, days, outside }) {
+  if (!opens.trim() && !closes.trim()) return null;
+  const named = list(days).map((day) => (/^\d$/.test(day) ? Number(day) : day));
+  return { opens: opens.trim(), closes: closes.trim(), outside, days: !named.length ? null : named.length > 1 ? named : named[0] };
+}
+
+/** The field that a refusal is about, by its name in the API's words; null if it does not say. */
+export function fieldOf({ code, message }) {
+  if (code === "schedule_exists" || /schedule name/.test(message)) return "name";
+  const path = /at `\$\.(\w+)/.exec(message)?.[1] ?? /^option (\w+) of/.exec(message)?.[1];
+  if (path === "window") return "opens";
+  if (path) return path;
+  if (code === "bad_payload" || /argument/.test(message)) return "kwargs";
+  return /task/.test(message) ? "task" : null;
+}

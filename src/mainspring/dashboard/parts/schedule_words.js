@@ -1,0 +1,65 @@
+// A schedule in words: its next tick, and its policies.
+import { useNow } from "../clock.js";
+import { duration, local, plural } from "../format.js";
+import { html } from "../html.js";
+import { scheduleLink } from "../route.js";
+import { Time } from "./time.js";
+
+/** When it ticks next, or what it waits for. */
+export function NextTick({ row }) {
+  const now = useNow();
+  if (row.held_at) {
+    return html`<span>waits ${row.waits_on ? html`for <a class="within" href=${scheduleLink(row.waits_on)}>${row.waits_on}</a> to succeed` : "for its last run to end"}</span>
+      <div class="muted">tick of <${Time} at=${row.held_at} /></div>`;
+  }
+  if (!row.next_run_at) return html`<span class="muted">${row.status === "active" ? "when its run has ended" : "none"}</span>`;
+  if (row.status === "paused") return html`<span class="muted">not while it is paused</span>`;
+  return html`${Date.parse(row.next_run_at) <= now ? "due now" : html`<${Time} at=${row.next_run_at} />`}<div class="muted">${local(row.next_run_at)}</div>`;
+}
+
+export const OVERLAP = {
+  skip: "a tick is skipped while the run before goes on",
+  queue: "one tick waits until the run before has ended; further ones are skipped",
+  allow: "runs may go on side by side",
+  cancel: "the run before is cancelled, and the tick begins once it has ended",
+};
+export const CATCH_UP = {
+  latest: "of ticks that nobody was there for, the newest runs",
+  skip: "ticks that nobody was there for are let go",
+  all: "ticks that nobody was there for all run, oldest first",
+};
+
+/** [[name, words], …] of everything that was said about it, and of the two that always count. */
+export function policies(spec) {
+  const span = (value) => duration(Number(value));
+  const rows = [
+    ["Overlap", OVERLAP[spec.overlap]],
+    ["Catching up", `${CATCH_UP[spec.catch_up]}${spec.catch_up === "skip" ? "" : `, unless older than ${span(spec.catch_up_window)}`}; less than ${span(spec.grace)} late is on time`],
+    ["Interval", spec.after === "finish" && "counts from the end of the last run"],
+    ["Jitter", Number(spec.jitter) > 0 && `fires later by an offset of its own, less than ${span(spec.jitter)}`],
+    ["Window", spec.window && windowWords(spec.window)],
+    ["Left out", spec.exclude.length && spec.exclude.join(", ")],
+    ["Begins", spec.start_at && html`<${Time} at=${spec.start_at} exact />`],
+    ["Ends", spec.end_at && html`<${Time} at=${spec.end_at} exact />`],
+    ["Runs", spec.max_runs !== null && `ends after ${plural(spec.max_runs, "run")}`],
+    ["First run", spec.run_on_start && "at once when it was made"],
+    ["Failures", spec.pause_after_failures !== null && `pauses after ${plural(spec.pause_after_failures, "dead run")} in a row`],
+    ["Depends on", spec.depends_on.length && html`${spec.depends_on.map((name, n) => html`${n > 0 && ", "}<a class="within" href=${scheduleLink(name)}>${name}</a>`)}: a tick fires once they have succeeded since the last one`],
+    ["Adapts", spec.adapt !== null && `the interval doubles, up to ${span(spec.adapt)}, while runs return the same`],
+    ["Spread", spec.spread && "placed where the fewest other ticks are"],
+    ["Queue", spec.queue], ["Priority", spec.priority !== 0 && String(spec.priority)],
+    ["Timeout", spec.timeout !== undefined && (spec.timeout === null ? "none" : span(spec.timeout))],
+    ["Retries", spec.max_retries !== null && String(spec.max_retries)],
+    ["Jobs expire", spec.expires !== null && `if not started ${span(spec.expires)} after their tick fired`],
+    ["Tags", spec.tags.length && spec.tags.map((tag) => html`<span key=${tag} class="tag">${tag}</span> `)],
+  ];
+  return rows.filter(([, words]) => words);
+}
+
+function windowWords({ opens, closes, days, tz, outside }) {
+  const on = days === null ? "" : ` on ${[days].flat().map((day) => NAMES[day] ?? day).join(", ")}`;
+  const rest = outside === "move" ? "ticks outside are moved to its opening" : "ticks outside are skipped";
+  return `${opens} to ${closes}${on}${tz ? `, ${tz}` : ""}; ${rest}`;
+}
+
+const NAMES = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];

@@ -1,0 +1,36 @@
+// Which nouns of the API a key may see, and which it may change.
+import { html } from "../html.js";
+
+const NOUNS = [
+  "jobs", "dead", "schedules", "scheduler", "queues", "workers", "webhooks", "triggers",
+  "keys", "audit", "cron", "events", "executions", "metrics", "stats", "tasks",
+];
+/** Nothing of these can be changed. */
+const READ_ONLY = ["audit", "cron", "events", "executions", "metrics", "stats", "tasks"];
+
+/** Who may change something may see it. */
+const covers = (within, scope) => !within || within.includes(scope) || within.includes(scope.replace(/:read$/, ":write"));
+
+/** `scopes`: null is all that the role may. `within` are those of whoever makes it. */
+export function Scopes({ scopes, onScopes, within }) {
+  const without = (scope) => scopes.filter((one) => one !== scope);
+  const turn = (scope) => (event) => onScopes(event.target.checked ? [...scopes, scope] : without(scope));
+  const box = (noun, verb, words) => {
+    const scope = `${noun}:${verb}`;
+    const implied = verb === "read" && scopes.includes(`${noun}:write`);
+    return html`<input type="checkbox" aria-label=${`${words} ${noun}`} checked=${implied || scopes.includes(scope)}
+      disabled=${implied || !covers(within, scope)} onChange=${turn(scope)} />`;
+  };
+  return html`<fieldset><legend>Scopes</legend>
+    <label class="choice"><input type="radio" name="all" checked=${scopes === null} disabled=${Boolean(within)}
+      onChange=${() => onScopes(null)} /> no limits beyond that</label>
+    <label class="choice"><input type="radio" name="all" checked=${scopes !== null}
+      onChange=${() => onScopes([])} /> only what is ticked here</label>
+    ${scopes !== null && html`<div class="scopes">${[NOUNS.slice(0, 8), NOUNS.slice(8)].map((some, n) => html`<table
+      key=${n}>
+      <thead><tr><th scope="col">Noun</th><th scope="col">See</th><th scope="col">Change</th></tr></thead>
+      <tbody>${some.map((noun) => html`<tr key=${noun}><th scope="row">${noun}</th>
+        <td>${box(noun, "read", "See")}</td><td>${!READ_ONLY.includes(noun) && box(noun, "write", "Change")}</td></tr>`)}</tbody>
+    </table>`)}</div>`}
+  </fieldset>`;
+}

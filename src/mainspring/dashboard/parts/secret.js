@@ -1,0 +1,29 @@
+// A secret that is told once, and how it is used.
+import { html, useState } from "../html.js";
+import { copy } from "./copy.js";
+import { Dialog } from "./dialog.js";
+import { Icon } from "./icons.js";
+
+/** `code` is an example with the secret in it. */
+export function Secret({ title, secret, words, code, onClose }) {
+  return html`<${Dialog} title=${title} onClose=${onClose} wide>
+    <div class="body">
+      <p class="notice"><${Icon} name="warning" />
+        <span>This is the only time that it is shown. Keep it where secrets are kept.</span></p>
+      <${Copied} label="Copy the secret" text=${secret} />
+      ${words && html`<p>${words}</p>`}
+      ${code && html`<h3>For example</h3><${Copied} label="Copy the example" text=${code} />`}
+    </div>
+    <footer><button class="primary" onClick=${onClose}>I have kept it</button></footer>
+  <//>`;
+}
+
+/** Says in its own place that it was copied: a toast is behind the dialog. */
+function Copied({ text, label }) {
+  const [done, set] = useState(false);
+  const act = () => copy(text).then(() => set(true));
+  return html`<div class="secret"><pre class="code" tabindex="0"
+    aria-label=${label.replace("Copy t", "T")}>${text}</pre>
+    <button type="button" aria-label=${label} onClick=${act}><${Icon} name=${done ? "completed" : "copy"} />
+      <span aria-live="polite">${done ? "Copied" : "Copy"}</span></button></div>`;
+}

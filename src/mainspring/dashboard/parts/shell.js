@@ -1,0 +1,111 @@
+// What is around every page: where one can go, how the feed is, and who one is.
+import { get } from "../api.js";
+import { count } from "../format.js";
+import { html, useEffect, useMemo, useRef, useState } from "../html.js";
+import { useKeys } from "../keyboard.js";
+import { setPaused, useData, useFeed } from "../live.js";
+import { go, useRoute } from "../route.js";
+import { signOut, useSession } from "../session.js";
+import { setTheme, theme } from "../theme.js";
+import { Dialog, Questions } from "./dialog.js";
+import { Icon } from "./icons.js";
+import { Mark } from "./mark.js";
+import { Toasts } from "./toast.js";
+
+/** name: words, key after "g", and who may see it (a scope of the API, and a role). */
+export const PAGES = [
+  ["", "Overview", "o", null], ["jobs", "Jobs", "j", "jobs"], ["schedules", "Schedules", "s", "schedules"],
+  ["queues", "Queues", "q", "queues"], ["dead", "Dead letters", "d", "dead"], ["workers", "Workers", "w", "workers"],
+  ["audit", "Audit", "a", "audit"], ["webhooks", "Webhooks", "h", "webhooks"],
+  ["keys", "API keys", "k", "keys", "admin"],
+];
+
+export function Shell({ children, onLeft }) {
+  const session = useSession();
+  const { page } = useRoute();
+  const [help, showHelp] = useState(false);
+  const [menu, showMenu] = useState(false);
+  useEffect(() => showMenu(false), [page]);
+  const seen = PAGES.filter(([, , , scope, role]) => session.sees(scope, role));
+  const { paused } = useFeed();
+  const keys = useMemo(() => ({
+    "?": { words: "this help", run: () => showHelp(true) },
+    "/": { words: "search jobs", run: search },
+    p: { words: "pause and resume live updates", run: () => setPaused(!paused) },
+    ...Object.fromEntries(seen.map(([name, words, key]) => [`g ${key}`, { words: `go to ${words}`, run: () => go(name || "./") }])),
+  }), [paused, session]);
+  useKeys(keys);
+  const leave = async () => (await signOut(), onLeft());
+  return html`
+    <a class="skip" href="#main" data-plain>Skip to the page</a>
+    <header class="shell">
+      <a class="brand" href="./"><${Mark} />Mainspring</a>
+      <button class="quiet menu" aria-expanded=${menu} aria-controls="nav" aria-label="Menu" onClick=${() => showMenu(!menu)}><${Icon} name="menu" /></button>
+      <nav id="nav" aria-label="Pages" class=${menu ? "open" : ""}>${seen.map(([name, words]) => html`
+        <a key=${name} href=${name || "./"} aria-current=${page === name ? "page" : undefined}>${words}${name === "dead" && html`<${DeadCount} />`}</a>`)}
+      </nav>
+      <div class="tools">
+        <${Live} />
+        <${ThemeButton} />
+        <button class="quiet" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick=${() => showHelp(true)}>?</button>
+        <${Who} session=${session} onLeave=${leave} />
+      </div>
+    </header>
+    <main id="main">${children}</main>
+    <${Toasts} /><${Questions} />
+    ${help && html`<${Dialog} title="Keyboard" onClose=${() => showHelp(false)}><dl class="keys">
+      ${Object.entries(keys).map(([name, key]) => html`<div key=${name}><dt>${name.split(" ").map((one) => html`<kbd>${one}</kbd> `)}</dt><dd>${key.words}</dd></div>`)}
+    </dl><//>`}`;
+}
+
+/** The page of jobs has the field; elsewhere one goes there first. */
+function search() {
+  if (!document.getElementById("search")) go("jobs");
+  focusSoon("search", 100);
+}
+
+/** As soon as it is drawn, within so many frames. */
+function focusSoon(id, frames) {
+  const found = document.getElementById(id);
+  if (found) found.focus();
+  else if (frames) requestAnimationFrame(() => focusSoon(id, frames - 1));
+}
+
+function Who({ session, onLeave }) {
+  const ref = useRef();
+  useEffect(() => {
+    const elsewhere = (event) => {
+      if (event.key === "Escape" || (event.type === "click" && !ref.current.contains(event.target))) ref.current.open = false;
+    };
+    addEventListener("click", elsewhere);
+    addEventListener("keydown", elsewhere);
+    return () => (removeEventListener("click", elsewhere), removeEventListener("keydown", elsewhere));
+  }, []);
+  return html`<details class="who" ref=${ref}>
+    <summary aria-label=${`Signed in as ${session.name}`}>${session.name.slice(0, 1).toUpperCase()}</summary>
+    <div class="card"><p><b>${session.name}</b><br /><span class="muted">${session.role}</span></p>
+      ${session.expires_at && html`<button onClick=${onLeave}>Sign out</button>`}</div>
+  </details>`;
+}
+
+function Live() {
+  const { paused, state } = useFeed();
+  const words = { live: "Live", connecting: "Connecting", paused: "Paused" }[state];
+  return html`<button class=${`live live-${state}`} aria-pressed=${paused} title=${paused ? "Follow again (p)" : "Stop following (p)"} onClick=${() => setPaused(!paused)}>
+    <i></i><span>${words}</span></button>`;
+}
+
+function DeadCount() {
+  const { value } = useData((signal) => get("jobs/counts", {}, signal), [], { every: 10 });
+  return value?.dead ? html`<span class="badge" title="dead jobs">${count(value.dead)}</span>` : null;
+}
+
+const NEXT = { auto: "light", light: "dark", dark: "auto" };
+const LOOK = { auto: "auto", light: "sun", dark: "moon" };
+
+function ThemeButton() {
+  const [now, set] = useState(theme());
+  const turn = () => (setTheme(NEXT[now]), set(NEXT[now]));
+  const words = `Colours: ${now === "auto" ? "as the system" : now}`;
+  return html`<button class="quiet" aria-label=${words} title=${words} onClick=${turn}><${Icon} name=${LOOK[now]} /></button>`;
+}

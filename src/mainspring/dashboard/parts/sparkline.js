@@ -1,0 +1,16 @@
+// A line so small that it stands in a row of a table; the figures are in its name.
+import { html } from "../html.js";
+
+const [WIDE, HIGH] = [96, 24];
+
+/** `points`: [[seconds, value], …] from old to new, drawn from `from` to `until`; a value that is null is left out. */
+export function Sparkline({ points, from, until, label, colour = "--state-pending" }) {
+  const known = points.filter(([, value]) => value !== null);
+  const most = Math.max(1, ...known.map(([, value]) => value));
+  const x = (at) => (Math.max(0, (at - from) / (until - from)) * WIDE).toFixed(1);
+  const line = known.map(([at, value]) => `${x(at)},${(HIGH - 2 - (value / most) * (HIGH - 4)).toFixed(1)}`).join(" ");
+  return html`<svg class="sparkline" width=${WIDE} height=${HIGH} viewBox=${`0 0 ${WIDE} ${HIGH}`} role="img" aria-label=${label}
+    style=${{ color: `var(${colour})` }}><title>${label}</title>
+    ${known.length > 1 && html`<polygon points=${`${x(known[0][0])},${HIGH} ${line} ${x(known.at(-1)[0])},${HIGH}`} /><polyline points=${line} />`}
+  </svg>`;
+}

@@ -1,0 +1,21 @@
+// Times and durations: how long ago, and exactly when, here and in UTC.
+import { useNow } from "../clock.js";
+import { both, duration, local, relative, utc } from "../format.js";
+import { html } from "../html.js";
+
+/** "3 min ago", with the exact time when pointed at; `exact` shows that in full. */
+export function Time({ at, exact = false }) {
+  const now = useNow();
+  if (!at) return html`<span class="muted">–</span>`;
+  const when = Date.parse(at);
+  if (exact) return html`<time datetime=${at} class="exact">${local(when)} <span class="muted">${relative(when, now)} · ${utc(when)}</span></time>`;
+  return html`<time datetime=${at} title=${both(when)}>${relative(when, now)}</time>`;
+}
+
+/** How long from one to the other; still going on without `until`. */
+export function Span({ from, until }) {
+  const now = useNow();
+  if (!from) return html`<span class="muted">–</span>`;
+  const seconds = ((until ? Date.parse(until) : now) - Date.parse(from)) / 1000;
+  return html`<span title=${`from ${local(Date.parse(from))}${until ? ` to ${local(Date.parse(until))}` : " on"}`}>${duration(Math.max(0, seconds))}</span>`;
+}

@@ -1,0 +1,146 @@
+// Inbound triggers: what others may set off by a signed message.
+import { get, patch, post, remove, segment } from "../api.js";
+import { Raw, stringify } from "../exact.js";
+import { html, useState } from "../html.js";
+import { useData } from "../live.js";
+import { jobsOf, scheduleLink } from "../route.js";
+import { Act } from "./act.js";
+import { Columns } from "./columns.js";
+import { confirm } from "./dialog.js";
+import { Choice, edits, Field, FormDialog } from "./form.js";
+import { Icon } from "./icons.js";
+import { fault, JsonEditor } from "./json_editor.js";
+import { Empty, Loaded } from "./page.js";
+import { Secret } from "./secret.js";
+import { Time } from "./time.js";
+import { toast } from "./toast.js";
+import { Rotate } from "./webhook.js";
+
+const path = (trigger) => `triggers/${segment(trigger.name)}`;
+const address = (name) => new URL(`hooks/${encodeURIComponent(name)}`, document.baseURI).href;
+
+/** A message, signed on the command line. */
+const example = (name, secret) => `BODY='{}' ID=msg-$(date +%s%N) AT=$(date +%s)
+KEY=$(printf %s '${secret.replace("whsec_", "")}' | base64 -d | od -An -v -tx1 | tr -d ' \\n')
+SIGNED=$(printf %s "$ID.$AT.$BODY" | openssl dgst -sha256 -mac HMAC -macopt hexkey:$KEY -binary | base64)
+curl -H "webhook-id: $ID" -H "webhook-timestamp: $AT" -H "webhook-signature: v1,$SIGNED" \\
+  --json "$BODY" ${address(name)}`;
+
+export function Triggers({ may }) {
+  const data = useData((signal) => get("triggers", {}, signal), [], { every: 10 });
+  const [open, show] = useState(null);
+  const closed = (answer) => (show(answer?.secret ? { made: answer } : null), data.reload());
+  return html`<section aria-labelledby="inbound"><div class="head">
+    <h2 id="inbound">Inbound: others set something off</h2>
+      <div class="actions">${may && html`<button onClick=${() => show({ form: true })}>
+        <${Icon} name="plus" /> New trigger</button>`}</div></div>
+    <${Loaded} data=${data}>${(triggers) => (triggers.length ? html`<${Table} triggers=${triggers} may=${may}
+      show=${show} after=${data.reload} />`
+      : html`<${Empty} title="Nobody can set anything off"
+        code="mainspring triggers create till --task close_till">
+        A trigger is a name and a secret; a signed message to it makes a job, or fires a schedule.<//>`)}<//>
+    ${open?.form && html`<${TriggerForm} trigger=${open.trigger} onClose=${closed} />`}
+    ${open?.rotate && html`<${Rotate} what=${open.rotate.name} at=${path(open.rotate)} onClose=${closed} />`}
+    ${open?.made && html`<${Secret} title=${`The secret of ${open.made.trigger.name}`} secret=${open.made.secret}
+      code=${example(open.made.trigger.name, open.made.secret)}
+      words="Whoever sends a message signs it with this, as Standard Webhooks says." onClose=${() => show(null)} />`}
+  </section>`;
+}
+
+function Table({ triggers, may, show, after }) {
+  return html`<div class="table"><table>
+    <${Columns} of=${["Trigger", "State", "Sets off", "Arguments", "Made", ""]} />
+    <tbody>${triggers.map((trigger) => html`<tr key=${trigger.name}>
+      <td data-label="Trigger"><span><b>${trigger.name}</b><br />
+        <code class="muted url">POST ${address(trigger.name)}</code>${trigger.note && html`<br />${trigger.note}`}</span></td>
+      <td data-label="State">${trigger.disabled_at ? html`<span class="state state-paused">
+        <${Icon} name="pause" />disabled</span>` : html`<span class="state state-completed">
+        <${Icon} name="completed" />enabled</span>`}</td>
+      <td data-label="Sets off"><span>${trigger.schedule ? html`schedule <a
+        href=${scheduleLink(trigger.schedule)}>${trigger.schedule}</a>` : html`task <a
+        href=${jobsOf({ task: trigger.task })}>${trigger.task}</a>`}
+        ${trigger.queue && html` <span class="tag">queue ${trigger.queue}</span>`}
+        ${trigger.priority !== null && html` <span class="tag">priority ${trigger.priority}</span>`}</span></td>
+      <td data-label="Arguments"><${Arguments} of=${trigger} /></td>
+      <td class="nowrap" data-label="Made"><${Time} at=${trigger.created_at} /></td>
+      <td class="tight" data-label="">${may && html`<${Acts} trigger=${trigger} show=${show}
+        after=${after} />`}</td></tr>`)}</tbody></table></div>`;
+}
+
+function Arguments({ of: trigger }) {
+  const taken = trigger.arguments === "body" ? ["all members of the message"]
+    : Object.entries(trigger.arguments).map(([name, from]) => `${name} from ${from}`);
+  const words = [...taken, ...Object.entries(trigger.kwargs).map(([name, value]) => `${name} = ${stringify(value)}`)];
+  return words.length ? html`<span>${words.join(", ")}</span>` : html`<span class="muted">none</span>`;
+}
+
+function Acts({ trigger, show, after }) {
+  const { name, disabled_at: disabled } = trigger;
+  const turn = async () => {
+    await patch(path(trigger), { disabled: !disabled });
+    await after();
+    return disabled ? `${name} may be set off again.` : `${name} refuses every message until it is enabled.`;
+  };
+  const erase = () => confirm({
+    title: `Delete ${name}?`, action: "Delete", danger: true, run: () => remove(path(trigger)),
+    words: "Messages to it are refused from now on; jobs that it has made are left alone. This cannot be undone.",
+  }).then((done) => done && (toast(`Trigger ${name} is deleted.`), after()));
+  return html`<span class="row">
+    <${Act} icon=${disabled ? "completed" : "pause"} label=${`${disabled ? "Enable" : "Disable"} trigger ${name}`}
+      run=${turn}>${disabled ? "Enable" : "Disable"}<//>
+    <button aria-label=${`Edit trigger ${name}`} onClick=${() => show({ form: true, trigger })}>
+      <${Icon} name="edit" /> Edit</button>
+    <button aria-label=${`Rotate the secret of trigger ${name}`}
+      onClick=${() => show({ rotate: trigger })}>Rotate</button>
+    <button aria-label=${`Delete trigger ${name}`} onClick=${erase}><${Icon} name="trash" /></button></span>`;
+}
+
+const TAKES = [["none", "none of it"], ["body", "its members are arguments, by name"], ["some", "some of it, as said below"]];
+const EXAMPLE = '{\n  "order": "body.data.id"\n}';
+
+function drafted(trigger) {
+  const map = trigger?.arguments ?? {};
+  const takes = map === "body" ? "body" : Object.keys(map).length ? "some" : "none";
+  return {
+    name: "", kind: trigger?.schedule ? "schedule" : "task", of: trigger?.schedule ?? trigger?.task ?? "",
+    queue: trigger?.queue ?? "", note: trigger?.note ?? "", kwargs: stringify(trigger?.kwargs ?? {}, "  "),
+    takes, map: takes === "some" ? stringify(map, "  ") : EXAMPLE,
+  };
+}
+
+function said(form) {
+  const of = form.of.trim(), note = form.note;
+  if (form.kind === "schedule") return { task: null, schedule: of, queue: null, note, kwargs: {}, arguments: {} };
+  const taken = { none: {}, body: "body", some: new Raw(form.map) }[form.takes];
+  return { task: of, schedule: null, queue: form.queue.trim() || null, note, kwargs: new Raw(form.kwargs), arguments: taken };
+}
+
+/** Without `trigger` it makes one. */
+function TriggerForm({ trigger, onClose }) {
+  const [form, set] = useState(() => drafted(trigger));
+  const change = (name) => (value) => set((before) => ({ ...before, [name]: value }));
+  const isTask = form.kind === "task";
+  const all = useData((signal) => get(isTask ? "tasks" : "schedules", {}, signal), [isTask]);
+  const known = all.value?.items ?? [];
+  const run = () => (trigger ? patch(path(trigger), edits(said(drafted(trigger)), said(form)), `"${trigger.revision}"`)
+    : post("triggers", { name: form.name.trim(), ...said(form) }));
+  const ready = !isTask || (!fault(form.kwargs) && (form.takes !== "some" || !fault(form.map)));
+  return html`<${FormDialog} title=${trigger ? `Edit ${trigger.name}` : "New trigger"}
+    action=${trigger ? "Save" : "Make the trigger"} wide run=${run} onClose=${onClose} ready=${ready}>
+    ${!trigger && html`<${Field} label="Name" value=${form.name} onValue=${change("name")} required maxlength="100"
+      pattern="[A-Za-z0-9][A-Za-z0-9._\\-]*" autofocus placeholder="till"
+      hint="It is part of the address. Letters, digits, dots, dashes and underscores." />`}
+    <${Choice} label="A message" value=${form.kind} onValue=${change("kind")}
+      options=${[["task", "makes a job of a task"], ["schedule", "fires a schedule"]]} />
+    <${Field} label=${isTask ? "Task" : "Schedule"} value=${form.of} onValue=${change("of")} required list="known" />
+    <datalist id="known">${known.map((one) => html`<option key=${one.name} value=${one.name} />`)}</datalist>
+    ${isTask && html`<${Choice} label="Of the message" value=${form.takes} onValue=${change("takes")}
+      options=${TAKES} />
+      ${form.takes === "some" && html`<${JsonEditor} label="Arguments, and where in the message they are"
+        text=${form.map} onText=${change("map")} rows=${4} />`}
+      <${JsonEditor} label="Arguments that are the same each time" text=${form.kwargs} onText=${change("kwargs")}
+        rows=${3} />
+      <${Field} label="Queue" value=${form.queue} onValue=${change("queue")} placeholder="the task's own" />`}
+    <${Field} label="Note" value=${form.note} onValue=${change("note")} maxlength="1000" />
+  <//>`;
+}

@@ -1,0 +1,114 @@
+// A webhook: its state, what one may do with it, and the form that makes or changes it.
+import { patch, post, remove, segment } from "../api.js";
+import { html, useState } from "../html.js";
+import { go } from "../route.js";
+import { useSession } from "../session.js";
+import { Act } from "./act.js";
+import { confirm } from "./dialog.js";
+import { Checks, edits, Field, FormDialog, names } from "./form.js";
+import { Icon } from "./icons.js";
+import { Secret } from "./secret.js";
+import { toast } from "./toast.js";
+
+const EVENTS = [
+  "job.completed", "job.dead", "job.cancelled", "job.expired", "job.retrying", "schedule.missed", "schedule.skipped",
+  "schedule.paused", "worker.started", "worker.stopped",
+];
+const EXTRAS = ["arguments", "metadata", "result"];
+const same = (words) => words.map((one) => [one, one]);
+
+export const webhookLink = (name) => `webhooks/${encodeURIComponent(name)}`;
+const path = (hook) => `webhooks/${segment(hook.name)}`;
+
+/** How a receiver verifies a message, in Python. */
+export const example = (secret) => `import base64, hashlib, hmac
+
+def verified(headers: dict[str, str], body: bytes) -> bool:
+    key = base64.b64decode("${secret}".removeprefix("whsec_"))
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    wanted = "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
+    return any(hmac.compare_digest(wanted, one) for one in headers["webhook-signature"].split())`;
+
+export function WebhookState({ of: hook }) {
+  if (hook.disabled_at) return html`<span class="state state-paused" title=${hook.disabled_reason}>
+    <${Icon} name="pause" />disabled</span>`;
+  if (hook.failures) return html`<span class="state state-failed"><${Icon} name="warning" />failing</span>`;
+  return html`<span class="state state-completed"><${Icon} name="completed" />enabled</span>`;
+}
+
+/** `brief`: only what a row of a list has room for. */
+export function WebhookActs({ hook, after, brief = false }) {
+  const [open, show] = useState(null);
+  if (!useSession().may("admin", "webhooks")) return null;
+  const turn = async () => {
+    await patch(path(hook), { disabled: !hook.disabled_at });
+    await after();
+    return hook.disabled_at ? `${hook.name} is told again.` : `${hook.name} is told of nothing until it is enabled.`;
+  };
+  const test = async () => {
+    await post(`${path(hook)}/test`);
+    await after();
+    return "A worker sends it a test; its deliveries say how that went.";
+  };
+  const erase = () => confirm({
+    title: `Delete ${hook.name}?`, action: "Delete", danger: true, run: () => remove(path(hook)),
+    words: "It is told of nothing any more; deliveries that have not been made are cancelled. This cannot be undone.",
+  }).then((done) => done && (toast(`Webhook ${hook.name} is deleted.`), brief ? after() : go("webhooks")));
+  return html`<span class="row">
+    <${Act} icon="play" label=${`Test webhook ${hook.name}`} run=${test}>Test<//>
+    <${Act} icon=${hook.disabled_at ? "completed" : "pause"}
+      label=${`${hook.disabled_at ? "Enable" : "Disable"} webhook ${hook.name}`}
+      run=${turn}>${hook.disabled_at ? "Enable" : "Disable"}<//>
+    ${!brief && html`<button onClick=${() => show("edit")}><${Icon} name="edit" /> Edit</button>
+      <button onClick=${() => show("rotate")}>Rotate the secret</button>
+      <button onClick=${erase}><${Icon} name="trash" /> Delete</button>`}
+    ${open === "edit" && html`<${WebhookForm} hook=${hook} onClose=${(done) => (show(null), done && after())} />`}
+    ${open === "rotate" && html`<${Rotate} what=${hook.name} at=${path(hook)}
+      onClose=${(made) => (show(made ?? null), after())} />`}
+    ${open?.secret && html`<${Secret} title=${`The new secret of ${hook.name}`} secret=${open.secret}
+      code=${example(open.secret)} onClose=${() => show(null)} />`}
+  </span>`;
+}
+
+/** Of a webhook or a trigger; `at` is its path in the API. Closes with what the API answers. */
+export function Rotate({ what, at, onClose }) {
+  const [hours, set] = useState("24");
+  return html`<${FormDialog} title=${`Rotate the secret of ${what}`} action="Make a new secret"
+    run=${() => post(`${at}/rotate`, { overlap: Number(hours) * 3600 })} onClose=${onClose}>
+    <p>A new secret is shown once. The one before it counts beside it for a while, so that both sides can change in peace.</p>
+    <${Field} label="Hours until the old one ends" type="number" min="0" max="8784" step="any" required value=${hours}
+      onValue=${set} autofocus hint="0 if it got out: then it ends at once." />
+  <//>`;
+}
+
+const drafted = (hook) => ({
+  name: "", url: hook?.url ?? "", events: hook?.events ?? ["job.dead"], include: hook?.include ?? [],
+  queues: (hook?.queues ?? []).join(", "), tasks: (hook?.tasks ?? []).join(", "), tags: (hook?.tags ?? []).join(", "),
+  note: hook?.note ?? "",
+});
+const said = ({ name, queues, tasks, tags, ...rest }) => ({ ...rest, queues: names(queues), tasks: names(tasks), tags: names(tags) });
+
+/** Without `hook` it makes one. */
+export function WebhookForm({ hook, onClose }) {
+  const [form, set] = useState(() => drafted(hook));
+  const change = (name) => (value) => set((before) => ({ ...before, [name]: value }));
+  const run = () => (hook ? patch(path(hook), edits(said(drafted(hook)), said(form)), `"${hook.revision}"`)
+    : post("webhooks", { name: form.name.trim(), ...said(form) }));
+  return html`<${FormDialog} title=${hook ? `Edit ${hook.name}` : "New webhook"}
+    action=${hook ? "Save" : "Make the webhook"} wide run=${run} onClose=${onClose} ready=${form.events.length > 0}>
+    ${!hook && html`<${Field} label="Name" value=${form.name} onValue=${change("name")} required maxlength="100"
+      pattern="[A-Za-z0-9][A-Za-z0-9._\\-]*" autofocus placeholder="pager"
+      hint="Letters, digits, dots, dashes and underscores." />`}
+    <${Field} label="URL" type="url" value=${form.url} onValue=${change("url")} required
+      hint="Where it is told, by POST." />
+    <${Checks} legend="Events" chosen=${form.events} onChosen=${change("events")} options=${same(EVENTS)} />
+    <${Checks} legend="Send along" hint="What may be large or private." chosen=${form.include}
+      onChosen=${change("include")} options=${same(EXTRAS)} />
+    <div class="grid thirds"><${Field} label="Only of queues" value=${form.queues} onValue=${change("queues")}
+      placeholder="all" hint="Commas between." />
+      <${Field} label="Only of tasks" value=${form.tasks} onValue=${change("tasks")} placeholder="all" />
+        <${Field} label="Only with all of the tags" value=${form.tags} onValue=${change("tags")}
+        placeholder="any" /></div>
+    <${Field} label="Note" value=${form.note} onValue=${change("note")} maxlength="1000" />
+  <//>`;
+}

@@ -1,0 +1,80 @@
+"""The example shop as an app of its own, kept busy by its schedules: `mainspring dev mainspring.demo.life:app`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from tempfile import TemporaryDirectory
+
+from .. import Backoff, Context, Discard, every
+from ..app import Mainspring
+from .app import shop
+from .feeder import wishes
+
+# What customers ask for in the first moment, so that there is something to see at once.
+HASTE = 60
+PARTNERS = ("Acme", "Globex", "Initech", "Umbrella")
+
+
+def busy_shop(store: str | None = None) -> Mainspring:
+    """The shop, with somebody who buys, and more to look at."""
+    app = shop(store)
+
+    @app.every(seconds=1, overlap="skip")
+    @app.task(queue="customers", max_retries=0, tags=["life"])
+    async def serve_customers(ctx: Context) -> int:
+        assert ctx.scheduled_at
+        jobs = wishes(app, int(ctx.scheduled_at.timestamp()))
+        await app.enqueue_many(jobs)
+        return len(jobs)
+
+    @app.every(seconds=20, run_on_start=True)
+    @app.task(queue="media", timeout=120, tags=["media", "slow"])
+    async def render_trailer(ctx: Context, clip: str = "big-buck-bunny", frames: int = 240) -> dict[str, object]:
+        ctx.log.info("rendering %d frames of %s", frames, clip)
+        for frame in range(0, frames, 8):
+            await asyncio.sleep(random.uniform(0.2, 0.7))
+            ctx.progress(frame + 8, frames, f"frame {frame + 8} of {frames}")
+            if frame % 80 == 40:
+                ctx.log.warning("frame %d took long: the card was busy", frame)
+        ctx.log.info("done")
+        return {"clip": f"{clip}.webm", "frames": frames, "checksum": random.getrandbits(63)}
+
+    @app.every(seconds=15)
+    @app.task(queue="reports", max_retries=1, backoff=Backoff(initial=2), tags=["billing"])
+    async def convert_invoice(ctx: Context) -> None:
+        invoice = random.randint(10_000, 99_999)
+        await asyncio.sleep(0.2)
+        if random.random() < 0.5:
+            raise Discard(f"invoice {invoice} is in a currency that nobody knows: 'XQQ'")
+        if random.random() < 0.4:
+            raise TimeoutError(f"rates.example.org did not answer within 5 s (invoice {invoice})")
+
+    @app.task(queue="partners", tags=["partner"])
+    async def publish_catalogue(partner: str, products: int) -> str:
+        await asyncio.sleep(random.uniform(0.5, 1.5))
+        return f"{products} products at {partner}"
+
+    @app.cron("30 1 * * sun", tz="Europe/London", kwargs={"clip": "best-of-the-week", "frames": 240})
+    async def weekly_trailer(clip: str, frames: int) -> None:
+        await render_trailer.enqueue(clip, frames)
+
+    app.schedule("publish_catalogues", every().weekday.at("07:30", tz="America/New_York"), publish_catalogue,
+                 kwargs={"partner": PARTNERS[0], "products": 1200})  # fmt: skip
+
+    @app.every(days=365, name="open_shop", run_on_start=True, max_runs=1)
+    @app.task(queue="customers", max_retries=0)
+    async def open_shop(ctx: Context) -> None:
+        """Once: a queue that somebody has paused, a schedule too, and a first rush of customers."""
+        await app.queues.pause("partners")
+        await app.enqueue_many(publish_catalogue.job(name, random.randint(50, 5000)) for name in PARTNERS * 3)
+        await app.schedules.pause("send_bills", note="until the tax office answers")
+        for n in range(HASTE):
+            await app.enqueue_many(wishes(app, n))
+
+    return app
+
+
+_place = None if os.environ.get("MAINSPRING_STORE") else TemporaryDirectory(prefix="mainspring-demo-")
+app = busy_shop(f"sqlite:///{_place.name}/demo.db" if _place else None)  # gone with this process

@@ -1,0 +1,48 @@
+"""A Chromium of this machine, driven by Playwright; all that touches it happens in one thread."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar
+
+from playwright.sync_api import Browser, expect, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHOSEN = os.environ.get("MAINSPRING_TEST_CHROMIUM")
+# Milliseconds that a page may take to show what it should: never needed, unless the machine has much to do besides.
+PATIENCE = 1000 * int(os.environ.get("MAINSPRING_TEST_PATIENCE", "30"))
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def program() -> str:
+    """The path of the browser."""
+    for name in (CHOSEN,) if CHOSEN else NAMES:
+        if found := shutil.which(name):
+            return found
+    raise RuntimeError("there is no Chromium on this machine: scripts/chromium gets one, or put chromium into PATH")
+
+
+class Chromium:
+    """A browser without a window. Playwright keeps the event loop of its thread, so that must not be pytest's."""
+
+    def __init__(self) -> None:
+        self._hands = ThreadPoolExecutor(1, "chromium")
+        self.browser: Browser = self.do(self._launch)
+
+    def do(self, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._hands.submit(act, *args, **kwargs).result()
+
+    def _launch(self) -> Any:
+        expect.set_options(timeout=PATIENCE)
+        self._playwright = sync_playwright().start()
+        # Root may not have a sandbox.
+        return self._playwright.chromium.launch(executable_path=program(), chromium_sandbox=os.geteuid() != 0)
+
+    def close(self) -> None:
+        self.do(self.browser.close)
+        self.do(self._playwright.stop)
+        self._hands.shutdown()

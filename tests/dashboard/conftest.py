@@ -1,0 +1,72 @@
+"""The dashboard in a real browser, on a real server with a real worker.
+
+- `live`: an app at work that the tests of a module share (live.py): `live.enqueue("send_email", to="ada@example.org")`,
+  `live.do(live.app.queues.pause("mail"))`, `live.cue("name", "progress", 3, 10)`. Its tasks are in stories.py.
+- `visit`: a page (visit.py): `page = visit(live, "/jobs", role="viewer")`. A test fails at its end if a page has logged
+  an error or a warning, opened a dialog, broken its policy or missed a request, unless `visit.expects("…")` said so.
+
+Address things as somebody who sees or hears the page would: by role and name. Nothing sleeps: expect() waits.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+import pytest
+from chromium import Chromium
+from live import Live
+from visit import Visits
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Chromium]:
+    one = Chromium()
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    one = Live(tmp_path_factory.mktemp("live"))
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A first start: no worker, and nothing done yet."""
+    one = Live(tmp_path_factory.mktemp("empty"), works=False)
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+@pytest.fixture
+def visit(chromium: Chromium) -> Iterator[Visits]:
+    visits = Visits(chromium)
+    try:
+        yield visits
+    finally:
+        chromium.do(visits.close)
+
+
+@pytest.hookimpl
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Plays a test in the thread of the browser, and asks at its end what went wrong."""
+    visits: Visits | None = pyfuncitem.funcargs.get("visit")
+    if visits is None:
+        return None
+    named = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+
+    def play() -> None:
+        pyfuncitem.obj(**named)
+        visits.settle()
+
+    pyfuncitem.funcargs["chromium"].do(play)
+    return True

@@ -1,0 +1,40 @@
+"""Something of everything, so that every page has what it can show."""
+
+from __future__ import annotations
+
+from live import Live
+from playwright.sync_api import Locator, Page, expect
+
+from mainspring import cron, every
+
+# Pages whose address needs nothing to be known.
+LISTS = ("/", "/jobs", "/schedules", "/queues", "/dead", "/workers", "/audit", "/keys", "/webhooks")
+
+
+def furnish(live: Live) -> list[str]:
+    """The addresses of all pages, of a job that runs and of one that failed among them."""
+    app = live.app
+    live.do(app.schedules.create("nightly", cron("30 2 * * *", tz="Europe/Berlin"), "sync_crm"))
+    live.do(app.schedules.create("often", every(5).minutes, "send_email", kwargs={"to": "ada@example.org"}))
+    live.do(app.schedules.pause("often", "the provider is down"))
+    live.do(app.webhooks.create("ledger", "https://example.org/hook", events=["job.dead"]))
+    done = live.enqueue("send_email", "ada@example.org", options={"tags": ["welcome"], "metadata": {"customer": 42}})
+    dead = live.enqueue("charge", customer=7, plan="gold")
+    live.do(app.jobs.wait(dead, 20))
+    live.do(app.jobs.wait(done, 20))
+    live.enqueue("send_email", "eve@example.org", options={"delay": 3600})
+    live.do(app.queues.pause("any"))
+    waits = live.enqueue("echo", {"n": 2**53 + 1})
+    runs = live.enqueue("export", "long")
+    live.cue("long", "log", "opening the file")
+    live.cue("long", "progress", 25, 100, "rows")
+    ids = [f"/jobs/{id}" for id in (done, dead, waits, runs)]
+    return [*LISTS, *ids, "/schedules/nightly", "/schedules/often", f"/workers/{live.worker.id}"]
+
+
+def shown(page: Page) -> Locator:
+    """The part that is the page's own, once it shows what it has loaded."""
+    main = page.get_by_role("main")
+    expect(main.get_by_role("heading", level=1)).to_be_visible()
+    expect(main.locator("[aria-busy=true]")).to_have_count(0)
+    return main

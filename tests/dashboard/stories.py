@@ -1,0 +1,81 @@
+"""The tasks that the stories are told with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import Any
+
+from mainspring import Context, Mainspring
+
+PLANS = ("free", "team", "enterprise")
+
+
+class Cues(defaultdict[str, "asyncio.Queue[Any]"]):
+    """What guided jobs are told to do, by name."""
+
+    def __init__(self) -> None:
+        super().__init__(asyncio.Queue)
+
+
+def stories(app: Mainspring, cues: Cues) -> Mainspring:
+    """The same app, which now knows these."""
+
+    @app.task(queue="mail")
+    async def send_email(to: str, subject: str = "") -> str:
+        """Is done at once."""
+        return f"sent to {to}"
+
+    @app.task(queue="exports")
+    async def export(ctx: Context, name: str) -> Any:
+        """Does what it is told to, step by step."""
+        while True:
+            match await cues[name].get():
+                case ("progress", *given):
+                    ctx.progress(*given)
+                case ("log", line):
+                    ctx.log.info("%s", line)
+                case ("fail", reason):
+                    raise RuntimeError(reason)
+                case ("end", value):
+                    return value
+
+    @app.task(queue="billing", max_retries=0)
+    async def charge(customer: int, plan: str) -> dict[str, Any]:
+        """Fails until its plan is one of ours."""
+        return {"customer": customer, "paid": _price(plan)}
+
+    @app.task(queue="crm", max_retries=0)
+    async def sync_crm(depth: int = 30) -> None:
+        """Fails far down."""
+        _fall(depth)
+
+    @app.task(queue="any")
+    async def echo(value: Any) -> Any:
+        """Says what it was told."""
+        return value
+
+    @app.task(queue="hostile", max_retries=0)
+    async def repeat(ctx: Context, words: list[str], fail: bool = False) -> Any:
+        """Says every word in every way that a task has."""
+        for n, word in enumerate(words):
+            ctx.log.warning("%s", word)
+            ctx.progress(10 * n, 10 * len(words), word)
+        ctx.note(**{"said": words, words[0]: words[-1]})
+        if fail:
+            raise type(words[0].replace("\n", ""), (Exception,), {})(" ".join(words))
+        return dict.fromkeys(words, words)
+
+    return app
+
+
+def _price(plan: str) -> int:
+    if plan not in PLANS:
+        raise ValueError(f"there is no plan {plan}: choose one of {', '.join(PLANS)}")
+    return 10 * PLANS.index(plan)
+
+
+def _fall(depth: int) -> None:
+    if depth == 0:
+        raise ConnectionError("the CRM does not answer: 503 Service Unavailable")
+    _fall(depth - 1)

@@ -1,0 +1,82 @@
+"""What a first visit costs: bytes and requests, all of them ours."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+from chromium import Chromium
+from live import Live
+from playwright.sync_api import Request, expect
+from scenery import shown
+from visit import Visits
+
+BYTES, REQUESTS = 200_000, 80
+
+
+class Fetched(NamedTuple):
+    url: str
+    size: int
+    headers: dict[str, str]
+
+    @property
+    def is_file(self) -> bool:
+        return urlsplit(self.url).path.startswith("/ui/")
+
+
+@pytest.fixture(scope="module")
+def fetched(chromium: Chromium, live: Live) -> list[Fetched]:
+    """All that a cold load of the overview asks for, but for the feed, which does not end."""
+    return chromium.do(load, Visits(chromium), live)
+
+
+def load(visit: Visits, live: Live) -> list[Fetched]:
+    asked: list[Request] = []
+    context = visit.browser()
+    context.on("requestfinished", lambda request: asked.append(request))
+    page = context.new_page()
+    visit.sign_in(page, live, "operator")
+    page.goto(live.address)
+    shown(page)
+    expect(page.get_by_role("button", name="Live")).to_be_visible()
+    answers = [(one, answer) for one in asked if (answer := one.response())]
+    try:
+        return [Fetched(one.url, one.sizes()["responseBodySize"], answer.headers) for one, answer in answers]
+    finally:
+        visit.close()
+
+
+def test_a_cold_load_is_small(fetched: list[Fetched]) -> None:
+    assert sum(one.size for one in fetched) < BYTES, sorted((one.size, one.url) for one in fetched)
+
+
+def test_a_cold_load_asks_few_times(fetched: list[Fetched]) -> None:
+    assert len(fetched) < REQUESTS
+
+
+def test_nothing_comes_from_elsewhere(fetched: list[Fetched], live: Live) -> None:
+    assert {one.url.startswith(f"{live.origin}/") for one in fetched} == {True}
+
+
+def test_files_are_compressed_and_kept_for_good(fetched: list[Fetched]) -> None:
+    files = [one.headers for one in fetched if one.is_file]
+    assert len(files) > 20
+    assert {headers["cache-control"] for headers in files} == {"public, max-age=31536000, immutable"}
+    assert {headers["content-encoding"] for headers in files} == {"gzip"}
+
+
+def test_a_second_load_fetches_the_page_and_figures_only(visit: Visits, live: Live) -> None:
+    page = visit(live)
+    shown(page)
+    page.reload()
+    shown(page)
+    sent = page.evaluate("performance.getEntriesByType('resource').filter((o) => o.transferSize).map((o) => o.name)")
+    assert [url for url in sent if not urlsplit(url).path.startswith("/api/")] == []
+
+
+def test_the_page_itself_is_never_taken_from_a_cache_unasked(visit: Visits, live: Live) -> None:
+    page = visit(live)
+    answer = page.reload()
+    assert answer is not None
+    assert answer.headers["cache-control"] == "no-cache"

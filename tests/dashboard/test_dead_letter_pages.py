@@ -1,0 +1,99 @@
+"""Find what failed, read why, put it right, and send it on its way again."""
+
+from __future__ import annotations
+
+from live import Live
+from playwright.sync_api import Locator, Page, expect
+from scenery import shown
+from visit import Visits
+
+from mainspring import Filter
+
+
+def group(page: Page, words: str) -> Locator:
+    return shown(page).get_by_role("region", name=words)
+
+
+def dead(live: Live, task: str, **arguments: object) -> str:
+    id = live.enqueue(task, **arguments)
+    assert live.do(live.app.jobs.wait(id, 20)).state == "dead"
+    return id
+
+
+def test_a_failure_is_found_understood_mended_and_redriven(visit: Visits, live: Live) -> None:
+    id = dead(live, "charge", customer=7, plan="gold")
+    page = visit(live, "/dead")
+    mine = group(page, "no plan gold")
+    expect(mine).to_contain_text("there is no plan gold: choose one of free, team, enterprise")
+    mine.get_by_role("button", name="Unfold").click()
+    expect(mine.get_by_role("link", name=id)).to_be_visible()
+    mine.get_by_text("stack trace").click()
+    expect(mine).to_contain_text("in _price")
+    mine.get_by_role("button", name="Edit and redrive").click()
+    dialog = page.get_by_role("dialog", name="Edit and redrive")
+    dialog.get_by_label("Arguments").fill('{"customer": 7, "plan": "team"}')
+    dialog.get_by_role("button", name="Redrive").click()
+    expect(dialog).to_have_count(0)
+    expect(page.get_by_role("status")).to_contain_text("Redriven")
+    done = live.do(live.app.jobs.wait(id, 20))
+    assert done.state == "completed"
+    expect(group(page, "no plan gold")).to_have_count(0)
+
+
+def test_arguments_that_are_no_json_cannot_be_sent(visit: Visits, live: Live) -> None:
+    dead(live, "charge", customer=8, plan="silver")
+    page = visit(live, "/dead")
+    mine = group(page, "no plan silver")
+    mine.get_by_role("button", name="Unfold").click()
+    mine.get_by_role("button", name="Edit and redrive").click()
+    dialog = page.get_by_role("dialog", name="Edit and redrive")
+    dialog.get_by_label("Arguments").fill('{"customer": 8,')
+    expect(dialog.get_by_role("alert")).not_to_be_empty()
+    expect(dialog.get_by_role("button", name="Redrive")).to_be_disabled()
+
+
+def test_arguments_that_do_not_fit_the_task_are_refused_with_the_reason(visit: Visits, live: Live) -> None:
+    dead(live, "charge", customer=9, plan="bronze")
+    page = visit(live, "/dead")
+    visit.expects("status of 422")
+    mine = group(page, "no plan bronze")
+    mine.get_by_role("button", name="Unfold").click()
+    mine.get_by_role("button", name="Edit and redrive").click()
+    dialog = page.get_by_role("dialog", name="Edit and redrive")
+    dialog.get_by_label("Arguments").fill('{"customer": "nine", "plan": "team"}')
+    dialog.get_by_role("button", name="Redrive").click()
+    expect(dialog.get_by_role("alert").last).to_contain_text("customer")
+
+
+def test_a_group_is_redriven_at_once_after_a_question_and_tells_what_came_of_it(visit: Visits, live: Live) -> None:
+    for depth in (3, 4, 5):
+        dead(live, "sync_crm", depth=depth)
+    page = visit(live, "/dead")
+    mine = group(page, "sync_crm: ConnectionError")
+    expect(mine.get_by_role("link", name="3 jobs")).to_be_visible()
+    mine.get_by_role("button", name="Redrive", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("with all their retries")
+    dialog.get_by_role("button", name="Redrive 3").click()
+    expect(dialog).to_contain_text("3 jobs redriven")
+    dialog.get_by_role("button", name="Done").click()
+    expect(dialog).to_have_count(0)
+
+
+def test_somebody_who_leaves_it_has_changed_nothing(visit: Visits, live: Live) -> None:
+    dead(live, "charge", customer=10, plan="iron")
+    page = visit(live, "/dead")
+    mine = group(page, "no plan iron")
+    mine.get_by_role("button", name="Delete these 1").click()
+    page.get_by_role("dialog").get_by_role("button", name="Leave it").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(mine).to_be_visible()
+    found = live.do(live.app.jobs.list(Filter(states=("dead",), tasks=("charge",)), limit=50))
+    assert any("iron" in str(job.payload) for job in found)
+
+
+def test_the_list_grows_while_one_looks_at_it(visit: Visits, live: Live) -> None:
+    page = visit(live, "/dead")
+    shown(page)
+    dead(live, "charge", customer=11, plan="tin")
+    expect(group(page, "no plan tin")).to_be_visible()

@@ -1,0 +1,44 @@
+"""Numbers that JavaScript would round are shown, edited and sent as they were written."""
+
+from __future__ import annotations
+
+import msgspec
+from live import Live
+from playwright.sync_api import expect
+from scenery import shown
+from visit import Visits
+
+BIG = 2**63 - 25
+# As they stand in the store; every one of them is another number, or another text, to JavaScript.
+DELICATE = {"big": BIG, "least": -(2**63), "whole": 1.0, "tiny": 1e-7, "precise": 0.1 + 0.2, "next": 2**53 + 1}
+
+
+def test_an_integer_past_2_to_the_53_is_redriven_as_it_was(visit: Visits, live: Live) -> None:
+    id = live.enqueue("charge", customer=BIG, plan="platinum")
+    live.do(live.app.jobs.wait(id, 20))
+    page = visit(live, "/dead")
+    mine = shown(page).get_by_role("region", name="no plan platinum")
+    mine.get_by_role("button", name="Unfold").click()
+    expect(mine).to_contain_text(str(BIG))
+    mine.get_by_role("button", name="Edit and redrive").click()
+    dialog = page.get_by_role("dialog", name="Edit and redrive")
+    arguments = dialog.get_by_label("Arguments")
+    written = arguments.input_value()
+    assert str(BIG) in written
+    arguments.fill(written.replace("platinum", "team"))
+    dialog.get_by_role("button", name="Redrive").click()
+    expect(dialog).to_have_count(0)
+    done = live.do(live.app.jobs.wait(id, 20))
+    assert done.state == "completed"
+    assert msgspec.json.decode(done.result or "null") == {"customer": BIG, "paid": 10}
+
+
+def test_the_page_of_a_job_shows_numbers_as_they_were_written(visit: Visits, live: Live) -> None:
+    id = live.enqueue("echo", DELICATE)
+    live.do(live.app.jobs.wait(id, 20))
+    page = visit(live, f"/jobs/{id}")
+    main = shown(page)
+    for name, number in DELICATE.items():
+        for part in ("Arguments", "Result"):
+            written = f"{name}: {msgspec.json.encode(number).decode()}"
+            expect(main.get_by_role("group", name=part)).to_contain_text(written)

@@ -1,0 +1,94 @@
+"""Finding jobs: by state, by words, by an address that can be sent to somebody else."""
+
+from __future__ import annotations
+
+import pytest
+from live import Live
+from playwright.sync_api import Page, expect
+from scenery import shown
+from visit import Visits
+
+WORDS = {
+    "charge": ["dead"], "queue:mail state:scheduled": ["later"], "tag:vip": ["done"], "email": ["done", "later"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def found(live: Live) -> dict[str, str]:
+    """Ids by what became of the job."""
+    ids = {
+        "done": live.enqueue("send_email", "ada@example.org", options={"tags": ["vip"]}),
+        "dead": live.enqueue("charge", customer=1, plan="lead"),
+        "later": live.enqueue("send_email", "eve@example.org", options={"delay": 3600}),
+    }
+    for name in ("done", "dead"):
+        live.do(live.app.jobs.wait(ids[name], 20))
+    return ids
+
+
+def seen(page: Page, ids: dict[str, str], *names: str) -> None:
+    """The list has these jobs and no others of them."""
+    main = shown(page)
+    for name, id in ids.items():
+        expect(main.locator(f"a[href$='{id}']")).to_have_count(1 if name in names else 0)
+
+
+def search(page: Page, words: str) -> None:
+    field = shown(page).get_by_label("Search jobs")
+    field.fill(words)
+    field.press("Enter")
+
+
+def test_a_state_is_a_click_away_and_in_the_address(visit: Visits, live: Live, found: dict[str, str]) -> None:
+    page = visit(live, "/jobs")
+    seen(page, found, "done", "dead", "later")
+    page.get_by_role("navigation", name="States").get_by_role("link", name="dead").click()
+    seen(page, found, "dead")
+    assert "state=dead" in page.url
+    page.go_back()
+    seen(page, found, "done", "dead", "later")
+
+
+def test_an_address_with_filters_can_be_shared(visit: Visits, live: Live, found: dict[str, str]) -> None:
+    page = visit(live, "/jobs?tag=vip&task=send_email", role="viewer")
+    seen(page, found, "done")
+    expect(page.get_by_role("group", name="Active filters")).to_contain_text("vip")
+    page.get_by_role("button", name="Remove tag vip").click()
+    seen(page, found, "done", "later")
+
+
+def test_words_find_jobs(visit: Visits, live: Live, found: dict[str, str]) -> None:
+    page = visit(live, "/jobs")
+    for words, names in WORDS.items():
+        page.goto(f"{live.address}/jobs")
+        search(page, words)
+        seen(page, found, *names)
+
+
+def test_an_id_leads_to_its_job(visit: Visits, live: Live, found: dict[str, str]) -> None:
+    page = visit(live, "/jobs")
+    search(page, found["dead"])
+    expect(shown(page).get_by_role("heading", name="charge", level=1)).to_be_visible()
+
+
+def test_words_that_find_nothing_are_told_so(visit: Visits, live: Live, found: dict[str, str]) -> None:
+    page = visit(live, "/jobs")
+    search(page, "state:lost")
+    expect(shown(page).get_by_role("alert")).to_contain_text("no state lost")
+
+
+def test_a_job_is_enqueued_from_the_page(visit: Visits, live: Live, found: dict[str, str]) -> None:
+    page = visit(live, "/jobs")
+    shown(page).get_by_role("button", name="Enqueue a job").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Task").select_option("send_email")
+    dialog.get_by_label("Arguments").fill('{"to": "new@example.org"}')
+    dialog.get_by_role("button", name="Enqueue").click()
+    expect(shown(page).get_by_role("heading", name="send_email", level=1)).to_be_visible()
+    expect(page.get_by_role("main")).to_contain_text("sent to new@example.org")
+
+
+def test_without_jobs_the_page_teaches_how_to_make_one(visit: Visits, empty: Live) -> None:
+    page = visit(empty, "/jobs")
+    expect(shown(page)).to_contain_text("No jobs yet")
+    expect(page.get_by_role("main")).to_contain_text(".enqueue(")

@@ -1,0 +1,124 @@
+"""Strings that want to be code, in every field that has text: they stay text, on every page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import quote, urlencode
+
+import pytest
+from hostile import NAMES, TEXTS
+from live import Live
+from playwright.sync_api import Page, expect
+from scenery import LISTS, shown
+from visit import Visits
+
+from mainspring import every
+
+# What they would have made, had they been taken for markup.
+MADE = (
+    "main :is(script, iframe, style, base, object), img[src=x], [onerror], [onload], a[href^='javascript:'],"
+    " a[href^='data:']"
+)
+# Shown as they are wherever there is room for them.
+TOLD = NAMES[:5]
+
+
+class Hostile(Live):
+    """Its worker, queues, schedules and jobs have such names, and say such things."""
+
+    done: str
+    dead: str
+    cancelled: str
+
+    def furnish(self) -> None:
+        app, text = self.app, list(TEXTS)
+        ids = []
+        for name in NAMES:
+            options = {"queue": name, "tags": [name], "metadata": {name: text}, "unique_key": name}
+            ids.append(self.enqueue("repeat", text, options=options))
+            ids.append(self.enqueue("repeat", [name, *text], fail=True, options={"queue": name}))
+            self.do(app.schedules.create(name, every(1).days, "repeat", kwargs={"words": text}, tags=[name]))
+            self.do(app.schedules.pause(name, note=name))
+        for id in ids:
+            self.do(app.jobs.wait(id, 20))
+        self.done, self.dead, *_ = ids
+        self.do(app.queues.pause(NAMES[0]))
+        options = {"queue": NAMES[0], "delay": 60}
+        self.cancelled = self.enqueue("echo", {name: name for name in NAMES}, options=options)
+        self.do(app.jobs.cancel(self.cancelled, reason=NAMES[1]))
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
+    live = Hostile(tmp_path_factory.mktemp("hostile"), instance_id=NAMES[1])
+    live.furnish()
+    yield live
+    live.close()
+
+
+def unharmed(page: Page) -> None:
+    shown(page)
+    assert page.locator(MADE).count() == 0, page.url
+    expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
+
+
+def test_no_list_takes_text_for_code(visit: Visits, hostile: Hostile) -> None:
+    page = visit(hostile, role="admin")
+    for path in LISTS:
+        page.goto(hostile.address + path)
+        unharmed(page)
+
+
+def test_names_are_told_as_they_are(visit: Visits, hostile: Hostile) -> None:
+    page = visit(hostile, role="admin")
+    for path in ("/queues", "/schedules", "/jobs"):
+        page.goto(hostile.address + path)
+        main = shown(page)
+        for name in TOLD:
+            expect(main.get_by_text(name).first).to_be_visible()
+
+
+def test_the_page_of_a_job_shows_what_it_was_given_and_said(visit: Visits, hostile: Hostile) -> None:
+    page = visit(hostile, f"/jobs/{hostile.done}", role="admin")
+    unharmed(page)
+    for name in TOLD:
+        expect(page.get_by_role("log")).to_contain_text(name)
+    for id, words in ((hostile.dead, NAMES[2]), (hostile.cancelled, NAMES[1])):
+        page.goto(f"{hostile.address}/jobs/{id}")
+        unharmed(page)
+        expect(page.get_by_role("main")).to_contain_text(words)
+
+
+def test_every_name_has_a_page_of_its_own(visit: Visits, hostile: Hostile) -> None:
+    page = visit(hostile, role="admin")
+    for name in NAMES:
+        for noun in ("schedules", "queues"):
+            page.goto(f"{hostile.address}/{noun}/{quote(name, safe='')}")
+            unharmed(page)
+            expect(page.get_by_role("heading", level=1)).to_contain_text(name)
+    page.goto(f"{hostile.address}/workers/{quote(hostile.worker.id, safe='')}")
+    unharmed(page)
+    expect(page.get_by_role("heading", level=1)).to_contain_text(hostile.worker.id)
+
+
+def test_an_address_that_wants_to_be_code_is_text(visit: Visits, hostile: Hostile) -> None:
+    visit.expects("status of 4")
+    page = visit(hostile, role="operator")
+    for name in ("queue", "task", "tag", "error", "key_prefix", "state", "after", "sort"):
+        page.goto(f"{hostile.address}/jobs?{urlencode({name: NAMES[1]})}")
+        unharmed(page)
+    page.goto(f"{hostile.address}/jobs/{quote(NAMES[1], safe='')}")
+    unharmed(page)
+
+
+def test_what_a_job_says_while_one_looks_is_text_too(visit: Visits, hostile: Hostile) -> None:
+    id = hostile.enqueue("export", "live")
+    page = visit(hostile, f"/jobs/{id}", role="operator")
+    shown(page)
+    hostile.cue("live", "log", NAMES[1])
+    hostile.cue("live", "progress", 30, 100, NAMES[2])
+    expect(page.get_by_role("log")).to_contain_text(NAMES[1])
+    expect(page.get_by_role("main")).to_contain_text(NAMES[2])
+    hostile.cue("live", "end", NAMES[3])
+    expect(page.get_by_role("group", name="Result")).to_contain_text(NAMES[3])
+    unharmed(page)

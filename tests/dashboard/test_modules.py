@@ -1,0 +1,35 @@
+"""The modules themselves, without a browser: what one takes from another is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+HOME = Path(__file__).parents[2] / "src" / "mainspring" / "dashboard"
+MODULES = [path for path in sorted(HOME.rglob("*.js")) if path.parent.name != "vendor"]
+TAKEN = re.compile(r"import\s+(?:\{([^}]*)\}|(\w+))?\s*(?:from\s*)?\(?\"(\.[^\"]+)\"")
+GIVEN = re.compile(r"export\s+(?:async\s+)?(?:function|const|let|class)\s+(\w+)|export\s*\{([^}]*)\}")
+
+
+def names(text: str, last: bool) -> set[str]:
+    """Of a list like a, b as c: what stands there, or what it is called from then on."""
+    return {part.split(" as ")[-1 if last else 0].strip() for part in text.split(",") if part.strip()}
+
+
+def given(path: Path) -> set[str]:
+    found = GIVEN.findall(path.read_text(encoding="utf-8"))
+    return {name for name, _ in found if name} | {name for _, some in found for name in names(some, last=True)}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(HOME).as_posix())
+def test_what_a_module_takes_from_another_is_there(path: Path) -> None:
+    missing = []
+    for some, _, address in TAKEN.findall(path.read_text(encoding="utf-8")):
+        other = (path.parent / address).resolve()
+        if not other.is_file():
+            missing.append(address)
+        elif other.parent.name != "vendor":
+            missing += [f"{name} of {address}" for name in names(some, last=False) - given(other)]
+    assert missing == []

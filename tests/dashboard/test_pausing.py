@@ -1,0 +1,60 @@
+"""Pause a queue, read on a job's page why it waits, and let it go on with one click."""
+
+from __future__ import annotations
+
+from live import Live
+from playwright.sync_api import expect
+from scenery import shown
+from visit import Visits
+
+
+def test_a_queue_is_paused_and_resumed_where_the_queues_are(visit: Visits, live: Live) -> None:
+    live.enqueue("send_email", "ada@example.org")
+    page = visit(live, "/queues")
+    shown(page)
+    page.get_by_role("button", name="Pause queue mail").click()
+    expect(page.get_by_role("button", name="Resume queue mail")).to_be_visible()
+    expect(page.get_by_role("row").filter(has_text="mail")).to_contain_text("paused")
+    assert live.do(live.app.queues.list())
+    page.get_by_role("button", name="Resume queue mail").click()
+    expect(page.get_by_role("button", name="Pause queue mail")).to_be_visible()
+
+
+def test_the_page_of_a_job_says_why_it_waits_and_has_the_remedy(visit: Visits, live: Live) -> None:
+    live.do(live.app.queues.pause("any"))
+    id = live.enqueue("echo", "patience")
+    page = visit(live, f"/jobs/{id}")
+    why = shown(page).get_by_role("region", name="Why")
+    expect(why).to_contain_text("paused")
+    why.get_by_role("button", name="Resume queue any").click()
+    expect(page.get_by_role("main").get_by_role("status").first).to_have_text("completed")
+
+
+def test_a_job_that_is_due_later_can_be_run_now(visit: Visits, live: Live) -> None:
+    id = live.enqueue("echo", "early", options={"delay": 3600})
+    page = visit(live, f"/jobs/{id}")
+    why = shown(page).get_by_role("region", name="Why")
+    expect(why).to_contain_text("due")
+    why.get_by_role("button", name="Run now").click()
+    expect(page.get_by_role("main").get_by_role("status").first).to_have_text("completed")
+
+
+def test_a_dead_job_is_mended_on_its_own_page(visit: Visits, live: Live) -> None:
+    id = live.enqueue("charge", customer=12, plan="copper")
+    live.do(live.app.jobs.wait(id, 20))
+    page = visit(live, f"/jobs/{id}")
+    why = shown(page).get_by_role("region", name="Why")
+    expect(why).to_contain_text("there is no plan copper")
+    why.get_by_role("button", name="Edit and redrive").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Arguments").fill('{"customer": 12, "plan": "free"}')
+    dialog.get_by_role("button", name="Redrive").click()
+    expect(page.get_by_role("main").get_by_role("status").first).to_have_text("completed")
+    expect(page.get_by_role("group", name="Result")).to_contain_text("paid: 0")
+
+
+def test_a_job_nobody_serves_says_what_to_start(visit: Visits, empty: Live) -> None:
+    id = empty.enqueue("echo", "alone")
+    page = visit(empty, f"/jobs/{id}")
+    why = shown(page).get_by_role("region", name="Why")
+    expect(why).to_contain_text("mainspring worker")

@@ -1,0 +1,96 @@
+"""Make a schedule and see what it means while one types; run it, pause it, make up for what it has missed."""
+
+from __future__ import annotations
+
+import re
+
+from live import Live
+from playwright.sync_api import expect
+from scenery import shown
+from visit import Visits
+
+from mainspring import Filter, every
+
+
+def test_a_schedule_is_made_with_a_preview_while_it_is_typed(visit: Visits, live: Live) -> None:
+    visit.expects("status of 422")  # what a rule that is not finished yet is told
+    page = visit(live, "/schedules")
+    shown(page).get_by_role("button", name="New schedule").click()
+    dialog = page.get_by_role("dialog", name="New schedule")
+    dialog.get_by_label("Name").fill("digest")
+    dialog.get_by_label("Task", exact=True).fill("send_email")
+    rule = dialog.get_by_label("Cron expression")
+    rule.fill("61 * * * *")
+    expect(dialog.get_by_role("alert").filter(has_text="minute")).to_be_visible()
+    rule.fill("0 9 * * mon-fri")
+    preview = dialog.get_by_role("region", name="Preview")
+    expect(preview.get_by_role("row").filter(has_text="09:00:00")).to_have_count(10)
+    dialog.get_by_label("Arguments").fill('{"to": "ada@example.org"}')
+    dialog.get_by_role("button", name="Make it").click()
+    expect(shown(page).get_by_role("heading", name="digest", level=1)).to_be_visible()
+    made = live.do(live.app.schedules.get("digest"))
+    assert made.spec.task == "send_email"
+
+
+def test_a_name_that_is_taken_is_refused_beside_its_field(visit: Visits, live: Live) -> None:
+    visit.expects("status of 409")
+    live.do(live.app.schedules.create("taken", every(1).days, "sync_crm"))
+    page = visit(live, "/schedules")
+    shown(page).get_by_role("button", name="New schedule").click()
+    dialog = page.get_by_role("dialog", name="New schedule")
+    dialog.get_by_label("Name").fill("taken")
+    dialog.get_by_label("Task", exact=True).fill("sync_crm")
+    dialog.get_by_label("Cron expression").fill("0 9 * * *")
+    dialog.get_by_role("button", name="Make it").click()
+    expect(dialog.get_by_role("alert").filter(has_text="there already")).to_be_visible()
+
+
+def test_a_schedule_is_run_at_once_and_leads_to_its_job(visit: Visits, live: Live) -> None:
+    live.do(live.app.schedules.create("yearly", every(52).weeks, "send_email", kwargs={"to": "now@example.org"}))
+    page = visit(live, "/schedules/yearly")
+    shown(page).get_by_role("button", name="Run now").click()
+    page.get_by_role("dialog").get_by_role("button", name="Run now").click()
+    expect(shown(page).get_by_role("heading", name="send_email", level=1)).to_be_visible()
+    expect(page.get_by_role("main").get_by_role("status").first).to_have_text("completed")
+    expect(page.get_by_role("link", name="yearly")).to_be_visible()
+
+
+def test_a_schedule_is_paused_with_a_note_and_resumed(visit: Visits, live: Live) -> None:
+    live.do(live.app.schedules.create("hourly", every(1).hours, "sync_crm"))
+    page = visit(live, "/schedules")
+    shown(page).get_by_role("button", name="Pause hourly").click()
+    dialog = page.get_by_role("dialog", name="Pause hourly")
+    dialog.get_by_label("Note: why").fill("the CRM is down, ask Ada")
+    dialog.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("row").filter(has_text="hourly")).to_contain_text("the CRM is down, ask Ada")
+    page.get_by_role("button", name="Resume hourly").click()
+    page.get_by_role("dialog").get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("button", name="Pause hourly")).to_be_visible()
+    assert live.do(live.app.schedules.get("hourly")).paused_at is None
+
+
+def test_past_ticks_are_looked_at_first_and_then_made(visit: Visits, live: Live) -> None:
+    live.do(live.app.schedules.create("daily", every(1).days, "send_email", kwargs={"to": "past@example.org"}))
+    page = visit(live, "/schedules/daily")
+    shown(page).get_by_role("button", name="Backfill").click()
+    dialog = page.get_by_role("dialog", name="Backfill daily")
+    dialog.get_by_role("button", name="last 7 days").click()
+    dialog.get_by_role("button", name="Look first").click()
+    expect(dialog).to_contain_text(re.compile(r"[67] jobs would be made"))
+    assert made(live) == 0
+    dialog.get_by_role("button", name=re.compile(r"Make [67] jobs")).click()
+    expect(dialog).to_contain_text(re.compile(r"[67] jobs were made"))
+    assert made(live) in (6, 7)
+
+
+def made(live: Live) -> int:
+    return len(live.do(live.app.jobs.list(Filter(schedules=("daily",)), limit=50)))
+
+
+def test_a_schedule_is_deleted_after_a_question(visit: Visits, live: Live) -> None:
+    live.do(live.app.schedules.create("doomed", every(1).days, "sync_crm"))
+    page = visit(live, "/schedules/doomed")
+    shown(page).get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(shown(page).get_by_role("heading", name="Schedules", level=1)).to_be_visible()
+    assert "doomed" not in [row.name for row in live.do(live.app.schedules.list())]

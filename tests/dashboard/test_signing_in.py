@@ -1,0 +1,78 @@
+"""Signing in: with the link of a first start, with a key, with a wrong one; and out again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from live import Live
+from playwright.sync_api import Page, expect
+from visit import Visits
+
+from mainspring.api.welcome import address, welcome
+
+# What a browser says by itself when the page asks who is there, and nobody is.
+REFUSED = "status of 401"
+
+
+def form(page: Page, secret: str) -> None:
+    page.get_by_label("API key").fill(secret)
+    page.get_by_role("button", name="Sign in").click()
+
+
+def test_the_link_of_a_first_start_signs_in_and_does_not_stay_in_the_address(visit: Visits, tmp_path: Path) -> None:
+    live = Live(tmp_path, keys=False, works=False)
+    try:
+        token = live.do(welcome(live.app))
+        assert token is not None
+        page = visit.browser().new_page()
+        page.goto(address(live.address, token))
+        expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
+        expect(page.get_by_label("Signed in as first-start")).to_be_visible()
+        assert page.url == f"{live.address}/"
+    finally:
+        live.close()
+
+
+def test_a_key_signs_in_and_opens_the_page_that_was_asked_for(visit: Visits, live: Live) -> None:
+    visit.expects(REFUSED)
+    page = visit(live, "/queues", role=None)
+    form(page, live.keys["operator"])
+    expect(page.get_by_role("heading", name="Queues", level=1)).to_be_visible()
+    expect(page.get_by_label("Signed in as key:operator")).to_be_visible()
+
+
+def test_a_wrong_key_is_told_so(visit: Visits, live: Live) -> None:
+    visit.expects(REFUSED)
+    page = visit(live, role=None)
+    form(page, "msk_0123456789ab_" + "a" * 43)
+    expect(page.get_by_role("alert")).to_contain_text("key")
+    expect(page.get_by_role("navigation", name="Pages")).to_have_count(0)
+    form(page, live.keys["viewer"])
+    expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
+
+
+def test_who_is_signed_in_stays_so_after_a_reload(visit: Visits, live: Live) -> None:
+    page = visit(live)
+    page.reload()
+    expect(page.get_by_label("Signed in as key:operator")).to_be_visible()
+
+
+def test_signing_out_ends_the_session(visit: Visits, live: Live) -> None:
+    visit.expects(REFUSED)
+    page = visit(live, "/jobs")
+    page.get_by_label("Signed in as key:operator").click()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("API key")).to_be_visible()
+    page.reload()
+    expect(page.get_by_label("API key")).to_be_visible()
+
+
+def test_a_key_that_is_revoked_meanwhile_leads_back_to_the_form(visit: Visits, live: Live) -> None:
+    visit.expects(REFUSED)
+    secret = live.do(live.app.keys.create("leaver", "viewer"))
+    page = visit(live, role=None)
+    form(page, secret)
+    expect(page.get_by_label("Signed in as key:leaver")).to_be_visible()
+    live.do(live.app.keys.revoke("leaver"))
+    page.get_by_role("link", name="Queues").click()
+    expect(page.get_by_label("API key")).to_be_visible()

@@ -1,0 +1,73 @@
+"""Who may only look sees everything, and nothing to act with."""
+
+from __future__ import annotations
+
+import pytest
+from live import Live
+from playwright.sync_api import Page, expect
+from scenery import furnish, shown
+from visit import Visits
+
+# Names of what changes something, wherever it stands.
+ACTS = (
+    "Pause", "Resume", "Cancel", "Retry", "Redrive", "Delete", "Run now", "Run ", "Enqueue", "New schedule", "Backfill",
+    "Edit", "Reschedule", "Move next tick", "Drain", "Resize", "Stop", "Rebalance", "New key", "Revoke", "New webhook",
+    "Make", "Select",
+)  # fmt: skip
+# Pages that are for admins, and what of the others only looks.
+FOR_ADMINS = ("/audit", "/keys", "/webhooks")
+LOOKS = ("Run 1",)
+
+
+@pytest.fixture(scope="module")
+def addresses(live: Live) -> list[str]:
+    return furnish(live)
+
+
+def acts(page: Page) -> list[str]:
+    """What can be pressed, ticked or typed into in order to change something."""
+    found = []
+    for role in ("button", "checkbox"):
+        for one in page.get_by_role("main").get_by_role(role).all():
+            name = one.get_attribute("aria-label") or one.inner_text()
+            if name.strip().startswith(ACTS) and not name.strip().startswith(LOOKS):
+                found.append(f"{page.url}: {name}")
+    return found
+
+
+def test_a_viewer_sees_no_action_on_any_page(visit: Visits, live: Live, addresses: list[str]) -> None:
+    page = visit(live, role="viewer")
+    found = []
+    for address in addresses:
+        if address in FOR_ADMINS:
+            continue
+        page.goto(live.address + address)
+        shown(page)
+        found += acts(page)
+    assert found == []
+
+
+def test_an_operator_sees_actions_so_the_test_above_can_fail(visit: Visits, live: Live, addresses: list[str]) -> None:
+    page = visit(live, role="operator")
+    without = []
+    for address in addresses:
+        if address in ("/", *FOR_ADMINS):
+            continue
+        page.goto(live.address + address)
+        shown(page)
+        if not acts(page):
+            without.append(address)
+    assert without == []
+
+
+def test_what_is_for_admins_is_not_offered_to_others(visit: Visits, live: Live) -> None:
+    page = visit(live, role="viewer")
+    pages = page.get_by_role("navigation", name="Pages")
+    expect(pages.get_by_role("link", name="Jobs")).to_be_visible()
+    expect(pages.get_by_role("link", name="API keys")).to_have_count(0)
+
+
+def test_an_address_that_one_may_not_see_says_so(visit: Visits, live: Live) -> None:
+    visit.expects("status of 403")
+    page = visit(live, "/keys", role="viewer")
+    expect(shown(page)).to_contain_text("admin")

@@ -1,0 +1,102 @@
+"""Watch a job run: it comes, tells how far it is and what it does, and ends, without anybody reloading a page."""
+
+from __future__ import annotations
+
+from live import Live
+from playwright.sync_api import Locator, Page, expect
+from scenery import shown
+from visit import Visits
+
+
+def stay(page: Page) -> None:
+    """Marks the page, so that a reload is noticed."""
+    page.evaluate("window.stayed = true")
+
+
+def stayed(page: Page) -> bool:
+    return bool(page.evaluate("window.stayed === true"))
+
+
+def state(page: Page) -> Locator:
+    return page.get_by_role("main").get_by_role("status").first
+
+
+def test_a_job_appears_in_the_list_runs_and_ends(visit: Visits, live: Live) -> None:
+    page = visit(live, "/jobs?task=export")
+    shown(page)
+    stay(page)
+    id = live.enqueue("export", "listed")
+    row = page.get_by_role("row").filter(has=page.locator(f"a[href$='{id}']"))
+    expect(row).to_contain_text("running")
+    live.cue("listed", "progress", 40, 80, "halfway through the rows")
+    expect(row).to_contain_text("50")
+    live.cue("listed", "end", None)
+    expect(row).to_contain_text("completed")
+    assert stayed(page)
+
+
+def test_the_page_of_a_job_follows_it_to_its_end(visit: Visits, live: Live) -> None:
+    id = live.enqueue("export", "followed")
+    page = visit(live, f"/jobs/{id}")
+    shown(page)
+    stay(page)
+    expect(state(page)).to_have_text("running")
+    live.cue("followed", "log", "opening the file")
+    log = page.get_by_role("log")
+    expect(log).to_contain_text("opening the file")
+    live.cue("followed", "progress", 30, 100, "rows")
+    bar = page.get_by_role("progressbar", name="Progress of run 1")
+    expect(bar).to_be_visible()
+    expect(page.get_by_role("main")).to_contain_text("30 of 100")
+    live.cue("followed", "log", "closing the file")
+    expect(log).to_contain_text("closing the file")
+    live.cue("followed", "end", {"rows": 100})
+    expect(state(page)).to_have_text("completed")
+    expect(page.get_by_role("group", name="Result")).to_contain_text("rows: 100")
+    assert stayed(page)
+
+
+def test_a_failed_attempt_is_shown_with_its_stack_and_when_it_is_tried_again(visit: Visits, live: Live) -> None:
+    id = live.enqueue("export", "failing", options={"max_retries": 5})
+    page = visit(live, f"/jobs/{id}")
+    expect(state(page)).to_have_text("running")
+    live.cue("failing", "fail", "the disk is full")
+    why = page.get_by_role("region", name="Why")
+    expect(why).to_contain_text("the disk is full")
+    expect(page.get_by_role("button", name="Run 1", exact=True)).to_be_visible()
+    live.cue("failing", "end", "well")
+    expect(state(page)).to_have_text("completed")
+
+
+def test_a_running_job_is_cancelled_after_a_question(visit: Visits, live: Live) -> None:
+    id = live.enqueue("export", "unwanted")
+    page = visit(live, f"/jobs/{id}")
+    expect(state(page)).to_have_text("running")
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    expect(state(page)).to_have_text("cancelled")
+
+
+def test_a_paused_feed_leaves_the_page_as_it_is(visit: Visits, live: Live) -> None:
+    id = live.enqueue("export", "unseen")
+    page = visit(live, f"/jobs/{id}")
+    expect(state(page)).to_have_text("running")
+    page.get_by_role("button", name="Live").click()
+    expect(page.get_by_role("button", name="Paused")).to_be_visible()
+    live.cue("unseen", "end", None)
+    live.do(live.app.jobs.wait(id, 20))
+    expect(state(page)).to_have_text("running")
+    page.get_by_role("button", name="Paused").click()
+    expect(state(page)).to_have_text("completed")
+
+
+def test_a_server_that_goes_and_comes_back_is_followed_again(visit: Visits, live: Live) -> None:
+    id = live.enqueue("export", "patient")
+    page = visit(live, f"/jobs/{id}")
+    expect(state(page)).to_have_text("running")
+    visit.expects("ERR_INTERNET_DISCONNECTED")
+    page.context.set_offline(True)
+    live.cue("patient", "end", None)
+    live.do(live.app.jobs.wait(id, 20))
+    page.context.set_offline(False)
+    expect(state(page)).to_have_text("completed")

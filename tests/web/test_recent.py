@@ -1,0 +1,102 @@
+"""Answers that cost a store much are given again for a while, and whoever changes something sees it at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+from http_client import Client
+
+from mainspring import Mainspring
+from mainspring.api.recent import LONGEST, Recent
+from mainspring.control.queues import Queues
+from mainspring.job import Queue
+from mainspring.testing import VirtualClock
+
+
+class Store:
+    """Counts what it is asked, and takes its time."""
+
+    def __init__(self, clock: VirtualClock, seconds: float) -> None:
+        self.clock, self.seconds, self.asked = clock, seconds, 0
+
+    async def count(self) -> int:
+        mine = self.asked = self.asked + 1
+        await self.clock.sleep(self.seconds)
+        return mine
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock(autojump=True)
+
+
+@pytest.mark.parametrize(
+    ("cost", "later", "asked"), [(0.01, 0.0, 2), (0.1, 1.9, 1), (0.1, 2.1, 2), (9, LONGEST - 1, 1)]
+)
+async def test_what_was_dear_is_said_again_for_twenty_times_as_long(
+    clock: VirtualClock, cost: float, later: float, asked: int
+) -> None:
+    recent, store = Recent(clock), Store(clock, cost)
+    await recent.get("jobs", store.count)
+    await clock.sleep(later)
+    assert await recent.get("jobs", store.count) == asked
+    assert await recent.get("others", store.count) == asked + 1
+
+
+async def test_those_who_ask_at_once_ask_once(clock: VirtualClock) -> None:
+    recent, store = Recent(clock), Store(clock, 0.01)
+    assert await asyncio.gather(*(recent.get("jobs", store.count) for _ in range(50))) == [1] * 50
+
+
+async def test_who_goes_leaves_the_others_their_answer(clock: VirtualClock) -> None:
+    recent, store = Recent(clock), Store(clock, 1)
+    gone, stays = [asyncio.create_task(recent.get("jobs", store.count)) for _ in range(2)]
+    await asyncio.sleep(0)
+    gone.cancel()
+    assert await stays == 1
+
+
+async def test_trouble_is_not_kept(clock: VirtualClock) -> None:
+    recent, store = Recent(clock), Store(clock, 1)
+
+    async def fail() -> int:
+        await clock.sleep(1)
+        raise ConnectionError("away")
+
+    with pytest.raises(ConnectionError):
+        await recent.get("jobs", fail)
+    assert await recent.get("jobs", store.count) == 1
+
+
+async def test_a_change_forgets_what_was_said_and_what_is_being_asked(clock: VirtualClock) -> None:
+    recent, store = Recent(clock), Store(clock, 1)
+    before = asyncio.create_task(recent.get("jobs", store.count))
+    await asyncio.sleep(0)
+    recent.forget()
+    assert await recent.get("jobs", store.count) == 2
+    assert await before == 1
+    assert await recent.get("jobs", store.count) == 2
+
+
+async def test_what_a_client_has_changed_it_sees(
+    client: Client, spring: Mainspring, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = Queues.list
+
+    async def slow(self: Queues) -> list[Queue]:
+        await clock.sleep(1)
+        return await listed(self)
+
+    monkeypatch.setattr(Queues, "list", slow)
+
+    async def names(http: httpx.AsyncClient) -> list[str]:
+        return [one["name"] for one in (await http.get("/queues")).json()["items"]]
+
+    async with client("operator") as http:
+        assert await names(http) == []
+        await spring.queues.pause("elsewhere")
+        assert await names(http) == []
+        await http.post("/queues/mail/pause")
+        assert await names(http) == ["elsewhere", "mail"]
