@@ -1,4 +1,4 @@
-"""How soon the dashboard shows itself on a cold cache, with so many jobs in a SQLite file: python -m bench.dashboard [JOBS].
+"""How soon the dashboard shows itself on a cold cache, with so many jobs to show: python -m bench.dashboard [JOBS].
 
 Prints medians over some rounds in milliseconds: first contentful paint, and when the page shows what it has loaded.
 """
