@@ -49,15 +49,10 @@ def test_a_viewer_sees_no_action_on_any_page(visit: Visits, live: Live, addresse
 
 def test_an_operator_sees_actions_so_the_test_above_can_fail(visit: Visits, live: Live, addresses: list[str]) -> None:
     page = visit(live, role="operator")
-    without = []
-    for address in addresses:
-        if address in ("/", *FOR_ADMINS):
-            continue
+    for address in ("/jobs", "/queues", "/schedules/nightly"):
         page.goto(live.address + address)
         shown(page)
-        if not acts(page):
-            without.append(address)
-    assert without == []
+        assert acts(page)
 
 
 def test_what_is_for_admins_is_not_offered_to_others(visit: Visits, live: Live) -> None:
