@@ -137,3 +137,11 @@ def test_no_module_reaches_for_another_place() -> None:
             assert not re.search(
                 r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|dangerouslySet|\beval\(", text
             )
+
+
+def test_every_module_says_what_it_is_and_stays_small() -> None:
+    for path in [path for path in HOME.rglob("*.js") if path.parent.name != "vendor"]:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        assert lines[0].startswith("// "), path
+        assert len(lines) <= 250, path
+        assert [n for n, line in enumerate(lines, 1) if len(line) > 120] == [], path

@@ -5,8 +5,8 @@ const LOT = 1000;
 const ENOUGH = 50; // lots that are counted before the question; what is more is "more than"
 
 /**
- * `choice`: { ids } or { filter } as POST jobs/bulk takes them. Calls `told({ done, refused, left, more })` after each lot,
- * and begins no other when `signal` says so.
+ * `choice`: { ids } or { filter } as POST jobs/bulk takes them. Calls `told({ done, refused, left, more })` after each
+ * lot, and begins no other when `signal` says so.
  */
 async function lots(choice, wish, told, signal, most = Infinity) {
   const sum = { done: 0, refused: new Map(), left: 0, more: false };

@@ -14,10 +14,17 @@ export class Exact {
 export class Raw extends Exact {}
 
 const DELICATE = /[\d.][eE.]|\d\.\d|-0|\d{16}/;
-const TOKEN = /\s*(?:([{}[\],:])|("(?:[^"\\\u0000-\u001f]|\\.)*")|(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)|(true|false|null))/y;
+const PARTS = [
+  /([{}[\],:])/,
+  /("(?:[^"\\\u0000-\u001f]|\\.)*")/,
+  /(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)/,
+  /(true|false|null)/,
+];
+const TOKEN = new RegExp(`\\s*(?:${PARTS.map((part) => part.source).join("|")})`, "y");
 
 /** Without what every object has: a queue may be called "constructor". */
-const bare = (one) => (one !== null && typeof one === "object" && !Array.isArray(one) ? Object.setPrototypeOf(one, null) : one);
+const bare = (one) =>
+  (one !== null && typeof one === "object" && !Array.isArray(one) ? Object.setPrototypeOf(one, null) : one);
 
 /** Like JSON.parse; throws SyntaxError with the place. */
 export function parse(text) {

@@ -59,10 +59,14 @@ function alive({ stats, workers, outlook }) {
 
 function unserved({ stats, workers }) {
   if (!stats || !workers?.length) return [];
-  const stuck = stats.queues.filter(({ name, pending, paused }) => pending && !paused && !service(workers, name).taking.length);
+  const stuck = stats.queues.filter(
+    ({ name, pending, paused }) => pending && !paused && !service(workers, name).taking.length,
+  );
   return stuck.map(({ name, pending }) => {
     const [key, due] = [`unserved ${name}`, `${are(pending, "job")} due.`];
-    if (service(workers, name).all.length) return bad(key, `Every worker of queue ${name} is drained; ${due}`, "workers", "Workers");
+    if (service(workers, name).all.length) {
+      return bad(key, `Every worker of queue ${name} is drained; ${due}`, "workers", "Workers");
+    }
     return bad(key, `No worker serves queue ${name}; ${due}`, queueLink(name), "Queue");
   });
 }
@@ -89,7 +93,9 @@ function deaths({ died }) {
   for (const job of died.jobs) groups.set(job.task, [...(groups.get(job.task) ?? []), job]);
   const [task, most] = [...groups].sort((a, b) => b[1].length - a[1].length)[0];
   const some = `${died.more ? "At least " : ""}${plural(died.jobs.length, "job")}`;
-  const text = groups.size > 1 ? `${some} died in the last hour, most of them ${task}.` : `${some} of ${task} died in the last hour.`;
+  const text = groups.size > 1
+    ? `${some} died in the last hour, most of them ${task}.`
+    : `${some} of ${task} died in the last hour.`;
   return [bad("died", text, "dead", "Dead letters", { more: most[0].error })];
 }
 
@@ -97,7 +103,9 @@ function late({ outlook, now }) {
   const [first, ...more] = outlook?.late ?? [];
   if (!first) return [];
   const by = duration((now - Date.parse(first.due_at)) / 1000);
-  if (!more.length) return [bad("late", `Schedule ${first.name} is late by ${by}.`, scheduleLink(first.name), "Schedule")];
+  if (!more.length) {
+    return [bad("late", `Schedule ${first.name} is late by ${by}.`, scheduleLink(first.name), "Schedule")];
+  }
   return [bad("late", `${more.length + 1} schedules are late, ${first.name} by ${by}.`, "schedules", "Schedules")];
 }
 
@@ -116,19 +124,22 @@ function failing({ stats, died }) {
     .sort((a, b) => b[1].failed - a[1].failed).slice(0, NAMED)
     .map(([task, { runs, failed }]) => {
       const href = link("jobs", { task, state: ["dead", "retrying"] });
-      return warn(`failing ${task}`, `${percent(failed / runs)} of the runs of ${task} failed.`, href, "Its failed jobs");
+      const words = `${percent(failed / runs)} of the runs of ${task} failed.`;
+      return warn(`failing ${task}`, words, href, "Its failed jobs");
     });
 }
 
 function silent({ workers = [] }) {
   const found = workers.filter((one) => one.shown === "late");
+  if (!found.length) return [];
   const who = found.length === 1 ? "A worker has" : `${found.length} workers have`;
-  return found.length ? [warn("silent", `${who} fallen silent: ${few(found.map((one) => one.id))}.`, "workers", "Workers")] : [];
+  return [warn("silent", `${who} fallen silent: ${few(found.map((one) => one.id))}.`, "workers", "Workers")];
 }
 
 function leaky({ workers = [] }) {
   const found = workers.filter((one) => one.leaked).map((one) => `${one.leaked} of ${one.concurrency} on ${one.id}`);
-  return found.length ? [warn("leaky", `Runs that ignore their interruption hold slots: ${few(found)}.`, "workers", "Workers")] : [];
+  if (!found.length) return [];
+  return [warn("leaky", `Runs that ignore their interruption hold slots: ${few(found)}.`, "workers", "Workers")];
 }
 
 function deaf({ workers = [] }) {

@@ -4,7 +4,8 @@ import { local } from "./format.js";
 
 /** name in the address and for GET jobs: its name in a body's filter. */
 const LISTS = {
-  state: "states", task: "tasks", queue: "queues", tag: "tags", schedule: "schedules", worker: "workers", error: "errors",
+  state: "states", task: "tasks", queue: "queues", tag: "tags", schedule: "schedules", worker: "workers",
+  error: "errors",
 };
 const SINGLE = ["key_prefix", "created_after", "created_before"];
 export const NAMES = [...Object.keys(LISTS), ...SINGLE];
@@ -49,10 +50,12 @@ export function partsOf(filter) {
   });
 }
 
-const shown = (name, value) => (name === "key_prefix" || Number.isNaN(Date.parse(value)) ? value : local(Date.parse(value)));
+const shown = (name, value) =>
+  (name === "key_prefix" || Number.isNaN(Date.parse(value)) ? value : local(Date.parse(value)));
 
 const OF = {
-  task: "of task", queue: "in queue", tag: "tagged", schedule: "of schedule", worker: "on worker", error: "that failed with",
+  task: "of task", queue: "in queue", tag: "tagged", schedule: "of schedule", worker: "on worker",
+  error: "that failed with",
 };
 
 /** "dead jobs of task a or b in queue c": for the question before a bulk action. */
@@ -76,7 +79,8 @@ export function termsOf(text) {
   for (const [whole, name, quoted, bare] of text.matchAll(TERM)) {
     const value = quoted === undefined ? bare : quoted.replace(/\\(.)/g, "$1");
     const known = name && SAID.includes(name.toLowerCase());
-    terms.push(known ? { name: name.toLowerCase(), value } : { name: null, value: quoted === undefined ? whole : value });
+    if (known) terms.push({ name: name.toLowerCase(), value });
+    else terms.push({ name: null, value: quoted === undefined ? whole : value });
   }
   return terms.filter((term) => term.value);
 }

@@ -9,7 +9,8 @@ export function useKeys(keys) {
   useEffect(() => {
     let before = "", at = 0;
     const pressed = (event) => {
-      if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || document.querySelector("dialog[open]")) return;
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      if (typing(event.target) || document.querySelector("dialog[open]")) return;
       const both = Date.now() - at < PATIENCE ? `${before} ${event.key}` : "";
       const found = keys[both] ?? keys[event.key];
       [before, at] = [event.key, Date.now()];

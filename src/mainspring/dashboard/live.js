@@ -73,7 +73,8 @@ function listen(url, heard, lost) {
   source.onopen = () => tell({ state: "live" });
   source.onerror = () => (tell({ state: "connecting" }), without());
   for (const type of TYPES) {
-    source.addEventListener(type, (event) => (type === "reset" || type === "dropped" ? lost() : heard(parse(event.data))));
+    const lossy = type === "reset" || type === "dropped";
+    source.addEventListener(type, (event) => (lossy ? lost() : heard(parse(event.data))));
   }
   return () => (clearInterval(timer), source.close(), tell({ state: "live" }));
 }

@@ -13,13 +13,19 @@ import { apply } from "./theme.js";
 const PAGES = {
   "": [later("Overview", () => import("./pages/overview.js"))],
   jobs: [later("Jobs", () => import("./pages/jobs.js")), later("Job", () => import("./pages/job.js"))],
-  schedules: [later("Schedules", () => import("./pages/schedules.js")), later("Schedule", () => import("./pages/schedule.js"))],
+  schedules: [
+    later("Schedules", () => import("./pages/schedules.js")),
+    later("Schedule", () => import("./pages/schedule.js")),
+  ],
   queues: [later("Queues", () => import("./pages/queues.js")), later("Queue", () => import("./pages/queue.js"))],
   dead: [later("Dead", () => import("./pages/dead.js"))],
   workers: [later("Workers", () => import("./pages/workers.js")), later("Worker", () => import("./pages/worker.js"))],
   audit: [later("Audit", () => import("./pages/audit.js"))],
   keys: [later("Keys", () => import("./pages/keys.js"))],
-  webhooks: [later("Webhooks", () => import("./pages/webhooks.js")), later("Webhook", () => import("./pages/webhook.js"))],
+  webhooks: [
+    later("Webhooks", () => import("./pages/webhooks.js")),
+    later("Webhook", () => import("./pages/webhook.js")),
+  ],
 };
 // Milliseconds after which the pages that nobody has asked for yet are fetched, so that they are there at once.
 const AHEAD = 4000;
@@ -29,7 +35,8 @@ function later(name, load) {
   const fetched = async () => (Later.page ??= (await load())[name]);
   function Later(props) {
     const [state, set] = useState({ Page: Later.page, error: null });
-    const fetch = () => fetched().then((Page) => set({ Page, error: null }), () => set({ Page: null, error: new Unreachable() }));
+    const failed = () => set({ Page: null, error: new Unreachable() });
+    const fetch = () => fetched().then((Page) => set({ Page, error: null }), failed);
     useEffect(() => void (state.Page || fetch()), []);
     if (state.error) return html`<${Trouble} error=${state.error} retry=${() => location.reload()} />`;
     return state.Page ? html`<${state.Page} ...${props} />` : html`<p class="loading" aria-busy="true">Loading…</p>`;
@@ -48,7 +55,8 @@ function Page() {
 }
 
 function Nowhere() {
-  return html`<${Head} title="No such page" /><${Empty} title="There is nothing at this address"><a href="./">To the overview</a><//>`;
+  return html`<${Head} title="No such page" />
+    <${Empty} title="There is nothing at this address"><a href="./">To the overview</a><//>`;
 }
 
 function Dashboard() {
@@ -66,9 +74,12 @@ function Dashboard() {
     onSignedOut((refusal) => set({ session: null, why: refusal.message, error: null }));
   }, []);
   useEffect(() => void (state.session && setClock().catch(() => {})), [state.session]);
-  if (state.session === undefined) return state.error ? html`<${Trouble} error=${state.error} retry=${begin} />` : html`<p class="boot">Mainspring</p>`;
-  if (!state.session) return html`<${SignIn} why=${state.why} onDone=${(session) => set({ session, why: null, error: null })} />`;
-  return html`<${Session.Provider} value=${state.session}><${Shell} onLeft=${() => set({ session: null, why: null, error: null })}><${Page} /><//><//>`;
+  const become = (session) => set({ session, why: null, error: null });
+  if (state.error && state.session === undefined) return html`<${Trouble} error=${state.error} retry=${begin} />`;
+  if (state.session === undefined) return html`<p class="boot">Mainspring</p>`;
+  if (!state.session) return html`<${SignIn} why=${state.why} onDone=${become} />`;
+  return html`<${Session.Provider} value=${state.session}>
+    <${Shell} onLeft=${() => become(null)}><${Page} /><//><//>`;
 }
 
 apply();

@@ -10,7 +10,8 @@ export const useSession = () => useContext(Session);
 
 /** `scope` is a noun of the API: what a key with scopes may change, or see with `read`. */
 export function session(principal) {
-  const has = (scope, verb) => principal.scopes.includes(`${scope}:${verb}`) || (verb === "read" && has(scope, "write"));
+  const has = (scope, verb) =>
+    principal.scopes.includes(`${scope}:${verb}`) || (verb === "read" && has(scope, "write"));
   const allows = (scope, verb) => !principal.scopes || !scope || has(scope, verb);
   return {
     ...principal,

@@ -47,8 +47,9 @@ function Filters({ asked, filtered }) {
   const set = (change) => go(link("audit", { ...asked, ...change }), { replace: true });
   const text = (name, label, hint) => html`<${TextFilter} name=${name} label=${label} hint=${hint} value=${asked[name]}
     onValue=${(value) => set({ [name]: value })} />`;
+  const moment = (event) => event.target.value && new Date(event.target.value).toISOString();
   const when = (name, label) => html`<label>${label}<input type="datetime-local" name=${name} value=${here(asked[name])}
-    onChange=${(event) => set({ [name]: event.target.value && new Date(event.target.value).toISOString() })} /></label>`;
+    onChange=${(event) => set({ [name]: moment(event) })} /></label>`;
   return html`<form class="filters" role="search" aria-label="Filter the trail"
     onSubmit=${(event) => event.preventDefault()}>
     ${text("who", "Who", "anybody")}
@@ -88,7 +89,8 @@ function Row({ entry }) {
   return html`<tr>
       <td class="nowrap" data-label="When"><${Time} at=${entry.at} /></td>
       <td data-label="Who"><a href=${link("audit", { who: entry.who })}>${entry.who}</a></td>
-      <td class="nowrap" data-label="Action"><a href=${link("audit", { action: entry.action })}><code>${entry.action}</code></a></td>
+      <td class="nowrap" data-label="Action">
+        <a href=${link("audit", { action: entry.action })}><code>${entry.action}</code></a></td>
       <td data-label="Target"><${Target} action=${entry.action} target=${entry.target} /></td>
       <td data-label="What became of it"><${Outcome} of=${entry.outcome} /></td>
       <td class="tight" data-label=""><button class="quiet" aria-expanded=${open}
@@ -110,7 +112,8 @@ function Outcome({ of: outcome }) {
 }
 
 const SHOWN = 3; // changes in a row of the table
-const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value) && !(value instanceof Exact);
+const isObject = (value) =>
+  value !== null && typeof value === "object" && !Array.isArray(value) && !(value instanceof Exact);
 
 function brief(value) {
   const text = typeof value === "string" ? value : stringify(value ?? null);

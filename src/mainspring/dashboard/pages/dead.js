@@ -21,16 +21,20 @@ export function Dead() {
   const all = data.value?.items ?? [];
   const total = all.reduce((sum, group) => sum + group.count, 0);
   const may = session.may("operator", "dead");
-  const redriveAll = () => ask({ action: "redrive", what: `all ${plural(total, "dead job")}`, choice: { filter: { states: ["dead"] } } });
+  const every = { filter: { states: ["dead"] } };
+  const redriveAll = () => ask({ action: "redrive", what: `all ${plural(total, "dead job")}`, choice: every });
+  const actions = may && total > 0
+    && html`<button onClick=${redriveAll}><${Icon} name="retrying" /> Redrive all</button>`;
   return html`
-    <${Head} title="Dead letters" actions=${may && total > 0 && html`<button onClick=${redriveAll}><${Icon} name="retrying" /> Redrive all</button>`}>
+    <${Head} title="Dead letters" actions=${actions}>
       ${total > 0 && html`<span class="muted">${plural(total, "job")} in ${plural(all.length, "group")}</span>`}<//>
     <${Loaded} data=${data}>${() => !all.length ? html`<${Nothing} />` : html`
       <div class="row filters"><label class="unseen" for="sought">Search in tasks and errors</label>
         <input id="sought" type="search" placeholder="Search in tasks and errors" value=${sought}
           onInput=${(event) => go(link("dead", { search: event.target.value }), { replace: true })} /></div>
       <div class="stack">${all.filter((group) => meets(group, sought)).map((group) => html`
-        <${DeadGroup} key=${`${group.task} ${group.error}`} group=${group} may=${may} ask=${ask} onChanged=${data.reload} />`)}</div>`}<//>
+        <${DeadGroup} key=${`${group.task} ${group.error}`} group=${group} may=${may} ask=${ask}
+          onChanged=${data.reload} />`)}</div>`}<//>
     ${asked && html`<${BulkDialog} ...${asked} onDone=${data.reload} onClose=${() => ask(null)} />`}`;
 }
 

@@ -20,8 +20,10 @@ const RUNS = 50, LOOK = 5;
 const FINAL = new Set(["completed", "dead", "cancelled", "expired"]);
 
 async function load(id, signal) {
-  const [job, reasons] = await Promise.all([get(`jobs/${segment(id)}`, {}, signal), get(`jobs/${segment(id)}/why`, {}, signal)]);
-  const runs = job.runs ? await get(`jobs/${segment(id)}/executions`, { after: Math.max(0, job.runs - RUNS), limit: RUNS }, signal) : { items: [] };
+  const at = `jobs/${segment(id)}`;
+  const [job, reasons] = await Promise.all([get(at, {}, signal), get(`${at}/why`, {}, signal)]);
+  const last = { after: Math.max(0, job.runs - RUNS), limit: RUNS };
+  const runs = job.runs ? await get(`${at}/executions`, last, signal) : { items: [] };
   return { job, reasons, runs: runs.items };
 }
 
@@ -60,14 +62,18 @@ function Whole({ job, reasons, runs, told, ear, changed }) {
       <span class="job-id"><code>${job.id}</code><${Copy} text=${job.id} name="the id" /></span>
     <//>
     <div class="stack">
-      <${Why} job=${job} reasons=${reasons} changed=${changed}>${progress && job.state !== "completed" && html`<${JobProgress} job=${job} progress=${progress} />`}<//>
-      <section class="card" aria-label="Timeline"><h2>Timeline</h2><${Lifeline} job=${job} runs=${runs} chosen=${chosen} onChoose=${choose} /></section>
+      <${Why} job=${job} reasons=${reasons} changed=${changed}>
+        ${progress && job.state !== "completed" && html`<${JobProgress} job=${job} progress=${progress} />`}<//>
+      <section class="card" aria-label="Timeline"><h2>Timeline</h2>
+        <${Lifeline} job=${job} runs=${runs} chosen=${chosen} onChoose=${choose} /></section>
       <div class="job-columns">
         <div class="stack">
-          <section class="card" aria-label="Runs"><h2>Runs ${job.runs > RUNS && html`<span class="muted">the newest ${RUNS} of ${job.runs}</span>`}</h2>
+          <section class="card" aria-label="Runs">
+            <h2>Runs ${job.runs > RUNS && html`<span class="muted">the newest ${RUNS} of ${job.runs}</span>`}</h2>
             <${Runs} job=${job} runs=${runs} chosen=${chosen} onChoose=${choose} /></section>
           ${run && html`<${Run} key=${run.number} run=${run} onClose=${() => choose(null)} />`}
-          <${Log} key=${`${job.id} ${chosen}`} id=${job.id} runs=${job.runs} run=${chosen} ear=${ear} turn=${turn} following=${!FINAL.has(job.shown)} />
+          <${Log} key=${`${job.id} ${chosen}`} id=${job.id} runs=${job.runs} run=${chosen} ear=${ear} turn=${turn}
+            following=${!FINAL.has(job.shown)} />
         </div>
         <div class="stack"><${Given} job=${job} /></div>
       </div>
@@ -88,18 +94,24 @@ function Given({ job }) {
 function Value({ title, value, none }) {
   const empty = value === null || (typeof value === "object" && !Object.keys(value).length && !("text" in value));
   return html`<section class="card" aria-label=${title}><h2>${title}</h2>
-    ${empty ? html`<p class="muted">${none}</p>` : html`<${Tree} value=${value} name=${title.toLowerCase()} />`}</section>`;
+    ${empty
+      ? html`<p class="muted">${none}</p>`
+      : html`<${Tree} value=${value} name=${title.toLowerCase()} />`}</section>`;
 }
 
 /** The feed may be ahead of what was loaded, and what was loaded of the feed. */
-const newest = (one, other) => (one && other ? (Date.parse(other.at) > Date.parse(one.at) ? other : one) : one ?? other);
+function newest(one, other) {
+  if (!one || !other) return one ?? other;
+  return Date.parse(other.at) > Date.parse(one.at) ? other : one;
+}
 
 function Missing({ id }) {
   return html`<${Head} title="No such job" />
     <${Empty} title="There is no job with this id" code=${"mainspring jobs list\nmainspring jobs list --state dead"}>
       <p class="job-missing"><code>${id}</code></p>
-      <p class="job-missing">Somebody may have deleted it, or it has ended and was pruned: finished jobs are kept for a while only.
-        It may also be in another store than the one this server looks into.</p>
-      <p><a class="button primary" href="jobs">All jobs</a> <a class="button" href=${link("audit", { target: id })}>What was done to it</a></p>
+      <p class="job-missing">Somebody may have deleted it, or it has ended and was pruned: finished jobs are kept for a
+        while only. It may also be in another store than the one this server looks into.</p>
+      <p><a class="button primary" href="jobs">All jobs</a>${" "}
+        <a class="button" href=${link("audit", { target: id })}>What was done to it</a></p>
     <//>`;
 }

@@ -25,8 +25,8 @@ const SORTS = {
 const AT_REST = ["completed", "dead", "cancelled"];
 // Log lines change nothing in a list.
 const TYPES = [
-  "job.enqueued", "job.started", "job.completed", "job.retrying", "job.dead", "job.cancelled", "job.snoozed", "job.released",
-  "job.expired", "job.lost", "job.changed", "job.progress", "job.pruned",
+  "job.enqueued", "job.started", "job.completed", "job.retrying", "job.dead", "job.cancelled", "job.snoozed",
+  "job.released", "job.expired", "job.lost", "job.changed", "job.progress", "job.pruned",
 ];
 const FIRST = `@app.task
 async def greet(name: str) -> None:
@@ -39,7 +39,8 @@ export function Jobs() {
   const { query } = useRoute();
   const text = query.toString();
   const { filter, sort, order, after } = useMemo(() => ({
-    filter: filterOf(query), sort: query.get("sort") ?? "", order: query.get("order") ?? "", after: query.get("after") ?? "",
+    filter: filterOf(query),
+    sort: query.get("sort") ?? "", order: query.get("order") ?? "", after: query.get("after") ?? "",
   }), [text]);
   const [asking, ask] = useState(false);
   const known = useKnown();
@@ -108,20 +109,23 @@ function List({ value, name, list, filter, first, paused, onClear, onAsk }) {
   }
   return html`
     <div class="list-line" aria-live="polite">
-      ${acts && html`<label class="select-page"><input type="checkbox" checked=${items.every((job) => choice.shown(items).has(job.id))}
+      ${acts && html`<label class="select-page"><input type="checkbox"
+        checked=${items.every((job) => choice.shown(items).has(job.id))}
         onChange=${(event) => choice.page(items, event.target.checked)} /> Select page</label>`}
       <span class="muted">${plural(items.length, "job")}${value.next || !first ? " on this page" : ""}</span>
       ${fresh > 0 && html`<button class="fresh" onClick=${release}><${Icon} name="retrying" size=${14} />
         ${fresh >= 50 ? "50 or more new jobs" : plural(fresh, "new job")}</button>`}
     </div>
     <div ref=${ref} class=${stale ? "stale" : ""}>
-      <${JobTable} jobs=${items} gone=${gone} paused=${paused} busy=${stale} selected=${choice.shown(items)} onDone=${list.reload}
+      <${JobTable} jobs=${items} gone=${gone} paused=${paused} busy=${stale}
+        selected=${choice.shown(items)} onDone=${list.reload}
         onSelect=${acts && ((job, event) => choice.toggle(items, job, event.shiftKey))}
         onSelectAll=${(all) => choice.page(items, all)} />
     </div>
     <${Pager} next=${value.next} />
-    ${choice.any && html`<${BulkBar} words=${choice.words} what=${choice.what} choice=${choice.meant} onClear=${choice.clear}
-      allows=${choice.allows(items)} onDone=${list.reload}>${!choice.all && value.next !== null && html`
+    ${choice.any && html`<${BulkBar} words=${choice.words} what=${choice.what} choice=${choice.meant}
+      onClear=${choice.clear} allows=${choice.allows(items)}
+      onDone=${list.reload}>${!choice.all && value.next !== null && html`
         <button class="quiet link" onClick=${choice.everything}>
           ${isEmpty(filter) ? "Select all jobs" : "Select all that match this filter"}</button>`}
     <//>`}`;

@@ -20,7 +20,8 @@ const ROLES = [
   ["admin", "admin: also keys and webhooks"],
 ];
 const ENDS = [
-  ["1d", "in a day"], ["7d", "in a week"], ["30d", "in 30 days"], ["90d", "in 90 days"], ["365d", "in a year"], ["", "never"],
+  ["1d", "in a day"], ["7d", "in a week"], ["30d", "in 30 days"], ["90d", "in 90 days"], ["365d", "in a year"],
+  ["", "never"],
 ];
 const SOON = 7 * 86400 * 1000;
 const FIRST = "first-start"; // who signs in with the token of a first start
@@ -48,7 +49,8 @@ export function Keys() {
       words="Programs send it as a bearer token; people sign in to this dashboard with it." />`}`;
 }
 
-const example = (secret) => `curl -H "Authorization: Bearer ${secret}" ${new URL("api/v1/session", document.baseURI).href}`;
+const example = (secret) =>
+  `curl -H "Authorization: Bearer ${secret}" ${new URL("api/v1/session", document.baseURI).href}`;
 
 function Table({ keys, may, after }) {
   return html`<div class="table"><table>

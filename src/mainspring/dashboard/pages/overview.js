@@ -33,7 +33,8 @@ export function Overview() {
   const reload = () => (figures.reload(), trouble.reload());
   return html`<${Head} title="Overview" actions=${html`<${WindowChoice} path="" value=${window} of=${SPANS} />`} />
     <${Loaded} data=${figures}>${() => html`<div class="stack overview">
-      <${Health} facts=${facts} whole=${trouble.value !== undefined} since=${failed && loaded.current} reload=${reload} />
+      <${Health} facts=${facts} whole=${trouble.value !== undefined} since=${failed && loaded.current}
+        reload=${reload} />
       ${isNew(facts, trouble.value) ? html`<${First} />` : html`<${Page} window=${window} facts=${facts} />`}
     </div>`}<//>`;
 }

@@ -54,7 +54,8 @@ function Backlog({ stats, window, queue }) {
   const at = useMemo(() => now() / 1000, [stats]);
   const meant = stats.queues.filter((one) => queue === undefined || one.name === queue);
   const values = (name) => [...depthsOf(past, name), meant.reduce((sum, one) => sum + one[name], 0)];
+  const series = Object.entries(LINES).map(([name, look]) => ({ ...look, values: values(name) }));
   return html`<${Chart} title="Backlog" sync="overview" format=${count} axis=${short}
     from=${at - WINDOWS[window][1]} until=${at} times=${[...past.map((one) => one.at), at]}
-    empty="Nothing waits, and nothing has." series=${Object.entries(LINES).map(([name, look]) => ({ ...look, values: values(name) }))} />`;
+    empty="Nothing waits, and nothing has." series=${series} />`;
 }

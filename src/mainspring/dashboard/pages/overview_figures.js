@@ -12,6 +12,7 @@ const NOW = { running: "Running", pending: "Due", scheduled: "Scheduled", retryi
 export function Figures({ stats, window }) {
   const { total } = stats;
   const within = `of ${lately(window)}`;
+  const wait = duration(total.wait_p50);
   return html`<div class="overview-figures">
     <dl aria-label="Jobs now">${Object.entries(NOW).map(([state, words]) => html`
       <${Jobs} key=${state} state=${state} words=${words} n=${stats[state]} />`)}</dl>
@@ -22,7 +23,7 @@ export function Figures({ stats, window }) {
       <${Figure} words="Run time p95" value=${duration(total.p95)}
         title=${`19 of 20 runs ${within} were done in this time; half of them in ${duration(total.p50)}`} />
       <${Figure} words="Wait p95" value=${duration(total.wait_p95)}
-        title=${`19 of 20 runs ${within} began so soon after they were due; half of them in ${duration(total.wait_p50)}`} />
+        title=${`19 of 20 runs ${within} began so soon after they were due; half of them in ${wait}`} />
     </dl>
   </div>`;
 }

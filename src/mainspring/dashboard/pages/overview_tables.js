@@ -83,7 +83,8 @@ export function Workers({ workers }) {
     nothing=${html`No worker is alive. Start one: <code>mainspring worker MODULE:ATTR</code>`}
     rest=${workers.length - SOME}
     rows=${workers.slice(0, SOME).map((one) => html`<tr key=${one.id}>
-      <${Name} href=${workerLink(one.id)} name=${`${one.host} ${one.pid}`} words=${one.queues?.join(", ") ?? "all queues"}>
+      <${Name} href=${workerLink(one.id)} name=${`${one.host} ${one.pid}`}
+        words=${one.queues?.join(", ") ?? "all queues"}>
         ${one.shown !== "open" && html`<${WorkerState} of=${one} />`}<//>
       <${Cell} of="Slots"><${Slots} of=${one} /><//>
       <${Cell} of="Memory">${one.memory ? bytes(one.memory) : "–"}<//>
@@ -99,7 +100,8 @@ export function Queues({ stats, workers }) {
   const all = [...stats.queues, ...idle].sort((a, b) => b.pending - a.pending || a.name.localeCompare(b.name));
   const stuck = (name) => workers && hindrance(service(workers, name));
   return html`<${Panel} title="Queues" more="Queues" href="queues"
-    heads=${["Queue", "Due", "Running", "Retrying", "Wait p95"]} nothing="No queue holds a job." rest=${all.length - SOME}
+    heads=${["Queue", "Due", "Running", "Retrying", "Wait p95"]}
+    nothing="No queue holds a job." rest=${all.length - SOME}
     rows=${all.slice(0, SOME).map((one) => html`<tr key=${one.name}>
       <${Name} href=${queueLink(one.name)} name=${one.name}>${one.paused && html`<${State} of="paused" />`}
         ${stuck(one.name) && html`<span class="state state-retrying" title=${stuck(one.name)}>

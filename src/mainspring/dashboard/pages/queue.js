@@ -36,7 +36,8 @@ export function Queue({ id }) {
 async function facts(session, name, window, signal) {
   const seen = (scope, path, query) => (session.sees(scope) ? get(path, query, signal) : null);
   const [queue, stats, workers, trail] = await Promise.all([
-    get(`queues/${segment(name)}`, {}, signal), seen("stats", "stats", { window, queue: name }), seen("workers", "workers"),
+    get(`queues/${segment(name)}`, {}, signal),
+    seen("stats", "stats", { window, queue: name }), seen("workers", "workers"),
     seen("audit", "audit", { action: "queues", target: name, limit: 5 }),
   ]);
   const oldest = queue.pending && session.sees("jobs") ? await oldestOf(name, signal) : null;

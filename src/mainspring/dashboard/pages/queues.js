@@ -42,16 +42,18 @@ function Warnings({ rows }) {
   const stuck = rows.filter((row) => row.hindrance && row.pending + row.retrying);
   const alone = stuck.filter((row) => !row.service.all.length), drained = stuck.filter((row) => row.service.all.length);
   const names = alone.map((row) => row.name).join(",");
-  return html`${alone.length > 0 && html`<${Warning}
-    rows=${alone}>no worker serves ${them(alone)}. Start one: <code>mainspring worker MODULE:ATTR --queues ${names}</code><//>`}
+  return html`${alone.length > 0 && html`<${Warning} rows=${alone}>
+      no worker serves ${them(alone)}. Start one:${" "}
+      <code>mainspring worker MODULE:ATTR --queues ${names}</code><//>`}
     ${drained.length > 0 && html`<${Warning} rows=${drained}>
       all workers that serve ${them(drained)} are drained. <a href="workers">Resume one</a>.<//>`}`;
 }
 
 function Warning({ rows, children }) {
   const jobs = rows.reduce((sum, row) => sum + row.pending + row.retrying, 0);
+  const names = rows.map((row) => row.name).join(", ");
   return html`<p class="notice" role="status"><${Icon} name="warning" />
-    <span><b>${rows.map((row) => row.name).join(", ")}</b> ${rows.length > 1 ? "hold" : "holds"} ${plural(jobs, "job")}, and${" "}
+    <span><b>${names}</b> ${rows.length > 1 ? "hold" : "holds"} ${plural(jobs, "job")}, and${" "}
       ${children}</span></p>`;
 }
 
@@ -59,7 +61,8 @@ function Table({ rows, past, window, after }) {
   const { query } = useRoute();
   const find = query.get("find") ?? "";
   const shown = useMemo(() => rows.filter((row) => row.name.toLowerCase().includes(find.toLowerCase())), [rows, find]);
-  const look = (event) => go(link("queues", { ...Object.fromEntries(query), find: event.target.value }), { replace: true });
+  const look = (event) =>
+    go(link("queues", { ...Object.fromEntries(query), find: event.target.value }), { replace: true });
   const [words, seconds] = WINDOWS[window];
   return html`${rows.length > MANY && html`<p>
     <input type="search" aria-label="Find a queue" placeholder="Find a queue" value=${find} onInput=${look} /></p>`}
@@ -86,7 +89,8 @@ function Row({ row, past, words, seconds, after }) {
     <td class="number" data-label="Running">${of("running")}</td>
     <td class="number" data-label="Retrying">${of("retrying")}</td>
     <td class="number" data-label="Scheduled">${of("scheduled")}</td>
-    <td class="number nowrap" data-label="Wait p50 / p95">${duration(figures?.wait_p50)} / ${duration(figures?.wait_p95)}</td>
+    <td class="number nowrap" data-label="Wait p50 / p95">
+      ${duration(figures?.wait_p50)} / ${duration(figures?.wait_p95)}</td>
     <td class="number nowrap" data-label="Runs">
       <span>${count(figures?.runs)} ${figures && html`<span
       class="muted">${perMinute(figures.runs, seconds)}</span>`}</span></td>

@@ -31,31 +31,44 @@ export function Schedule({ id: name }) {
   const row = data.value?.row;
   const operator = session.may("operator", "schedules");
   const Open = DIALOGS[open];
-  return html`<${Head} title=${name} actions=${row && operator && html`<${Actions} row=${row} show=${show} />`}>${row && html`<${State} of=${row.status} />`}<//>
-    <${Loaded} data=${data}>${(value) => html`<${Body} ...${value} at=${at} version=${`${value.row.ticks} ${value.row.last_finished_at} ${value.row.active.length}`} />`}<//>
+  const actions = row && operator && html`<${Actions} row=${row} show=${show} />`;
+  return html`<${Head} title=${name} actions=${actions}>${row && html`<${State} of=${row.status} />`}<//>
+    <${Loaded} data=${data}>${(value) => html`<${Body} ...${value} at=${at} version=${version(value.row)} />`}<//>
     ${Open && html`<${Open} row=${row} onClose=${close} onDone=${data.reload} />`}
     ${open === "edit" && html`<${ScheduleForm} row=${row} tasks=${[]} onClose=${close} onDone=${data.reload} />`}`;
 }
 
+/** Differs when there is news of its ticks. */
+const version = (row) => `${row.ticks} ${row.last_finished_at} ${row.active.length}`;
+
 async function everything(at, signal) {
-  const [row, next, stats] = await Promise.all([get(at, {}, signal), get(`${at}/preview`, { count: 10 }, signal), get(`${at}/stats`, {}, signal)]);
+  const [row, next, stats] = await Promise.all([
+    get(at, {}, signal), get(`${at}/preview`, { count: 10 }, signal), get(`${at}/stats`, {}, signal),
+  ]);
   return { row, next, stats };
 }
 
 function Gone({ name, words }) {
-  return html`<${Head} title=${name} /><${Empty} title="There is no such schedule"><p>${words}</p><a href="schedules">All schedules</a><//>`;
+  return html`<${Head} title=${name} />
+    <${Empty} title="There is no such schedule"><p>${words}</p><a href="schedules">All schedules</a><//>`;
 }
 
 function Actions({ row, show }) {
-  const button = (name, icon, words, kind = "") => html`<button class=${kind} onClick=${() => show(name)}><${Icon} name=${icon} /> ${words}</button>`;
+  const button = (name, icon, words, kind = "") => html`<button class=${kind} onClick=${() => show(name)}>
+    <${Icon} name=${icon} /> ${words}</button>`;
   return html`${button("trigger", "play", "Run now", "primary")}
-    ${row.status === "paused" ? button("resume", "retrying", "Resume") : row.status === "active" && button("pause", "pause", "Pause")}
-    ${button("reschedule", "next", "Move next tick")}${button("backfill", "calendar", "Backfill")}${button("edit", "edit", "Edit")}
+    ${row.status === "paused"
+      ? button("resume", "retrying", "Resume")
+      : row.status === "active" && button("pause", "pause", "Pause")}
+    ${button("reschedule", "next", "Move next tick")}
+    ${button("backfill", "calendar", "Backfill")}
+    ${button("edit", "edit", "Edit")}
     <button onClick=${() => forget(row)}><${Icon} name="trash" /> Delete</button>`;
 }
 
 function forget(row) {
-  const code = row.owner === "code" && html`<p>The code declares it, so it comes back with the next worker that starts. Take it out of the code, or pause it instead.</p>`;
+  const code = row.owner === "code" && html`<p>The code declares it, so it comes back with the next worker that
+    starts. Take it out of the code, or pause it instead.</p>`;
   return confirm({
     title: `Delete ${row.name}?`, action: "Delete", danger: true,
     words: html`<p>It makes no more jobs, and its history goes with it. Jobs already made are left alone.</p>${code}`,
@@ -69,47 +82,75 @@ function forget(row) {
 
 function Body({ row, next, stats, at, version }) {
   const { spec } = row;
-  const when = row.last_run_at ?? row.last_finished_at;
+  const stretched = row.stretch > 1 && `, at present every ${row.stretch} intervals as runs return the same`;
   return html`<div class="stack">
     <div><${Notices} row=${row} />
-      <section class="card"><p class="meaning">${spec.meaning}${row.stretch > 1 && `, at present every ${row.stretch} intervals as runs return the same`}</p>
+      <section class="card"><p class="meaning">${spec.meaning}${stretched}</p>
         <${Facts} of=${[
           ["Next tick", html`<${NextTick} row=${row} />`],
-          ["Last run", row.last_job_id ? html`<a href=${jobLink(row.last_job_id)}>${when ? html`<${Time} at=${when} />` : "under way"}</a> ${row.last_outcome && html`<${State} of=${row.last_outcome} />`}` : "never"],
-          ["Under way", row.active.length ? html`<a href=${row.active.length === 1 ? jobLink(row.active[0]) : link("jobs", { schedule: row.name })}>${plural(row.active.length + row.unlisted, "job")}</a>` : "nothing"],
+          ["Last run", row.last_job_id ? lastRun(row) : "never"],
+          ["Under way", row.active.length ? underWay(row) : "nothing"],
           ["Task", html`<a href=${link("jobs", { task: spec.task })}>${spec.task}</a>`],
           ["Declared", row.owner === "code" ? "in code" : "by users"],
           ["Made", html`<${Time} at=${row.created_at} />`], ["Changed", html`<${Time} at=${row.updated_at} />`],
         ]} /></section></div>
     <${Stats} stats=${stats} name=${row.name} />
     <div class="schedule-columns">
-      <section class="card"><h2>Next ticks</h2><${ComingTicks} ticks=${next} tz=${spec.trigger.tz} /><${ClockChanges} at=${at} row=${row} /></section>
+      <section class="card"><h2>Next ticks</h2>
+        <${ComingTicks} ticks=${next} tz=${spec.trigger.tz} /><${ClockChanges} at=${at} row=${row} /></section>
       <div class="stack">
-        <section class="card"><h2>Policies</h2><dl class="schedule-policies">${policies(spec).map(([name, words]) => html`<div key=${name}><dt>${name}</dt><dd>${words}</dd></div>`)}</dl></section>
-        <section class="card"><h2>Arguments</h2>${spec.computed ? html`<p class="muted">Made by a function of the code when a tick fires.</p>` : html`<${Tree} value=${spec.payload ?? {}} name="arguments" />`}
-          ${Object.keys(spec.metadata).length > 0 && html`<h3>Metadata</h3><${Tree} value=${spec.metadata} name="metadata" />`}</section>
+        <section class="card"><h2>Policies</h2><dl class="schedule-policies">
+          ${policies(spec).map(([name, words]) => html`<div key=${name}><dt>${name}</dt><dd>${words}</dd></div>`)}
+        </dl></section>
+        <section class="card"><h2>Arguments</h2>
+          ${spec.computed
+            ? html`<p class="muted">Made by a function of the code when a tick fires.</p>`
+            : html`<${Tree} value=${spec.payload ?? {}} name="arguments" />`}
+          ${Object.keys(spec.metadata).length > 0
+            && html`<h3>Metadata</h3><${Tree} value=${spec.metadata} name="metadata" />`}</section>
       </div>
     </div>
     <${TickHistory} name=${row.name} version=${version} />
   </div>`;
 }
 
+function lastRun(row) {
+  const when = row.last_run_at ?? row.last_finished_at;
+  return html`<a href=${jobLink(row.last_job_id)}>${when ? html`<${Time} at=${when} />` : "under way"}</a>${" "}
+    ${row.last_outcome && html`<${State} of=${row.last_outcome} />`}`;
+}
+
+function underWay({ name, active, unlisted }) {
+  const href = active.length === 1 ? jobLink(active[0]) : link("jobs", { schedule: name });
+  return html`<a href=${href}>${plural(active.length + unlisted, "job")}</a>`;
+}
+
 function Notices({ row }) {
+  const note = row.note ? html`: <b>${row.note}</b>` : ", without a note";
   return html`
-    ${row.status === "paused" && html`<p class="notice"><${Icon} name="paused" /><span>Paused <${Time} at=${row.paused_at} />${row.note ? html`: <b>${row.note}</b>` : ", without a note"}</span></p>`}
-    ${row.status === "ended" && html`<p class="notice"><${Icon} name="ended" />It has no ticks to come: it makes no more jobs by itself.</p>`}
-    ${row.failures > 1 && html`<p class="notice"><${Icon} name="warning" />${plural(row.failures, "run")} in a row failed.</p>`}
+    ${row.status === "paused" && html`<p class="notice"><${Icon} name="paused" />
+      <span>Paused <${Time} at=${row.paused_at} />${note}</span></p>`}
+    ${row.status === "ended" && html`<p class="notice"><${Icon} name="ended" />
+      It has no ticks to come: it makes no more jobs by itself.</p>`}
+    ${row.failures > 1 && html`<p class="notice"><${Icon} name="warning" />
+      ${plural(row.failures, "run")} in a row failed.</p>`}
     ${row.warnings.map((words) => html`<p key=${words} class="notice"><${Icon} name="warning" />${words}</p>`)}
-    ${row.owner === "code" && html`<p class="muted">Declared in code. A deploy leaves alone what was changed here, unless the code says something else than it did; a pause outlives any deploy.</p>`}`;
+    ${row.owner === "code" && html`<p class="muted">Declared in code. A deploy leaves alone what was changed here,
+      unless the code says something else than it did; a pause outlives any deploy.</p>`}`;
 }
 
 function Stats({ stats, name }) {
   const reasons = Object.entries(stats.reasons);
-  const figure = (value, words, more, href) => html`<div class="card schedule-figure"><b>${value}</b><span>${href ? html`<a href=${href}>${words}</a>` : words}</span>${more && html`<small class="muted">${more}</small>`}</div>`;
+  const figure = (value, words, more, href) => html`<div class="card schedule-figure"><b>${value}</b>
+    <span>${href ? html`<a href=${href}>${words}</a>` : words}</span>
+    ${more && html`<small class="muted">${more}</small>`}</div>`;
+  const success = stats.success === null ? null : Number(stats.success);
+  const streak = stats.failures ? `${count(stats.failures)} in a row` : null;
+  const dead = stats.failed ? link("jobs", { schedule: name, state: "dead" }) : null;
   return html`<section class="schedule-figures" aria-label="Figures">
     ${figure(count(stats.fired), "fired", "by its ticks", link("jobs", { schedule: name }))}
-    ${figure(percent(stats.success === null ? null : Number(stats.success)), "succeeded", `${count(stats.completed)} completed`)}
-    ${figure(count(stats.failed), "failed", stats.failures ? `${count(stats.failures)} in a row` : null, stats.failed ? link("jobs", { schedule: name, state: "dead" }) : null)}
+    ${figure(percent(success), "succeeded", `${count(stats.completed)} completed`)}
+    ${figure(count(stats.failed), "failed", streak, dead)}
     ${figure(count(stats.skipped), "skipped", words(reasons, SKIPS))}
     ${figure(count(stats.missed), "missed", words(reasons, MISSES))}
   </section>`;
@@ -117,7 +158,10 @@ function Stats({ stats, name }) {
 
 const MISSES = (reason) => ["catch_up", "too_old"].includes(reason);
 const SKIPS = (reason) => !MISSES(reason);
-const words = (reasons, of) => reasons.filter(([reason]) => of(reason)).map(([reason, n]) => `${count(n)}: ${reasonWords(reason)}`).join("; ");
+const words = (reasons, of) => reasons
+  .filter(([reason]) => of(reason))
+  .map(([reason, n]) => `${count(n)}: ${reasonWords(reason)}`)
+  .join("; ");
 
 const YEAR = 366 * 86_400_000;
 
@@ -125,13 +169,18 @@ const YEAR = 366 * 86_400_000;
 function ClockChanges({ at, row }) {
   const { trigger } = row.spec;
   const data = useData(async (signal) => {
-    if (trigger.kind === "cron") return (await post("cron/preview", { trigger, name: row.name, count: 1 }, { signal })).clock_changes;
+    if (trigger.kind === "cron") {
+      return (await post("cron/preview", { trigger, name: row.name, count: 1 }, { signal })).clock_changes;
+    }
     if (trigger.kind !== "calendar") return [];
     const ticks = await get(`${at}/preview`, { count: 1000 }, signal);
     return ticks.filter((tick) => tick.note && Date.parse(tick.at) < Date.now() + YEAR).map((tick) => tick.note);
   }, [at, row.updated_at]);
-  if (trigger.kind === "every") return html`<p class="muted">An interval counts elapsed time: changes of the clocks do not touch it.</p>`;
+  if (trigger.kind === "every") {
+    return html`<p class="muted">An interval counts elapsed time: changes of the clocks do not touch it.</p>`;
+  }
   if (!data.value) return null;
   if (!data.value.length) return html`<p class="muted">Changes of the clocks do nothing to it in the coming year.</p>`;
-  return html`<h3 class="changes-head"><${Icon} name="warning" /> When the clocks change, in the coming year</h3><ul class="changes">${data.value.map((note) => html`<li key=${note}>${note}</li>`)}</ul>`;
+  return html`<h3 class="changes-head"><${Icon} name="warning" /> When the clocks change, in the coming year</h3>
+    <ul class="changes">${data.value.map((note) => html`<li key=${note}>${note}</li>`)}</ul>`;
 }

@@ -20,29 +20,34 @@ import { useSession } from "../session.js";
 const FILTERS = ["q", "status", "task", "owner"];
 const PAGE = 50;
 const LOOKED = 2000; // schedules that a search by name goes through at most
+const THROUGH = ` found; the first ${LOOKED} were looked through`;
 
 export function Schedules() {
   const { query } = useRoute();
   const session = useSession();
   const wish = Object.fromEntries([...FILTERS, "after"].map((name) => [name, query.get(name) ?? ""]));
-  const rows = useData((signal) => found(wish, signal), [query.toString()], { live: { type: ["schedule"] }, every: 10 });
+  const rows = useData(
+    (signal) => found(wish, signal), [query.toString()], { live: { type: ["schedule"] }, every: 10 },
+  );
   const tasks = useData((signal) => get("tasks", {}, signal), []);
   const [open, show] = useState(null);
   const operator = session.may("operator", "schedules");
   const close = () => show(null);
-  const actions = operator && html`<button class="primary" onClick=${() => show({ kind: "new" })}><${Icon} name="plus" /> New schedule</button>`;
+  const actions = operator && html`<button class="primary" onClick=${() => show({ kind: "new" })}>
+    <${Icon} name="plus" /> New schedule</button>`;
   const filtered = FILTERS.some((name) => wish[name]);
   return html`<${Head} title="Schedules" actions=${actions} />
     <div class="stack">
       <section><${Filters} wish=${wish} tasks=${tasks.value?.items ?? []} />
         <${Loaded} data=${rows}>${({ items, next, looked }) => (items.length
           ? html`<${List} items=${items} act=${operator && show} /><${StripLegend} />
-            <${Pager} next=${next} words=${`${plural(items.length, "schedule")}${looked ? ` found; the first ${LOOKED} were looked through` : ""}`} />`
+            <${Pager} next=${next} words=${`${plural(items.length, "schedule")}${looked ? THROUGH : ""}`} />`
           : html`<${Nothing} filtered=${filtered} looked=${looked} />`)}<//>
       </section>
       <${Week} operator=${operator} />
     </div>
-    ${open?.kind === "new" && html`<${ScheduleForm} tasks=${tasks.value?.items ?? []} onClose=${close} onDone=${(row) => go(scheduleLink(row.name))} />`}
+    ${open?.kind === "new" && html`<${ScheduleForm} tasks=${tasks.value?.items ?? []} onClose=${close}
+      onDone=${(row) => go(scheduleLink(row.name))} />`}
     ${open?.kind === "pause" && html`<${Pause} row=${open.row} onClose=${close} onDone=${rows.reload} />`}
     ${open?.kind === "resume" && html`<${Resume} row=${open.row} onClose=${close} onDone=${rows.reload} />`}`;
 }
@@ -64,21 +69,28 @@ async function found({ q, ...wish }, signal) {
 
 function Filters({ wish, tasks }) {
   const set = (change) => go(link("schedules", { ...wish, after: "", ...change }), { replace: true });
-  const choice = (name, label, options) => html`<select aria-label=${label} value=${wish[name]} onChange=${(event) => set({ [name]: event.target.value })}>
+  const choice = (name, label, options) => html`<select aria-label=${label} value=${wish[name]}
+    onChange=${(event) => set({ [name]: event.target.value })}>
     ${options.map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}</select>`;
   return html`<form class="row schedule-filters" role="search" onSubmit=${(event) => event.preventDefault()}>
-    <input id="search" type="search" aria-label="Search schedules by name" placeholder="Search by name" value=${wish.q} onInput=${(event) => set({ q: event.target.value })} />
+    <input id="search" type="search" aria-label="Search schedules by name" placeholder="Search by name"
+      value=${wish.q} onInput=${(event) => set({ q: event.target.value })} />
     ${choice("status", "Status", [["", "any status"], ["active", "active"], ["paused", "paused"], ["ended", "ended"]])}
     ${choice("owner", "Made by", [["", "made by anyone"], ["code", "declared in code"], ["user", "made by users"]])}
-    <input list="schedule-tasks" aria-label="Task" placeholder="any task" value=${wish.task} onChange=${(event) => set({ task: event.target.value.trim() })} />
-    <datalist id="schedule-tasks">${tasks.map((task) => html`<option key=${task.name} value=${task.name} />`)}</datalist>
-    ${FILTERS.some((name) => wish[name]) && html`<button type="button" class="quiet" onClick=${() => go("schedules", { replace: true })}><${Icon} name="close" /> Clear</button>`}
+    <input list="schedule-tasks" aria-label="Task" placeholder="any task" value=${wish.task}
+      onChange=${(event) => set({ task: event.target.value.trim() })} />
+    <datalist id="schedule-tasks">
+      ${tasks.map((task) => html`<option key=${task.name} value=${task.name} />`)}</datalist>
+    ${FILTERS.some((name) => wish[name]) && html`<button type="button" class="quiet"
+      onClick=${() => go("schedules", { replace: true })}><${Icon} name="close" /> Clear</button>`}
   </form>`;
 }
 
 function List({ items, act }) {
   return html`<div class="table schedules"><table>
-    <thead><tr><th scope="col">Schedule</th><th scope="col">Status</th><th scope="col">Next tick</th><th scope="col">Last run</th><th scope="col">Last ticks</th>
+    <thead><tr>
+      <th scope="col">Schedule</th><th scope="col">Status</th><th scope="col">Next tick</th>
+      <th scope="col">Last run</th><th scope="col">Last ticks</th>
       ${act && html`<th scope="col"><span class="unseen">Actions</span></th>`}</tr></thead>
     <tbody>${items.map((row) => html`<${Row} key=${row.name} row=${row} act=${act} />`)}</tbody>
   </table></div>`;
@@ -86,19 +98,25 @@ function List({ items, act }) {
 
 function Row({ row, act }) {
   return html`<tr>
-    <td data-label="" class="schedule-name"><div><a href=${scheduleLink(row.name)}><b>${row.name}</b></a>${row.owner === "code" && html` <span class="tag" title="declared in code">code</span>`}
-      <div>${row.spec.meaning}${row.spec.task !== row.name && html`<span class="muted"> · runs ${row.spec.task}</span>`}</div>
+    <td data-label="" class="schedule-name"><div><a href=${scheduleLink(row.name)}><b>${row.name}</b></a>
+      ${row.owner === "code" && html` <span class="tag" title="declared in code">code</span>`}
+      <div>${row.spec.meaning}
+        ${row.spec.task !== row.name && html`<span class="muted"> · runs ${row.spec.task}</span>`}</div>
       ${row.status === "paused" && row.note && html`<div class="muted">Paused: ${row.note}</div>`}
-      ${row.warnings.map((words) => html`<div key=${words} class="schedule-warning"><${Icon} name="warning" size=${13} /> ${words}</div>`)}</div></td>
+      ${row.warnings.map((words) => html`<div key=${words} class="schedule-warning">
+        <${Icon} name="warning" size=${13} /> ${words}</div>`)}</div></td>
     <td data-label="Status" class="tight"><${State} of=${row.status} /></td>
     <td data-label="Next tick" class="schedule-next tight"><div><${NextTick} row=${row} /></div></td>
     <td data-label="Last run" class="tight"><${LastRun} row=${row} /></td>
-    <td data-label="Last ticks" class="tight"><${Strip} name=${row.name} version=${`${row.ticks} ${row.last_finished_at} ${row.active.length}`} /></td>
+    <td data-label="Last ticks" class="tight">
+      <${Strip} name=${row.name} version=${`${row.ticks} ${row.last_finished_at} ${row.active.length}`} /></td>
     ${act && html`<td data-label="" class="tight"><span class="row schedule-row-actions">
       <${Act} icon="play" kind="quiet" label=${`Run ${row.name} now`} run=${() => runNow(row.name)} />
       ${row.status === "paused"
-        ? html`<button class="quiet" aria-label=${`Resume ${row.name}`} title="Resume" onClick=${() => act({ kind: "resume", row })}><${Icon} name="retrying" /></button>`
-        : html`<button class="quiet" aria-label=${`Pause ${row.name}`} title="Pause" onClick=${() => act({ kind: "pause", row })}><${Icon} name="pause" /></button>`}
+        ? html`<button class="quiet" aria-label=${`Resume ${row.name}`} title="Resume"
+            onClick=${() => act({ kind: "resume", row })}><${Icon} name="retrying" /></button>`
+        : html`<button class="quiet" aria-label=${`Pause ${row.name}`} title="Pause"
+            onClick=${() => act({ kind: "pause", row })}><${Icon} name="pause" /></button>`}
     </span></td>`}
   </tr>`;
 }
@@ -112,12 +130,18 @@ function LastRun({ row }) {
   if (!row.last_job_id) return html`<span class="muted">never</span>`;
   const when = row.last_run_at ?? row.last_finished_at;
   const state = row.last_outcome && !row.active.includes(row.last_job_id) ? row.last_outcome : "running";
-  return html`<a class="schedule-last" href=${jobLink(row.last_job_id)}><${State} of=${state} word=${state === "running" ? "under way" : state} /> ${when && html`<${Time} at=${when} />`}</a>`;
+  return html`<a class="schedule-last" href=${jobLink(row.last_job_id)}>
+    <${State} of=${state} word=${state === "running" ? "under way" : state} />${" "}
+    ${when && html`<${Time} at=${when} />`}</a>`;
 }
 
 function Nothing({ filtered, looked }) {
-  if (filtered) return html`<${Empty} title="No schedule like that">${looked ? `The first ${LOOKED} schedules were looked through.` : "Change the filters, or clear them."}<//>`;
-  return html`<${Empty} title="No schedules yet" code=${CODE}>A schedule makes a job at each of its ticks. Declare one in code, or make one here:<//>`;
+  if (filtered) {
+    return html`<${Empty} title="No schedule like that">
+      ${looked ? `The first ${LOOKED} schedules were looked through.` : "Change the filters, or clear them."}<//>`;
+  }
+  return html`<${Empty} title="No schedules yet" code=${CODE}>
+    A schedule makes a job at each of its ticks. Declare one in code, or make one here:<//>`;
 }
 
 const CODE = `@app.cron("0 9 * * mon-fri", tz="Europe/London")

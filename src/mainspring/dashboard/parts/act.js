@@ -18,6 +18,7 @@ export function Act({ run, icon, label, children, kind = "", disabled = false, t
       set(false);
     }
   };
-  return html`<button type="button" class=${kind} disabled=${disabled} aria-disabled=${busy} aria-busy=${busy} aria-label=${label} title=${title ?? label} onClick=${act}>
+  return html`<button type="button" class=${kind} disabled=${disabled} aria-disabled=${busy} aria-busy=${busy}
+      aria-label=${label} title=${title ?? label} onClick=${act}>
     ${icon && html`<${Icon} name=${icon} />`}${children}</button>`;
 }

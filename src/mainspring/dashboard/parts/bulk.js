@@ -1,4 +1,4 @@
-// Acting on many jobs at once: the bar with what may be done, the question with how many, the way there and what came of it.
+// Acting on many jobs at once: the bar with what may be done, the question with how many, the way, what came of it.
 import { perform, preview } from "../bulk.js";
 import { count, plural } from "../format.js";
 import { html, useEffect, useRef, useState } from "../html.js";
@@ -12,7 +12,9 @@ import { Trouble } from "./page.js";
 /** action: word, icon, what was done, what follows from it. */
 const ACTIONS = {
   retry: ["Retry", "retrying", "will be tried again", "They become pending, with all their retries."],
-  cancel: ["Cancel", "cancelled", "cancelled", "Those that wait never run; those that run are interrupted by their workers."],
+  cancel: [
+    "Cancel", "cancelled", "cancelled", "Those that wait never run; those that run are interrupted by their workers.",
+  ],
   pause: ["Pause", "pause", "paused", "They are held back until somebody resumes them."],
   resume: ["Resume", "play", "resumed", "They may run again."],
   update: ["Change…", "edit", "changed", "What is left empty stays as it is."],
@@ -25,8 +27,8 @@ const CALLED = { redrive: "retry" };
 const DANGEROUS = ["cancel", "delete"];
 
 /**
- * `words` say what is chosen, as a bar and `what` as a question has them; `choice` is { ids } or { filter }; `allows` names
- * what some of them allow, if that is known.
+ * `words` say what is chosen, as a bar and `what` as a question has them; `choice` is { ids } or { filter }; `allows`
+ * names what some of them allow, if that is known.
  */
 export function BulkBar({ words, what, choice, allows = OFFERED, onClear, onDone, children }) {
   const [action, ask] = useState(null);
@@ -34,7 +36,8 @@ export function BulkBar({ words, what, choice, allows = OFFERED, onClear, onDone
   return html`<div class="bulk-bar" role="region" aria-label="Selected jobs">
     <b aria-live="polite">${words}</b>${children}
     <div class="row">${OFFERED.filter((name) => allows.includes(name)).map((name) => html`
-      <button key=${name} onClick=${() => ask(name)}><${Icon} name=${ACTIONS[name][1]} />${ACTIONS[name][0]}</button>`)}</div>
+      <button key=${name} onClick=${() => ask(name)}>
+        <${Icon} name=${ACTIONS[name][1]} />${ACTIONS[name][0]}</button>`)}</div>
     <button class="quiet clear" onClick=${onClear}><${Icon} name="close" />Clear selection</button>
     ${action && html`<${BulkDialog} action=${action} what=${what} choice=${choice} onDone=${onDone}
       onClose=${(done) => (ask(null), done && onClear())} />`}
@@ -54,7 +57,8 @@ export function BulkDialog({ action, what, choice, onDone, onClose }) {
   const stop = useRef(null);
   const go = async (name, work, next) => {
     const mine = (stop.current = new AbortController());
-    set((now) => ({ name, sum: null, error: null, total: now.sum?.more === false ? now.sum.done + now.sum.left : undefined }));
+    const totalOf = (sum) => (sum?.more === false ? sum.done + sum.left : undefined);
+    set((now) => ({ name, sum: null, error: null, total: totalOf(now.sum) }));
     try {
       const sum = await work((told) => set((now) => ({ ...now, sum: told })), mine.signal);
       set({ name: next, sum, error: null });
@@ -74,11 +78,13 @@ export function BulkDialog({ action, what, choice, onDone, onClose }) {
     const wish = { action: CALLED[action] ?? action, ...more };
     go("working", (told, signal) => perform(choice, wish, told, signal), "result");
   };
-  const title = step.name === "result" ? `${verb.replace("…", "")}: what came of it` : `${verb.replace("…", "")} ${what}?`;
+  const bare = verb.replace("…", "");
+  const title = step.name === "result" ? `${bare}: what came of it` : `${bare} ${what}?`;
   const halt = () => (stop.current.abort(), set((now) => ({ ...now, stopping: true })));
   const close = () => onClose(step.name === "result");
   return html`<${Dialog} title=${title} onClose=${close}>
-    <${Step} step=${step} action=${action} values=${values} give=${give} onStop=${halt} onBegin=${begin} onClose=${close} />
+    <${Step} step=${step} action=${action} values=${values} give=${give}
+      onStop=${halt} onBegin=${begin} onClose=${close} />
   <//>`;
 }
 
@@ -97,8 +103,10 @@ function Step({ step, action, ...rest }) {
 function Going({ step, words, stop, onStop }) {
   const { sum, total, stopping } = step;
   return html`<div class="body" aria-live="polite"><p>${words}</p>
-      <progress class="going" aria-label="Progress" max=${total} value=${total && (sum ? sum.done + sum.left : 0)}></progress></div>
-    <footer><button onClick=${onStop} disabled=${stopping} autofocus>${stopping ? "Stopping…" : stop}</button></footer>`;
+      <progress class="going" aria-label="Progress" max=${total}
+        value=${total && (sum ? sum.done + sum.left : 0)}></progress></div>
+    <footer>
+      <button onClick=${onStop} disabled=${stopping} autofocus>${stopping ? "Stopping…" : stop}</button></footer>`;
 }
 
 function Question({ step, action, values, give, onBegin, onClose }) {
@@ -115,7 +123,8 @@ function Question({ step, action, values, give, onBegin, onClose }) {
       ${action === "update" && !none && html`<${Edit} values=${values} give=${give} />`}
     </div>
     <footer><button onClick=${onClose} autofocus>Leave ${sum.done === 1 ? "it" : "them"}</button>
-      ${!none && html`<button class=${DANGEROUS.includes(action) ? "danger" : "primary"} disabled=${!ready} onClick=${onBegin}>
+      ${!none && html`<button class=${DANGEROUS.includes(action) ? "danger" : "primary"} disabled=${!ready}
+          onClick=${onBegin}>
         ${verb.replace("…", "")} ${sum.more ? "all of them" : plural(sum.done, "job")}</button>`}</footer>`;
 }
 
@@ -124,7 +133,8 @@ function Result({ step, action, onClose }) {
   const sum = step.sum ?? { done: 0, left: 0, refused: new Map() };
   return html`<div class="body" aria-live="polite">
       ${step.error && html`<${Trouble} error=${step.error} />`}
-      <p><b>${plural(sum.done, "job")}</b> ${done}.${sum.more && !step.error ? " You stopped it before the rest." : ""}</p>
+      <p><b>${plural(sum.done, "job")}</b> ${done}.
+        ${sum.more && !step.error ? " You stopped it before the rest." : ""}</p>
       <${Refusals} sum=${sum} words="left alone" />
     </div>
     <footer><button class="primary" onClick=${onClose} autofocus>Done</button></footer>`;
@@ -132,20 +142,22 @@ function Result({ step, action, onClose }) {
 
 function Refusals({ sum, words }) {
   if (!sum.left) return null;
-  return html`<p>${plural(sum.left, "job")} ${words}:</p><ul class="refusals">${[...sum.refused.values()].map((group) => html`
-    <li key=${group.words}>${count(group.count)}: ${group.words}${" "}
+  return html`<p>${plural(sum.left, "job")} ${words}:</p>
+    <ul class="refusals">${[...sum.refused.values()].map((group) => html`<li key=${group.words}>
+      ${count(group.count)}: ${group.words}${" "}
       (<a href=${jobLink(group.id)}>${group.count === 1 ? "the job" : "one of them"}</a>)</li>`)}</ul>`;
 }
 
 function Reason({ values, give }) {
-  return html`<${Field} label="Reason" maxlength="1024" placeholder="cancelled by an operator" value=${values.reason ?? ""}
-    onValue=${(reason) => give({ ...values, reason })} />`;
+  return html`<${Field} label="Reason" maxlength="1024" placeholder="cancelled by an operator"
+    value=${values.reason ?? ""} onValue=${(reason) => give({ ...values, reason })} />`;
 }
 
 function Edit({ values, give }) {
   const set = (name) => (value) => give({ ...values, [name]: value });
   return html`<${Field} label="Queue" placeholder="as it is" value=${values.queue ?? ""} onValue=${set("queue")} />
-    <${Field} label="Priority" type="number" placeholder="as it is" value=${values.priority ?? ""} onValue=${set("priority")} />
+    <${Field} label="Priority" type="number" placeholder="as it is"
+      value=${values.priority ?? ""} onValue=${set("priority")} />
     <${Moment} label="Run at" text=${values.run_at ?? ""} onText=${set("run_at")} hint="as it is" />`;
 }
 

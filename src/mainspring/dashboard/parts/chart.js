@@ -45,7 +45,8 @@ export function Chart(props) {
       <span class="chart-title">${title}${" "}
         <span class="chart-when">${pointed === null ? "" : moment(times, pointed, step)}</span></span>
       <span class="legend">${series.map((one) => html`<span key=${one.label} class="nowrap">
-        <i class="swatch" style=${{ background: `var(${one.colour})` }}></i> ${one.label} <b>${said(one, pointed, format)}</b></span>`)}</span>
+        <i class="swatch" style=${{ background: `var(${one.colour})` }}></i>${" "}
+        ${one.label} <b>${said(one, pointed, format)}</b></span>`)}</span>
     </figcaption>
     <div class="plot" style=${{ height: `${height}px` }}>
       <div ref=${place} role="img" aria-label=${inWords(title, times, series, format)}></div>

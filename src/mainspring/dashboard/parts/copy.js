@@ -27,6 +27,8 @@ function byHand(text) {
 
 /** `text` may be a function that makes it; `name` says what it is: "Copy the id". */
 export function Copy({ text, name, words }) {
-  return html`<button type="button" class="quiet copy" aria-label=${`Copy ${name}`} title=${`Copy ${name}`} onClick=${() => copy(typeof text === "function" ? text() : text)}>
+  const label = `Copy ${name}`;
+  return html`<button type="button" class="quiet copy" aria-label=${label} title=${label}
+      onClick=${() => copy(typeof text === "function" ? text() : text)}>
     <${Icon} name="copy" />${words}</button>`;
 }

@@ -19,20 +19,27 @@ export function DeadGroup({ group, may, ask, onChanged }) {
   const choice = { filter: { states: ["dead"], tasks: [group.task], errors: [group.error] } };
   const what = `${plural(group.count, "dead job")} of ${group.task}`;
   const [type, ...rest] = group.error.split(": ");
+  const fold = `${open ? "Fold" : "Unfold"} ${group.task}: ${group.error}`;
   return html`<section class="card dead-group" aria-label=${`${group.task}: ${group.error}`}>
     <div class="dead-head">
-      <button class="quiet fold" aria-expanded=${open} aria-label=${`${open ? "Fold" : "Unfold"} ${group.task}: ${group.error}`} onClick=${() => show(!open)}>
+      <button class="quiet fold" aria-expanded=${open} aria-label=${fold} onClick=${() => show(!open)}>
         <${Icon} name=${open ? "down" : "next"} /></button>
       <div class="dead-words"><h2><span class="state state-dead"><${Icon} name="dead" />${type}</span></h2>
         <p>${rest.join(": ")}</p>
-        <p class="muted"><a href=${link("jobs", { state: "dead", task: group.task })}>${group.task}</a> · last <${Time} at=${group.last_at} /></p></div>
-      <a class="dead-count number" href=${link("jobs", { state: "dead", task: group.task, error: group.error })}>${count(group.count)}<span>${group.count === 1 ? "job" : "jobs"}</span></a>
-      ${may && html`<div class="row"><button onClick=${() => ask({ action: "redrive", what, choice })}><${Icon} name="retrying" /> Redrive</button>
-        <button class="quiet" aria-label=${`Delete these ${count(group.count)}`} title="Delete" onClick=${() => ask({ action: "delete", what, choice })}><${Icon} name="trash" /></button></div>`}
+        <p class="muted"><a href=${link("jobs", { state: "dead", task: group.task })}>${group.task}</a>${" "}
+          · last <${Time} at=${group.last_at} /></p></div>
+      <a class="dead-count number" href=${all(group)}>
+        ${count(group.count)}<span>${group.count === 1 ? "job" : "jobs"}</span></a>
+      ${may && html`<div class="row">
+        <button onClick=${() => ask({ action: "redrive", what, choice })}><${Icon} name="retrying" /> Redrive</button>
+        <button class="quiet" aria-label=${`Delete these ${count(group.count)}`} title="Delete"
+          onClick=${() => ask({ action: "delete", what, choice })}><${Icon} name="trash" /></button></div>`}
     </div>
     ${open && html`<${Inside} group=${group} may=${may} onChanged=${onChanged} />`}
   </section>`;
 }
+
+const all = (group) => link("jobs", { state: "dead", task: group.task, error: group.error });
 
 function Inside({ group, may, onChanged }) {
   const [edited, edit] = useState(null);
@@ -45,15 +52,19 @@ function Inside({ group, may, onChanged }) {
   return html`<div class="dead-inside">
     <${Loaded} data=${newest}>${(job) => job.failure && html`<${Failure} of=${job.failure} />`}<//>
     <${Loaded} data=${some}>${(page) => html`<div class="table"><table>
-      <thead><tr><th scope="col">Job</th><th scope="col">Arguments</th><th scope="col">Died</th><th scope="col" class="number">Attempts</th>${may && html`<th scope="col"><span class="unseen">Actions</span></th>`}</tr></thead>
+      <thead><tr>
+        <th scope="col">Job</th><th scope="col">Arguments</th><th scope="col">Died</th>
+        <th scope="col" class="number">Attempts</th>
+        ${may && html`<th scope="col"><span class="unseen">Actions</span></th>`}</tr></thead>
       <tbody>${page.items.map((item) => html`<tr key=${item.id}>
         <td data-label="Job"><a href=${jobLink(item.id)}><code>${item.id}</code></a></td>
         <td data-label="Arguments"><code class="clip">${stringify(item.job?.payload)}</code></td>
         <td data-label="Died" class="nowrap"><${Time} at=${item.finished_at} /></td>
         <td data-label="Attempts" class="number">${item.attempt}</td>
-        ${may && html`<td data-label="" class="tight"><${Act} icon="edit" run=${async () => edit(await get(`jobs/${segment(item.id)}`))}>Edit and redrive<//></td>`}
+        ${may && html`<td data-label="" class="tight">
+          <${Act} icon="edit" run=${async () => edit(await get(`jobs/${segment(item.id)}`))}>Edit and redrive<//></td>`}
       </tr>`)}</tbody></table></div>
-      ${page.next && html`<p><a href=${link("jobs", { state: "dead", task: group.task, error: group.error })}>All ${count(group.count)} of them</a></p>`}`}<//>
+      ${page.next && html`<p><a href=${all(group)}>All ${count(group.count)} of them</a></p>`}`}<//>
     ${edited && html`<${Redrive} job=${edited} onClose=${close} />`}
   </div>`;
 }

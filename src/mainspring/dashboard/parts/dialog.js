@@ -9,7 +9,8 @@ export function Dialog({ title, onClose, wide = false, children }) {
   useEffect(() => {
     const dialog = ref.current, before = document.activeElement;
     dialog.showModal();
-    return () => (dialog.close(), requestAnimationFrame(() => before?.isConnected && document.activeElement === document.body && before.focus()));
+    const lost = () => before?.isConnected && document.activeElement === document.body;
+    return () => (dialog.close(), requestAnimationFrame(() => lost() && before.focus()));
   }, []);
   const cancelled = (event) => (event.preventDefault(), onClose());
   return html`<dialog ref=${ref} class=${wide ? "wide" : ""} aria-labelledby=${id} onCancel=${cancelled}>

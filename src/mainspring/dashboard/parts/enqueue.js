@@ -23,7 +23,9 @@ function Form({ tasks, first, onClose }) {
   const [state, say] = useState({ busy: false, error: null });
   const task = tasks.find((one) => one.name === values.task);
   const give = (name) => (value) => set((now) => ({ ...now, [name]: value }));
-  useEffect(() => set((now) => ({ ...now, text: task ? stringify(example(task.arguments), "  ") : now.text })), [values.task]);
+  useEffect(() => {
+    set((now) => ({ ...now, text: task ? stringify(example(task.arguments), "  ") : now.text }));
+  }, [values.task]);
   const submit = async (event) => {
     event.preventDefault();
     say({ busy: true, error: null });
@@ -45,7 +47,8 @@ function Form({ tasks, first, onClose }) {
         ${task && html`<${Schema} of=${task.arguments} />`}
       </div>
       <div class="grid fields">
-        <${Field} label="Queue" value=${values.queue ?? ""} onValue=${give("queue")} placeholder=${task?.queue ?? "default"} />
+        <${Field} label="Queue" value=${values.queue ?? ""} onValue=${give("queue")}
+          placeholder=${task?.queue ?? "default"} />
         <${Field} label="Priority" type="number" value=${values.priority ?? ""} onValue=${give("priority")}
           placeholder=${task?.priority ?? 0} />
         <${When} values=${values} give=${give} />
@@ -71,7 +74,8 @@ function When({ values, give }) {
   return html`<${Choice} label="When" value=${values.when} onValue=${give("when")} options=${TIMES} />
     ${values.when === "delay" && html`<${Field} label="Seconds from now" type="number" min="0" step="any" required
       value=${values.delay ?? ""} onValue=${give("delay")} />`}
-    ${values.when === "at" && html`<${Moment} label="Run at" required text=${values.at ?? ""} onText=${give("at")} />`}`;
+    ${values.when === "at"
+      && html`<${Moment} label="Run at" required text=${values.at ?? ""} onText=${give("at")} />`}`;
 }
 
 /** The arguments by name, with their types. */
@@ -80,11 +84,13 @@ function Schema({ of: schema }) {
   if (!all.length) return html`<p class="hint">This task takes no arguments.</p>`;
   return html`<div class="schema"><h3>What it takes</h3><dl>${all.map(([name, one]) => html`<div key=${name}>
     <dt><code>${name}</code></dt>
-    <dd>${kind(one, schema.$defs)} ${!schema.required?.includes(name) && html`<span class="muted">${optional(one)}</span>`}
+    <dd>${kind(one, schema.$defs)}${" "}
+      ${!schema.required?.includes(name) && html`<span class="muted">${optional(one)}</span>`}
       ${one.description && html`<p class="hint">${one.description}</p>`}</dd></div>`)}</dl></div>`;
 }
 
-const optional = (one) => (one.default === undefined ? "may be left out" : `may be left out: ${stringify(one.default)}`);
+const optional = (one) =>
+  (one.default === undefined ? "may be left out" : `may be left out: ${stringify(one.default)}`);
 const named = (schema, defs = {}) => (schema.$ref ? defs[schema.$ref.split("/").pop()] ?? {} : schema);
 
 /** "integer", "list of text", "a or b": a schema in a few words. */

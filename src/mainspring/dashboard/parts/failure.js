@@ -10,7 +10,9 @@ export function Failure({ of: failure, open = false }) {
     <p><b>${failure.type}</b>${failure.message && html`: <span>${failure.message}</span>`}</p>
     ${failure.stack
       ? html`<details open=${open}><summary>Stack trace</summary>
-          <div class="stack-trace"><pre ref=${place} class="code" tabindex="0" role="group" aria-label="Stack trace">${lines(failure.stack)}</pre>
+          <div class="stack-trace">
+            <pre ref=${place} class="code" tabindex="0" role="group"
+              aria-label="Stack trace">${lines(failure.stack)}</pre>
             <${Copy} text=${failure.stack} name="the stack trace" /></div></details>`
       : html`<${Copy} text=${whole} name="the error" words="Copy" />`}
   </div>`;
@@ -20,5 +22,6 @@ export function Failure({ of: failure, open = false }) {
 function lines(stack) {
   const all = stack.replace(/\n$/, "").split("\n");
   const place = all.findLastIndex((line) => /^\s*File "/.test(line));
-  return all.map((line, n) => html`<span key=${n} class=${n === place || n === all.length - 1 ? "here" : ""}>${line}${"\n"}</span>`);
+  const here = (n) => (n === place || n === all.length - 1 ? "here" : "");
+  return all.map((line, n) => html`<span key=${n} class=${here(n)}>${line}${"\n"}</span>`);
 }

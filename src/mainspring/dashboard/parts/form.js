@@ -8,7 +8,9 @@ import { toast } from "./toast.js";
  * `run` is async; when it has worked, `onClose` is called with what it answered, unless that is false: then it stays
  * open. `refused(error)` may show the error beside a field, and answers whether it does; `more` are further buttons.
  */
-export function FormDialog({ title, action, run, onClose, refused, more, ready = true, danger = false, wide = false, children }) {
+export function FormDialog(
+  { title, action, run, onClose, refused, more, ready = true, danger = false, wide = false, children },
+) {
   const [state, set] = useState({ busy: false, error: null });
   const submit = async (event) => {
     event.preventDefault();
@@ -80,7 +82,7 @@ export function Checks({ legend, hint, chosen, onChosen, options }) {
 
 const HIDDEN = "***"; // what the API shows in place of a secret
 
-/** What differs. What nobody has touched is not sent back: it may have a mask in it, and must not be saved with that. */
+/** What differs. What nobody has touched is not sent back: it may have a mask in it, and must not be saved with it. */
 export function edits(before, after) {
   const differs = (name) => stringify(after[name]) !== stringify(before[name]);
   const masked = (one) => stringify(one).includes(HIDDEN);

@@ -20,7 +20,9 @@ export function Health({ facts, whole, since, reload }) {
   const level = since ? "unknown" : found[0]?.level ?? (whole ? "good" : "unknown");
   const well = SCOPES.every((scope) => session.sees(scope)) ? "Healthy" : "Nothing is wrong in what you may see";
   const needs = found.length && `${found.length} ${found.length === 1 ? "thing needs" : "things need"} you`;
-  const words = since ? `Not known: the last answer came ${relative(since, now)}` : needs || (whole ? well : "Looking…");
+  const words = since
+    ? `Not known: the last answer came ${relative(since, now)}`
+    : needs || (whole ? well : "Looking…");
   return html`<section class=${`health health-${level}`} aria-labelledby="health">
     <h2 id="health"><${Icon} name=${level === "good" ? "completed" : "warning"} size=${18} />
       <span role="status">${words}</span>

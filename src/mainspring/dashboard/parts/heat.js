@@ -9,7 +9,7 @@ const DAY_NAME = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "nume
 const HOURS = Array.from({ length: 24 }, (_, hour) => hour);
 const two = (n) => String(n).padStart(2, "0");
 
-/** [{key, day, cells: 24 × ({at, count} or null)}]: an hour that comes twice is one cell, one that is left out is none. */
+/** [{key, day, cells: 24 × ({at, count} or null)}]: an hour that comes twice is one cell, one left out is none. */
 function days(since, hours) {
   const found = new Map();
   hours.forEach((ticks, n) => {
@@ -36,14 +36,18 @@ export function Heat({ load }) {
   const level = levels(Math.min(...load.hours), most);
   return html`<div class="heat"><table>
     <caption class="unseen">Ticks in each hour of the coming week, in ${zone}</caption>
-    <thead><tr><th scope="col"><span class="unseen">Day</span></th>${HOURS.map((hour) => html`<th key=${hour} scope="col">${two(hour)}</th>`)}</tr></thead>
+    <thead><tr><th scope="col"><span class="unseen">Day</span></th>
+      ${HOURS.map((hour) => html`<th key=${hour} scope="col">${two(hour)}</th>`)}</tr></thead>
     <tbody>${days(since, load.hours).map(({ key, day, cells }) => html`<tr key=${key}><th scope="row">${day}</th>
-      ${cells.map((cell, hour) => html`<td key=${hour} class=${cell ? `heat-${level(cell.count)}` : "heat-none"} title=${cell ? words(cell) : undefined}><span>${cell ? short(cell.count) : ""}</span></td>`)}</tr>`)}
+      ${cells.map((cell, hour) => html`<td key=${hour}
+        class=${cell ? `heat-${level(cell.count)}` : "heat-none"}
+        title=${cell ? words(cell) : undefined}><span>${cell ? short(cell.count) : ""}</span></td>`)}</tr>`)}
     </tbody></table></div>
     <p class="muted">${inWords(load, most)}</p>`;
 }
 
-const words = ({ at, count: ticks }) => `${plural(ticks, "tick")} from ${local(at).slice(0, 16)} to ${local(at + HOUR).slice(11, 16)}`;
+const words = ({ at, count: ticks }) =>
+  `${plural(ticks, "tick")} from ${local(at).slice(0, 16)} to ${local(at + HOUR).slice(11, 16)}`;
 
 function inWords(load, most) {
   const all = load.hours.reduce((sum, one) => sum + one, 0);
@@ -51,6 +55,8 @@ function inWords(load, most) {
   const busiest = Date.parse(load.since) + load.hours.indexOf(most) * HOUR;
   const peak = `The fullest minute is ${local(load.peak.at).slice(0, 16)} with ${plural(load.peak.count, "tick")}`;
   const hour = `the fullest hour begins ${local(busiest).slice(0, 16)} with ${count(most)}`;
-  const unseen = load.unseen ? ` ${plural(load.unseen, "schedule ticks", "schedules tick")} too often to be counted to the end.` : "";
-  return `${plural(all, "tick")} of ${plural(load.schedules, "schedule")} in the coming week. ${peak}; ${hour}. Times are in ${zone}.${unseen}`;
+  const often = load.unseen && plural(load.unseen, "schedule ticks", "schedules tick");
+  const unseen = often ? ` ${often} too often to be counted to the end.` : "";
+  const sum = `${plural(all, "tick")} of ${plural(load.schedules, "schedule")} in the coming week.`;
+  return `${sum} ${peak}; ${hour}. Times are in ${zone}.${unseen}`;
 }

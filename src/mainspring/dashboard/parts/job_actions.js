@@ -26,15 +26,18 @@ export function JobActions({ job, changed }) {
   const close = () => set(null);
   const erase = () => confirm({
     title: "Delete this job?", action: "Delete it", danger: true,
-    words: html`<p>${job.task} <code>${job.id}</code> goes with its runs, its log and its result. This cannot be undone.</p>`,
+    words: html`<p>${job.task} <code>${job.id}</code> goes with its runs, its log and its result.
+      This cannot be undone.</p>`,
     run: async () => (await remove(`jobs/${segment(job.id)}`), go("jobs"), null),
   });
   return html`
-    ${can.has("pause") && html`<${Act} icon="pause" run=${act("pause", "It is held back until it is resumed.")}>Pause<//>`}
+    ${can.has("pause")
+      && html`<${Act} icon="pause" run=${act("pause", "It is held back until it is resumed.")}>Pause<//>`}
     ${can.has("update") && html`<button onClick=${() => set("when")}><${Icon} name="scheduled" />Reschedule</button>
       <button onClick=${() => set("edit")}><${Icon} name="edit" />Edit</button>`}
     ${can.has("cancel") && html`<button onClick=${() => set("cancel")}><${Icon} name="cancelled" />Cancel</button>`}
-    ${can.has("delete") && html`<button class="quiet" aria-label="Delete" title="Delete" onClick=${erase}><${Icon} name="trash" /></button>`}
+    ${can.has("delete") && html`<button class="quiet" aria-label="Delete" title="Delete" onClick=${erase}>
+      <${Icon} name="trash" /></button>`}
     ${open === "cancel" && html`<${Cancel} job=${job} onClose=${close} onDone=${changed} />`}
     ${open === "when" && html`<${When} job=${job} onClose=${close} onDone=${changed} />`}
     ${open === "edit" && html`<${JobEdit} job=${job} onClose=${close} onDone=${changed} />`}`;
@@ -43,22 +46,33 @@ export function JobActions({ job, changed }) {
 function Cancel({ job, onClose, onDone }) {
   const [reason, set] = useState("");
   const id = useId();
-  const words = job.state === "running" ? "It is interrupted at its worker's next beat." : "It will never run. It can be retried later.";
+  const running = job.state === "running";
+  const words = running
+    ? "It is interrupted at its worker's next beat."
+    : "It will never run. It can be retried later.";
+  const run = async () => {
+    await post(at(job, "cancel"), reason ? { reason } : undefined);
+    return running ? "It is asked to stop." : "It is cancelled.";
+  };
   return html`<${FormDialog} title="Cancel this job?" action="Cancel the job" danger onClose=${onClose}
-    run=${told(() => post(at(job, "cancel"), reason ? { reason } : undefined).then(() => (job.state === "running" ? "It is asked to stop." : "It is cancelled.")), onDone)}>
+    run=${told(run, onDone)}>
     <p>${job.task} <code>${job.id}</code>. ${words}</p>
     <div class="field"><label for=${id}>Reason</label>
-      <input id=${id} value=${reason} maxlength="1024" placeholder="cancelled by an operator" autocomplete="off" autofocus onInput=${(event) => set(event.target.value)} />
+      <input id=${id} value=${reason} maxlength="1024" placeholder="cancelled by an operator" autocomplete="off"
+        autofocus onInput=${(event) => set(event.target.value)} />
       <p class="hint">Kept with the job.</p></div>
   <//>`;
 }
 
+const SOON = [["Now", 0], ["In 5 min", 300], ["In 1 h", 3600], ["In 1 d", 86400]];
+
 function When({ job, onClose, onDone }) {
   const [when, set] = useState(typed(job.run_at));
-  return html`<${FormDialog} title="When shall it run?" action="Reschedule" ready=${instant(when) !== null} onClose=${onClose}
-    run=${told(() => post(at(job, "reschedule"), { at: instant(when) }).then(() => "It has another time now."), onDone)}>
+  const run = async () => (await post(at(job, "reschedule"), { at: instant(when) }), "It has another time now.");
+  return html`<${FormDialog} title="When shall it run?" action="Reschedule" ready=${instant(when) !== null}
+    onClose=${onClose} run=${told(run, onDone)}>
     <${Moment} label="Due at" text=${when} onText=${set} required />
-    <p class="row">${[["Now", 0], ["In 5 min", 300], ["In 1 h", 3600], ["In 1 d", 86400]].map(([words, seconds]) => html`
+    <p class="row">${SOON.map(([words, seconds]) => html`
       <button key=${words} type="button" onClick=${() => set(typed(now() + seconds * 1000))}>${words}</button>`)}</p>
   <//>`;
 }

@@ -14,7 +14,8 @@ const isObject = (value) => value !== null && typeof value === "object" && !Arra
 /** What of an edited object is new, by name: the rest is left alone, also what is hidden there. */
 export function changes(before, text) {
   const now = parse(text);
-  return Object.fromEntries(Object.entries(now).filter(([name, value]) => !Object.hasOwn(before, name) || stringify(value) !== stringify(before[name])));
+  const isNew = ([name, value]) => !Object.hasOwn(before, name) || stringify(value) !== stringify(before[name]);
+  return Object.fromEntries(Object.entries(now).filter(isNew));
 }
 
 /** Why these arguments cannot be sent, beyond being no JSON; null if they can. */
@@ -27,12 +28,17 @@ function wrongArguments(before, text) {
 }
 
 function hides(changed) {
-  return stringify(changed).includes(HIDDEN) ? `${HIDDEN} stands for a secret that is not shown: write what it is, or leave that value as it was.` : null;
+  if (!stringify(changed).includes(HIDDEN)) return null;
+  return `${HIDDEN} stands for a secret that is not shown: write what it is, or leave that value as it was.`;
 }
 
+/** One more than the text has, so that there is room to write. */
+const lines = (text, most) => Math.min(most, text.split("\n").length + 1);
+
 function Arguments({ job, text, onText }) {
-  return html`<${JsonEditor} label="Arguments" text=${text} onText=${onText} rows=${Math.min(14, text.split("\n").length + 1)} />
-    ${wrongArguments(job.payload, text) && html`<p class="fault" role="alert">${wrongArguments(job.payload, text)}</p>`}`;
+  const words = wrongArguments(job.payload, text);
+  return html`<${JsonEditor} label="Arguments" text=${text} onText=${onText} rows=${lines(text, 14)} />
+    ${words && html`<p class="fault" role="alert">${words}</p>`}`;
 }
 
 /** Dead → pending, with other arguments. */
@@ -41,19 +47,24 @@ export function Redrive({ job, onClose, onDone }) {
   const [text, set] = useState(readable ? pretty(job.payload) : "{}");
   const before = readable ? job.payload : {};
   const send = async () => {
-    const result = await post("dead/redrive", { ids: [job.id], arguments: Object.keys(changes(before, text)).length ? changes(before, text) : undefined });
+    const changed = changes(before, text);
+    const other = Object.keys(changed).length ? changed : undefined;
+    const result = await post("dead/redrive", { ids: [job.id], arguments: other });
     if (result.refused.length) throw new Error(result.refused[0].detail);
     return "It is on its way again.";
   };
-  return html`<${FormDialog} title="Edit and redrive" action="Redrive" wide ready=${wrongArguments(before, text) === null} run=${told(send, onDone)} onClose=${onClose}>
+  return html`<${FormDialog} title="Edit and redrive" action="Redrive" wide
+      ready=${wrongArguments(before, text) === null} run=${told(send, onDone)} onClose=${onClose}>
     <p class="hint">It goes on its way again, with all its retries. Its task checks the arguments.</p>
     <${Arguments} job=${{ ...job, payload: before }} text=${text} onText=${set} />
   <//>`;
 }
 
 const form = (job) => ({
-  arguments: isObject(job.payload) ? pretty(job.payload) : null, queue: job.queue, priority: String(job.priority), run_at: typed(job.run_at),
-  max_retries: job.max_retries === null ? "" : String(job.max_retries), tags: job.tags.join("\n"), metadata: pretty(job.metadata),
+  arguments: isObject(job.payload) ? pretty(job.payload) : null,
+  queue: job.queue, priority: String(job.priority), run_at: typed(job.run_at),
+  max_retries: job.max_retries === null ? "" : String(job.max_retries),
+  tags: job.tags.join("\n"), metadata: pretty(job.metadata),
 });
 
 /** What differs from how it was, as the API takes it. */
@@ -69,7 +80,9 @@ function edit(job, first, now) {
   if (differs("run_at")) found.run_at = instant(now.run_at);
   if (differs("max_retries")) found.max_retries = new Raw(now.max_retries);
   if (differs("tags")) found.tags = now.tags.split("\n").map((tag) => tag.trim()).filter(Boolean);
-  if (differs("metadata") && stringify(parse(now.metadata)) !== stringify(job.metadata)) found.metadata = new Raw(now.metadata);
+  if (differs("metadata") && stringify(parse(now.metadata)) !== stringify(job.metadata)) {
+    found.metadata = new Raw(now.metadata);
+  }
   return found;
 }
 
@@ -101,20 +114,24 @@ export function JobEdit({ job: read, onClose, onDone }) {
     outdate(null);
   };
   const refused = (error) => (outdate(error.status === 412 ? error : null), error.status === 412);
-  return html`<${FormDialog} title="Edit this job" action="Save" wide ready=${problem === null} run=${told(send, onDone)} refused=${refused} onClose=${onClose}>
-    ${outdated && html`<div class="notice" role="alert"><span>Somebody has changed it meanwhile: ${outdated.message}.</span>
+  return html`<${FormDialog} title="Edit this job" action="Save" wide ready=${problem === null}
+      run=${told(send, onDone)} refused=${refused} onClose=${onClose}>
+    ${outdated && html`<div class="notice" role="alert">
+      <span>Somebody has changed it meanwhile: ${outdated.message}.</span>
       <${Act} run=${again}>Load what it is now<//></div>`}
     ${now.arguments === null
       ? html`<p class="hint">Its arguments cannot be read, and so not be edited.</p>`
       : html`<${Arguments} job=${job} text=${now.arguments} onText=${put("arguments")} />`}
     <div class="grid edit-fields">
       <${Field} label="Queue" value=${now.queue} onValue=${put("queue")} />
-      <${Field} label="Priority" value=${now.priority} onValue=${put("priority")} inputmode="numeric" hint="Higher goes first; 0 is usual." />
+      <${Field} label="Priority" value=${now.priority} onValue=${put("priority")} inputmode="numeric"
+        hint="Higher goes first; 0 is usual." />
       <${Moment} label="Due at" text=${now.run_at} onText=${put("run_at")} required />
-      <${Field} label="Retries" value=${now.max_retries} onValue=${put("max_retries")} inputmode="numeric" hint=${job.max_retries === null ? "Empty: as its task says." : "After the first attempt."} />
+      <${Field} label="Retries" value=${now.max_retries} onValue=${put("max_retries")} inputmode="numeric"
+        hint=${job.max_retries === null ? "Empty: as its task says." : "After the first attempt."} />
     </div>
     <${Tags} text=${now.tags} onText=${put("tags")} />
-    <${JsonEditor} label="Metadata" text=${now.metadata} onText=${put("metadata")} rows=${Math.min(8, now.metadata.split("\n").length + 1)} />
+    <${JsonEditor} label="Metadata" text=${now.metadata} onText=${put("metadata")} rows=${lines(now.metadata, 8)} />
     ${problem?.includes(HIDDEN) && html`<p class="fault" role="alert">${problem}</p>`}
   <//>`;
 }
@@ -122,5 +139,6 @@ export function JobEdit({ job: read, onClose, onDone }) {
 function Tags({ text, onText }) {
   const id = useId();
   return html`<div class="field"><label for=${id}>Tags</label>
-    <textarea id=${id} rows="2" value=${text} onInput=${(event) => onText(event.target.value)}></textarea><p class="hint">One a line.</p></div>`;
+    <textarea id=${id} rows="2" value=${text} onInput=${(event) => onText(event.target.value)}></textarea>
+    <p class="hint">One a line.</p></div>`;
 }

@@ -11,14 +11,17 @@ import { workerLink } from "./worker.js";
 export function JobFacts({ job, rules }) {
   const when = (at) => (at ? html`<${Time} at=${at} exact />` : undefined);
   return html`<${Facts} of=${[
-    ["Queue", html`<a href=${link("jobs", { queue: job.queue })}>${job.queue}</a>`], ["Priority", job.priority], ["Attempts", attempts(job, rules)],
+    ["Queue", html`<a href=${link("jobs", { queue: job.queue })}>${job.queue}</a>`],
+    ["Priority", job.priority], ["Attempts", attempts(job, rules)],
     ["Crashes", job.crashes || undefined],
-    ["Created", when(job.created_at)], ["Due", when(job.run_at)], ["Started", when(job.started_at)], ["Finished", when(job.finished_at)],
-    ["Expires", when(job.expires_at)], ["Worker", job.worker ? html`<a href=${workerLink(job.worker)}>${job.worker}</a>` : undefined],
-    ["Timeout", timeout(job, rules)], ["Between attempts", job.backoff || rules ? backoff(job.backoff ?? rules.backoff, rules) : undefined],
-    ["Schedule", job.schedule ? html`<a href=${scheduleLink(job.schedule)}>${job.schedule}</a>${job.beside && " (beside its series)"}` : undefined],
+    ["Created", when(job.created_at)], ["Due", when(job.run_at)],
+    ["Started", when(job.started_at)], ["Finished", when(job.finished_at)], ["Expires", when(job.expires_at)],
+    ["Worker", job.worker ? html`<a href=${workerLink(job.worker)}>${job.worker}</a>` : undefined],
+    ["Timeout", timeout(job, rules)],
+    ["Between attempts", job.backoff || rules ? backoff(job.backoff ?? rules.backoff, rules) : undefined],
+    ["Schedule", job.schedule ? schedule(job) : undefined],
     ["For the tick of", when(job.scheduled_at)],
-    ["Tags", job.tags.length ? job.tags.map((tag) => html`<a key=${tag} class="tag" href=${link("jobs", { tag })}>${tag}</a> `) : undefined],
+    ["Tags", job.tags.length ? job.tags.map(tagged) : undefined],
     ["Unique key", job.unique_key ? html`<code>${job.unique_key}</code>` : undefined],
     ["Idempotency key", job.idempotency_key ? html`<code>${job.idempotency_key}</code>` : undefined],
     ["Cancelled because", job.cancel_reason || undefined],
@@ -26,11 +29,16 @@ export function JobFacts({ job, rules }) {
   ]} />`;
 }
 
+const schedule = (job) =>
+  html`<a href=${scheduleLink(job.schedule)}>${job.schedule}</a>${job.beside && " (beside its series)"}`;
+const tagged = (tag) => html`<a key=${tag} class="tag" href=${link("jobs", { tag })}>${tag}</a> `;
+
 function attempts(job, rules) {
   const retries = job.max_retries ?? rules?.max_retries;
   if (retries === null || retries === undefined) return `${job.attempt}`;
   const left = Math.max(0, retries + 1 - job.attempt);
-  return html`${job.attempt} of ${retries + 1} <span class="muted">${job.finished_at ? "" : left ? `${plural(left, "attempt")} left` : "the last"}</span>`;
+  const more = left ? `${plural(left, "attempt")} left` : "the last";
+  return html`${job.attempt} of ${retries + 1} <span class="muted">${job.finished_at ? "" : more}</span>`;
 }
 
 /** Missing: its task's own. */
@@ -47,9 +55,12 @@ const DEFAULT = { initial: 1, multiplier: 2, max: 3600, jitter: 0.25, curve: "ex
 export function backoff(given, rules) {
   if (!given) return rules?.stub ? html`<span class="muted">as its task says</span>` : "a function of its task";
   const of = (name) => (given[name] === undefined ? DEFAULT[name] : given[name]);
-  const [initial, multiplier, most, jitter] = ["initial", "multiplier", "max", "jitter"].map((name) => Number(of(name)));
+  const [initial, multiplier, most, jitter] =
+    ["initial", "multiplier", "max", "jitter"].map((name) => Number(of(name)));
   const less = jitter ? `; up to ${Math.round(jitter * 100)} % less` : "";
-  if (of("curve") === "linear") return `${duration(initial)}, and as much longer each time, up to ${duration(most)}${less}`;
+  if (of("curve") === "linear") {
+    return `${duration(initial)}, and as much longer each time, up to ${duration(most)}${less}`;
+  }
   if (multiplier === 1) return `${duration(initial)} each time${less}`;
   return `${duration(initial)}, then ${multiplier} times as long each time, up to ${duration(most)}${less}`;
 }

@@ -9,16 +9,21 @@ const SILENT = 60;
 
 export function JobProgress({ job, progress }) {
   const now = useNow();
-  const done = Number(progress.done), total = progress.total === undefined || progress.total === null ? null : Number(progress.total);
+  const done = Number(progress.done);
+  const total = progress.total === undefined || progress.total === null ? null : Number(progress.total);
   const live = job.state === "running" && progress.run === job.runs;
   const share = total > 0 ? Math.min(1, Math.max(0, done / total)) : null;
   const figure = total === null ? count(done) : `${count(done)} of ${count(total)}`;
   return html`<div class="job-progress">
     <div class="row"><b>${share === null ? figure : percent(share)}</b>
       ${share !== null && html`<span class="muted">${figure}</span>`}<span class="note">${progress.note}</span>
-      <span class="left">${live ? left(job, progress, share, now) : progress.run !== job.runs && html`of run ${progress.run}`}</span></div>
-    <progress value=${share ?? undefined} max="1" aria-label=${`Progress of run ${progress.run}`}>${percent(share)}</progress>
-    ${live && now - Date.parse(progress.at) > SILENT * 1000 && html`<p class="silent">It last said something <${Time} at=${progress.at} />: it may hang.</p>`}
+      <span class="left">
+        ${live ? left(job, progress, share, now) : progress.run !== job.runs && html`of run ${progress.run}`}
+      </span></div>
+    <progress value=${share ?? undefined} max="1"
+      aria-label=${`Progress of run ${progress.run}`}>${percent(share)}</progress>
+    ${live && now - Date.parse(progress.at) > SILENT * 1000
+      && html`<p class="silent">It last said something <${Time} at=${progress.at} />: it may hang.</p>`}
   </div>`;
 }
 

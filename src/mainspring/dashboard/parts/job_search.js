@@ -27,12 +27,15 @@ export function JobSearch({ filter, known, onFilter }) {
   return html`<form class="job-search" role="search" onSubmit=${submit}>
     <${Icon} name="search" />
     <label class="unseen" for="search">Search jobs</label>
-    <input id="search" type="search" list="search-words" autocomplete="off" spellcheck="false" enterkeyhint="search" value=${text}
+    <input id="search" type="search" list="search-words" autocomplete="off" spellcheck="false" enterkeyhint="search"
+      value=${text}
       placeholder="Task, job id, or queue:mail state:dead tag:… error:…" aria-describedby="search-said"
       aria-invalid=${Boolean(state.words)}
       onInput=${(event) => (set(event.target.value), say({ busy: false, words: "" }))}
-      onFocus=${(event) => event.target.select()} onKeyDown=${(event) => event.key === "Escape" && event.target.blur()} />
-    <datalist id="search-words">${useOffers(text, known).map((one) => html`<option key=${one} value=${one} />`)}</datalist>
+      onFocus=${(event) => event.target.select()}
+      onKeyDown=${(event) => event.key === "Escape" && event.target.blur()} />
+    <datalist id="search-words">
+      ${useOffers(text, known).map((one) => html`<option key=${one} value=${one} />`)}</datalist>
     <button disabled=${state.busy || !text.trim()}>Search</button>
     <p id="search-said" class="fault" role="alert" hidden=${!state.words}>${state.words}</p>
   </form>`;
@@ -44,7 +47,9 @@ async function found(text, known, tell) {
   const jobs = known.tasks.includes(text) ? null : await jobsOf(text);
   if (jobs?.length === 1) return (go(jobLink(jobs[0])), "");
   if (jobs) {
-    return jobs.length ? `Several ids begin with ${text}: write more of it.` : `There is no job whose id begins with ${text}.`;
+    return jobs.length
+      ? `Several ids begin with ${text}: write more of it.`
+      : `There is no job whose id begins with ${text}.`;
   }
   tell(await meant(termsOf(text), { tasks: known.tasks, states: STATES }));
   return "";
@@ -90,7 +95,8 @@ export function Chips({ filter, onFilter }) {
 /** Every part of a filter as a field of its own: [name, label, names to offer]. */
 const FIELDS = [
   ["task", "Task"], ["queue", "Queue"], ["tag", "Tag"], ["schedule", "Schedule"], ["worker", "Worker"],
-  ["error", "Error"], ["key_prefix", "Key begins with"], ["created_after", "Created from"], ["created_before", "Created until"],
+  ["error", "Error"], ["key_prefix", "Key begins with"],
+  ["created_after", "Created from"], ["created_before", "Created until"],
 ];
 
 export function MoreFilters({ filter, known, onFilter }) {
@@ -118,10 +124,12 @@ function Field({ name, label, filter, offers, onFilter }) {
     if (time) return instant(value) && onFilter({ ...rest, [name]: instant(value) });
     if (name === "key_prefix") return onFilter({ ...rest, key_prefix: value });
     set("");
-    onFilter(joined(filter, name === "error" ? await meant([{ name, value }], { tasks: [], states: [] }) : { [name]: [value] }));
+    const found = name === "error" ? await meant([{ name, value }], { tasks: [], states: [] }) : { [name]: [value] };
+    onFilter(joined(filter, found));
   };
   return html`<div class="field"><label for=${id}>${label}</label>
-    <input id=${id} type=${time ? "datetime-local" : "text"} step=${time ? 1 : undefined} autocomplete="off" spellcheck="false"
+    <input id=${id} type=${time ? "datetime-local" : "text"} step=${time ? 1 : undefined}
+      autocomplete="off" spellcheck="false"
       value=${text} list=${offers.length ? `${id}-offers` : undefined} placeholder=${time ? undefined : "any"}
       onInput=${(event) => set(event.target.value)} onChange=${apply} />
     ${offers.length > 0 && html`<datalist id=${`${id}-offers`}>

@@ -14,7 +14,9 @@ const SHORT = 18; // characters of an id that tell jobs of one machine apart
 
 /** The instant that matters in a job's state, and the word for it. */
 export function moment(job) {
-  if (ENDED.includes(job.shown)) return [job.shown === "expired" ? "expired" : "ended", job.finished_at ?? job.expires_at];
+  if (ENDED.includes(job.shown)) {
+    return [job.shown === "expired" ? "expired" : "ended", job.finished_at ?? job.expires_at];
+  }
   if (job.shown === "running") return ["started", job.started_at];
   if (job.shown === "scheduled" || job.shown === "pending") return ["due", job.run_at];
   if (job.shown === "retrying") return ["again", job.run_at];
@@ -37,14 +39,16 @@ export function JobTable({
   return html`<div class="table jobs-table" aria-busy=${busy}><table>
     <caption class="unseen">${caption}</caption>
     <thead><tr>
-      ${onSelect && html`<th scope="col" class="tight"><input type="checkbox" aria-label="Select all on this page" checked=${all}
-        indeterminate=${some} onChange=${() => onSelectAll(!all)} /></th>`}
-      <th scope="col">State</th><th scope="col">Job</th><th scope="col">Queue</th><th scope="col" class="number">Attempt</th>
+      ${onSelect && html`<th scope="col" class="tight"><input type="checkbox" aria-label="Select all on this page"
+        checked=${all} indeterminate=${some} onChange=${() => onSelectAll(!all)} /></th>`}
+      <th scope="col">State</th><th scope="col">Job</th><th scope="col">Queue</th>
+      <th scope="col" class="number">Attempt</th>
       <th scope="col">When</th><th scope="col" class="number">Took</th><th scope="col">Details</th>
       ${acts && html`<th scope="col"><span class="unseen">Actions</span></th>`}
     </tr></thead>
-    <tbody>${jobs.map((job) => html`<${Row} key=${job.id} job=${job} selected=${selected?.has(job.id)} onSelect=${onSelect}
-      gone=${gone.has(job.id)} paused=${paused.has(job.queue)} onDone=${onDone} acts=${acts} />`)}</tbody>
+    <tbody>${jobs.map((job) => html`<${Row} key=${job.id} job=${job} selected=${selected?.has(job.id)}
+      onSelect=${onSelect} gone=${gone.has(job.id)} paused=${paused.has(job.queue)}
+      onDone=${onDone} acts=${acts} />`)}</tbody>
   </table></div>`;
 }
 
@@ -52,14 +56,17 @@ function Row({ job, selected, onSelect, gone, paused, onDone, acts }) {
   const [word, at] = moment(job);
   const classes = [selected && "selected", gone && "gone"].filter(Boolean).join(" ");
   return html`<tr class=${classes}>
-    ${onSelect && html`<td data-label="Select" class="tight job-select"><input type="checkbox" checked=${Boolean(selected)}
+    ${onSelect && html`<td data-label="Select" class="tight job-select"><input type="checkbox"
+      checked=${Boolean(selected)}
       aria-label=${`Select ${job.task} ${job.id}`} onClick=${(event) => onSelect(job, event)} /></td>`}
     <td data-label="State" class="job-state"><${State} of=${job.shown} />
       ${job.shown === "running" && job.cancel_reason !== null && html`<div class="muted small">is stopping</div>`}</td>
     <td data-label="Job" class="job-what"><${What} job=${job} /></td>
-    <td data-label="Queue" class="job-queue"><a class="plain" href=${link("jobs", { queue: job.queue })}>${job.queue}</a></td>
+    <td data-label="Queue" class="job-queue">
+      <a class="plain" href=${link("jobs", { queue: job.queue })}>${job.queue}</a></td>
     <td data-label="Attempt" class="number">${job.attempt || html`<span class="muted">–</span>`}</td>
-    <td data-label="When" class="nowrap job-when"><span><span class="muted">${word}</span> <${Time} at=${at} /></span></td>
+    <td data-label="When" class="nowrap job-when">
+      <span><span class="muted">${word}</span> <${Time} at=${at} /></span></td>
     <td data-label="Took" class="number nowrap"><${Took} job=${job} /></td>
     <td data-label="Details" class="job-how"><${How} job=${job} paused=${paused} gone=${gone} /></td>
     ${acts && html`<td data-label="" class="tight job-acts"><${RowActions} job=${job} onDone=${onDone} /></td>`}

@@ -26,15 +26,18 @@ export function Log({ id, runs, run, ear, turn, following }) {
   const back = () => (lines.length > shown.length ? draw(drawn + DRAWN) : (draw(drawn + PAGE), earlier()));
   return html`<section class="card log" aria-label="Log">
     <div class="row"><h2>${run ? `Log of run ${run}` : "Log"}</h2>
-      <span class="muted">${lines.length > 0 && plural(lines.length, "line")}${following && lines.length > 0 && !scroll.away && " · follows"}</span>
+      <span class="muted">${lines.length > 0 && plural(lines.length, "line")}
+        ${following && lines.length > 0 && !scroll.away && " · follows"}</span>
       ${lines.length > 0 && html`<${Copy} text=${() => lines.map(written).join("\n")} name="the log" />`}</div>
     ${error && html`<p class="error" role="alert">${error.message}</p>`}
     <div class="log-place">
-      <div class="log-lines" role="log" aria-live=${following ? "polite" : "off"} aria-label="Log lines" tabindex="0" ref=${place} onScroll=${scroll.moved}>
+      <div class="log-lines" role="log" aria-live=${following ? "polite" : "off"} aria-label="Log lines" tabindex="0"
+        ref=${place} onScroll=${scroll.moved}>
         ${more && html`<button type="button" class="quiet" onClick=${back}>Load earlier</button>`}
         ${!lines.length && html`<p class="muted">${nothing(run, from, following)}</p>`}
         ${shown.map((line, n) => html`
-          ${!run && (n ? shown[n - 1].run !== line.run : runs > 1) && html`<p key=${`run-${line.run}`} class="log-run">Run ${line.run}</p>`}
+          ${!run && (n ? shown[n - 1].run !== line.run : runs > 1)
+            && html`<p key=${`run-${line.run}`} class="log-run">Run ${line.run}</p>`}
           <${Line} key=${`${line.run}.${line.n}`} line=${line} />`)}
       </div>
       ${scroll.away && html`<button type="button" class="primary newest" onClick=${scroll.down}><${Icon} name="down" />
@@ -46,12 +49,15 @@ export function Log({ id, runs, run, ear, turn, following }) {
 function nothing(run, from, following) {
   if (run) return "This run has logged nothing.";
   if (from > 1) return `Run ${from} has logged nothing.`;
-  return html`${following ? "Nothing is logged yet." : "Nothing was logged."} A task writes here with <code>ctx.log.info("…")</code>.`;
+  const words = following ? "Nothing is logged yet." : "Nothing was logged.";
+  return html`${words} A task writes here with <code>ctx.log.info("…")</code>.`;
 }
 
 function Line({ line }) {
   const word = level(line.level);
-  return html`<div class=${`log-line log-${word}`} data-line=${`${line.run}.${line.n}`}><time datetime=${line.at} title=${local(Date.parse(line.at))}>${clockTime(Date.parse(line.at))}</time>
+  const at = Date.parse(line.at);
+  return html`<div class=${`log-line log-${word}`} data-line=${`${line.run}.${line.n}`}>
+    <time datetime=${line.at} title=${local(at)}>${clockTime(at)}</time>
     <b>${word}</b><span>${line.text}</span></div>`;
 }
 
@@ -85,7 +91,8 @@ function useLines(id, runs, run) {
     if (first.current && !run) await whole();
     for (let next = true; next && alive.current;) {
       const last = known.current.at(-1);
-      const page = await get(`jobs/${segment(id)}/logs`, { after: last ? `${last.run}.${last.n}` : `${start.current}.0`, limit: PAGE });
+      const after = last ? `${last.run}.${last.n}` : `${start.current}.0`;
+      const page = await get(`jobs/${segment(id)}/logs`, { after, limit: PAGE });
       add(page.items);
       next = page.next && !(run && page.items.at(-1).run > run);
     }

@@ -12,8 +12,9 @@ export const instant = (text) => (text && !Number.isNaN(Date.parse(text)) ? new 
 export function Moment({ label, text, onText, required = false, hint, fault }) {
   const id = useId();
   const at = instant(text);
+  const read = at ? `${utc(Date.parse(at))}; typed in ${zone}` : hint ?? `in ${zone}`;
   return html`<div class="field"><label for=${id}>${label}</label>
     <input id=${id} type="datetime-local" step="1" value=${text} required=${required} aria-describedby=${`${id}-hint`}
       aria-invalid=${Boolean(fault)} onInput=${(event) => onText(event.target.value)} />
-    <p id=${`${id}-hint`} class=${fault ? "fault" : "hint"}>${fault ?? (at ? `${utc(Date.parse(at))}; typed in ${zone}` : hint ?? `in ${zone}`)}</p></div>`;
+    <p id=${`${id}-hint`} class=${fault ? "fault" : "hint"}>${fault ?? read}</p></div>`;
 }

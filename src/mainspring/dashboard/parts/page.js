@@ -7,16 +7,21 @@ import { Icon } from "./icons.js";
 export function Head({ title, actions, children }) {
   const ref = useRef();
   // Who hears the page, or uses its keys, begins where the new one does; unless they came for its search.
-  useEffect(() => void (arrived() && !document.querySelector("#search:focus") && ref.current.focus({ preventScroll: true })), []);
+  useEffect(() => {
+    if (arrived() && !document.querySelector("#search:focus")) ref.current.focus({ preventScroll: true });
+  }, []);
   useEffect(() => void (document.title = `${typeof title === "string" ? title : "Mainspring"} · Mainspring`), [title]);
-  return html`<div class="head"><h1 ref=${ref} tabindex="-1">${title}</h1>${children}<div class="actions">${actions}</div></div>`;
+  return html`<div class="head"><h1 ref=${ref} tabindex="-1">${title}</h1>${children}
+    <div class="actions">${actions}</div></div>`;
 }
 
 /** What useData() answers with: words while there is nothing, trouble above what was there before. */
 export function Loaded({ data, children }) {
   return html`
     ${data.error && html`<${Trouble} error=${data.error} retry=${data.reload} />`}
-    ${data.value === undefined ? !data.error && html`<p class="loading" aria-busy="true">Loading…</p>` : children(data.value)}`;
+    ${data.value === undefined
+      ? !data.error && html`<p class="loading" aria-busy="true">Loading…</p>`
+      : children(data.value)}`;
 }
 
 export function Trouble({ error, retry }) {
@@ -26,7 +31,8 @@ export function Trouble({ error, retry }) {
 
 /** Nothing here: why, and what to do. `code` is what one could run. */
 export function Empty({ title, code, children }) {
-  return html`<div class="empty"><h2>${title}</h2><div>${children}</div>${code && html`<pre class="code" tabindex="0">${code}</pre>`}</div>`;
+  return html`<div class="empty"><h2>${title}</h2><div>${children}</div>
+    ${code && html`<pre class="code" tabindex="0">${code}</pre>`}</div>`;
 }
 
 /** By cursor: `next` is the API's; older pages are further on in the browser's history. */

@@ -24,7 +24,8 @@ export async function loadQueues(session, window, known, signal) {
   ]);
   const names = [
     ...items.map((queue) => queue.name), ...Object.keys(stats?.by_queue ?? {}),
-    ...(tasks?.items ?? []).map((task) => task.queue), ...(workers?.items ?? []).flatMap((worker) => worker.queues ?? []),
+    ...(tasks?.items ?? []).map((task) => task.queue),
+    ...(workers?.items ?? []).flatMap((worker) => worker.queues ?? []),
   ];
   names.forEach((name) => known.add(name));
   const rows = [...known].sort().map((name) => {
@@ -62,7 +63,9 @@ export function PauseButton({ queue, after }) {
   const run = async () => {
     await post(`queues/${segment(queue.name)}/${verb}`);
     await after();
-    return queue.paused ? `Queue ${queue.name} goes on.` : `Queue ${queue.name} is paused: nothing new is taken from it.`;
+    return queue.paused
+      ? `Queue ${queue.name} goes on.`
+      : `Queue ${queue.name} is paused: nothing new is taken from it.`;
   };
   if (!useSession().may("operator", "queues")) return null;
   const words = queue.paused ? "Resume" : "Pause";

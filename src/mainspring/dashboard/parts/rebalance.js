@@ -18,21 +18,32 @@ export function Rebalance({ onClose, onDone }) {
     const left = changed.length ? ` ${plural(changed.length, "other")} had been changed meanwhile and stayed.` : "";
     return `${plural(moves.length, "schedule was", "schedules were")} moved: ${percent(Number(after))} even.${left}`;
   };
-  return html`<${FormDialog} title="Rebalance" action=${moves.length ? `Move ${plural(moves.length, "schedule")}` : "Move"} ready=${moves.length > 0} wide run=${told(run, onDone)} onClose=${onClose}>
-    <p>Moves intervals made with <code>spread</code>, and nothing else, to where fewer ticks are. No tick is lost or doubled.</p>
+  const action = moves.length ? `Move ${plural(moves.length, "schedule")}` : "Move";
+  return html`<${FormDialog} title="Rebalance" action=${action} ready=${moves.length > 0} wide
+      run=${told(run, onDone)} onClose=${onClose}>
+    <p>Moves intervals made with <code>spread</code>, and nothing else, to where fewer ticks are.
+      No tick is lost or doubled.</p>
     <${Loaded} data=${plan}>${(value) => html`<${Plan} plan=${value} />`}<//>
   <//>`;
 }
 
 function Plan({ plan }) {
   const { moves, left, before, after } = plan;
+  const stays = left.slice(0, SHOWN).map(({ name, why }) => `${name} (${STAYS[why] ?? why})`).join(", ");
   return html`
     ${moves.length
       ? html`<p><b>${percent(Number(before))} even</b> now, <b>${percent(Number(after))}</b> afterwards:</p>
-        <div class="table"><table><thead><tr><th scope="col">Schedule</th><th scope="col">Interval</th><th scope="col">Next tick</th><th scope="col">Would be</th></tr></thead>
-        <tbody>${moves.slice(0, SHOWN).map((move) => html`<tr key=${move.name}><td data-label="Schedule"><a href=${scheduleLink(move.name)}>${move.name}</a></td>
-          <td data-label="Interval">${duration(Number(move.interval))}</td><td data-label="Next tick">${clockTime(move.from_at)}</td><td data-label="Would be">${clockTime(move.to_at)}</td></tr>`)}</tbody></table></div>
+        <div class="table"><table>
+          <thead><tr>
+            <th scope="col">Schedule</th><th scope="col">Interval</th>
+            <th scope="col">Next tick</th><th scope="col">Would be</th></tr></thead>
+          <tbody>${moves.slice(0, SHOWN).map((move) => html`<tr key=${move.name}>
+            <td data-label="Schedule"><a href=${scheduleLink(move.name)}>${move.name}</a></td>
+            <td data-label="Interval">${duration(Number(move.interval))}</td>
+            <td data-label="Next tick">${clockTime(move.from_at)}</td>
+            <td data-label="Would be">${clockTime(move.to_at)}</td></tr>`)}</tbody></table></div>
         ${moves.length > SHOWN && html`<p class="muted">and ${moves.length - SHOWN} more</p>`}`
-      : html`<p><b>Nothing to move.</b> The load is ${percent(Number(before))} even, and no interval made with <code>spread</code> would be better elsewhere.</p>`}
-    ${left.length > 0 && html`<p class="muted">Left alone: ${left.slice(0, SHOWN).map(({ name, why }) => `${name} (${STAYS[why] ?? why})`).join(", ")}.</p>`}`;
+      : html`<p><b>Nothing to move.</b> The load is ${percent(Number(before))} even, and no interval made
+          with <code>spread</code> would be better elsewhere.</p>`}
+    ${left.length > 0 && html`<p class="muted">Left alone: ${stays}.</p>`}`;
 }

@@ -14,12 +14,15 @@ export const ACTIONS = {
   delete: ["Delete", "trash", "is deleted"],
 };
 
-const path = (job, action) => (action === "delete" ? remove(`jobs/${segment(job.id)}`) : post(`jobs/${segment(job.id)}/${action}`));
+const path = (job, action) =>
+  (action === "delete" ? remove(`jobs/${segment(job.id)}`) : post(`jobs/${segment(job.id)}/${action}`));
 
 const QUESTIONS = {
   cancel: (job) => ({
     title: `Cancel ${job.task}?`, action: "Cancel the job", danger: true,
-    words: job.shown === "running" ? "It is running: its worker will interrupt it. What it has done so far stays done." : "It will not run, unless somebody retries it.",
+    words: job.shown === "running"
+      ? "It is running: its worker will interrupt it. What it has done so far stays done."
+      : "It will not run, unless somebody retries it.",
   }),
   delete: (job) => ({
     title: `Delete ${job.task}?`, action: "Delete the job", danger: true,
@@ -29,7 +32,8 @@ const QUESTIONS = {
 
 /** Does it, after a question where it is hard to undo; answers with words for a toast. */
 export async function actOn(job, action) {
-  const told = `${job.task} ${action === "cancel" && job.shown === "running" ? "is told to stop" : ACTIONS[action][2]}.`;
+  const stops = action === "cancel" && job.shown === "running";
+  const told = `${job.task} ${stops ? "is told to stop" : ACTIONS[action][2]}.`;
   const question = QUESTIONS[action]?.(job);
   if (!question) return (await path(job, action), told);
   const done = await confirm({ ...question, run: () => path(job, action).then(() => null) });

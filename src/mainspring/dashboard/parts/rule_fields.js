@@ -33,7 +33,9 @@ export function ruleDraft(trigger = { kind: "cron", tz: zone }) {
 export function ruleOf(draft) {
   const { kind, tz } = draft;
   if (kind === "cron") return { kind, tz, expr: draft.expr, day_match: draft.day_match };
-  if (kind === "every") return { kind, tz, seconds: Number(draft.n) * UNITS[draft.unit], anchor: instant(draft.anchor) };
+  if (kind === "every") {
+    return { kind, tz, seconds: Number(draft.n) * UNITS[draft.unit], anchor: instant(draft.anchor) };
+  }
   if (kind === "at") return { kind, tz, when: whenOf(draft) };
   const weekly = draft.period === "weeks";
   return {
@@ -54,12 +56,16 @@ export function RuleFields({ draft, onChange, fault }) {
   const zoned = /time zone|timezone|zone '/i.test(fault ?? "");
   const Fields = { cron: CronFields, every: EveryFields, calendar: CalendarFields, at: AtFields }[draft.kind];
   return html`<fieldset class="rule"><legend>When</legend>
-    <div class="row kinds" role="radiogroup" aria-label="Kind of rule">${KINDS.map(([kind, words]) => html`<label key=${kind} class="kind">
-      <input type="radio" name="kind" value=${kind} checked=${draft.kind === kind} onChange=${() => onChange({ kind })} /> ${words}</label>`)}</div>
+    <div class="row kinds" role="radiogroup" aria-label="Kind of rule">
+      ${KINDS.map(([kind, words]) => html`<label key=${kind} class="kind">
+        <input type="radio" name="kind" value=${kind} checked=${draft.kind === kind}
+          onChange=${() => onChange({ kind })} /> ${words}</label>`)}</div>
     <${Fields} draft=${draft} onChange=${onChange} fault=${zoned ? null : fault} describedby=${`${id}-fault`} />
     <p id=${`${id}-fault`} class="fault rule-fault" role="alert">${fault}</p>
     ${draft.kind !== "every" && html`<div class="field"><label for=${`${id}-tz`}>Time zone</label>
-      <input id=${`${id}-tz`} list="zones" value=${draft.tz} required aria-invalid=${zoned} aria-describedby=${`${id}-fault`} onInput=${(event) => onChange({ tz: event.target.value.trim() })} />
+      <input id=${`${id}-tz`} list="zones" value=${draft.tz} required
+        aria-invalid=${zoned} aria-describedby=${`${id}-fault`}
+        onInput=${(event) => onChange({ tz: event.target.value.trim() })} />
       <datalist id="zones">${ZONES.map((name) => html`<option key=${name} value=${name} />`)}</datalist></div>`}
   </fieldset>`;
 }
@@ -68,11 +74,14 @@ function CronFields({ draft, onChange, fault, describedby }) {
   const id = useId();
   const both = bothDays(draft.expr);
   return html`<div class="field"><label for=${id}>Cron expression</label>
-      <input id=${id} class="code" value=${draft.expr} required spellcheck="false" autocomplete="off" aria-invalid=${Boolean(fault)} aria-describedby=${describedby}
+      <input id=${id} class="code" value=${draft.expr} required spellcheck="false" autocomplete="off"
+        aria-invalid=${Boolean(fault)} aria-describedby=${describedby}
         onInput=${(event) => onChange({ expr: event.target.value })} />
       <p class="hint">minute, hour, day of month, month, day of week; six fields have seconds first</p></div>
-    <p class="row examples">${EXAMPLES.map(([expr, words]) => html`<button key=${expr} type="button" title=${expr} onClick=${() => onChange({ expr })}>${words}</button>`)}</p>
-    ${both && html`<${Choice} label="Both day fields are set: a date meets" value=${draft.day_match} options=${[["or", "one of them"], ["and", "both"]]} onValue=${(day_match) => onChange({ day_match })} />`}`;
+    <p class="row examples">${EXAMPLES.map(([expr, words]) => html`<button key=${expr} type="button" title=${expr}
+      onClick=${() => onChange({ expr })}>${words}</button>`)}</p>
+    ${both && html`<${Choice} label="Both day fields are set: a date meets" value=${draft.day_match}
+      options=${[["or", "one of them"], ["and", "both"]]} onValue=${(day_match) => onChange({ day_match })} />`}`;
 }
 
 function bothDays(expr) {
@@ -84,27 +93,41 @@ function bothDays(expr) {
 function EveryFields({ draft, onChange, fault, describedby }) {
   const id = useId();
   return html`<div class="row"><div class="field"><label for=${id}>Every</label>
-      <input id=${id} type="number" min="0.001" step="any" required value=${draft.n} aria-invalid=${Boolean(fault)} aria-describedby=${describedby} onInput=${(event) => onChange({ n: event.target.value })} /></div>
-      <${Choice} label="Unit" value=${draft.unit} options=${Object.keys(UNITS).map((one) => [one, one])} onValue=${(unit) => onChange({ unit })} /></div>
-    <${Moment} label="Its grid goes through" text=${draft.anchor} onText=${(anchor) => onChange({ anchor })} hint="empty: the time when it is made" />`;
+      <input id=${id} type="number" min="0.001" step="any" required value=${draft.n}
+        aria-invalid=${Boolean(fault)} aria-describedby=${describedby}
+        onInput=${(event) => onChange({ n: event.target.value })} /></div>
+      <${Choice} label="Unit" value=${draft.unit} options=${Object.keys(UNITS).map((one) => [one, one])}
+        onValue=${(unit) => onChange({ unit })} /></div>
+    <${Moment} label="Its grid goes through" text=${draft.anchor} onText=${(anchor) => onChange({ anchor })}
+      hint="empty: the time when it is made" />`;
 }
 
 function CalendarFields({ draft, onChange, fault, describedby }) {
   const id = useId();
-  const turn = (day) => onChange({ weekdays: draft.weekdays.includes(day) ? draft.weekdays.filter((one) => one !== day) : [...draft.weekdays, day] });
+  const { weekdays } = draft;
+  const turned = (day) => (weekdays.includes(day) ? weekdays.filter((one) => one !== day) : [...weekdays, day]);
   return html`<div class="row"><div class="field"><label for=${id}>Every</label>
-      <input id=${id} type="number" min="1" step="1" required value=${draft.step} onInput=${(event) => onChange({ step: event.target.value })} /></div>
-      <${Choice} label="Unit" value=${draft.period} options=${[["days", "days"], ["weeks", "weeks"]]} onValue=${(period) => onChange({ period })} /></div>
-    ${draft.period === "weeks" && html`<div class="row" role="group" aria-label="Days of the week">${DAYS.map((name, day) => html`<label key=${name}><input type="checkbox" checked=${draft.weekdays.includes(day)} onChange=${() => turn(day)} /> ${name}</label>`)}</div>`}
+      <input id=${id} type="number" min="1" step="1" required value=${draft.step}
+        onInput=${(event) => onChange({ step: event.target.value })} /></div>
+      <${Choice} label="Unit" value=${draft.period} options=${[["days", "days"], ["weeks", "weeks"]]}
+        onValue=${(period) => onChange({ period })} /></div>
+    ${draft.period === "weeks" && html`<div class="row" role="group" aria-label="Days of the week">
+      ${DAYS.map((name, day) => html`<label key=${name}><input type="checkbox" checked=${weekdays.includes(day)}
+        onChange=${() => onChange({ weekdays: turned(day) })} /> ${name}</label>`)}</div>`}
     <div class="field"><label for=${`${id}-times`}>At these times of day</label>
-      <input id=${`${id}-times`} required value=${draft.times} placeholder="09:00, 17:30" aria-invalid=${Boolean(fault)} aria-describedby=${describedby} onInput=${(event) => onChange({ times: event.target.value })} /></div>
+      <input id=${`${id}-times`} required value=${draft.times} placeholder="09:00, 17:30"
+        aria-invalid=${Boolean(fault)} aria-describedby=${describedby}
+        onInput=${(event) => onChange({ times: event.target.value })} /></div>
     <div class="field"><label for=${`${id}-first`}>Counted from</label>
-      <input id=${`${id}-first`} type="date" value=${draft.first} onInput=${(event) => onChange({ first: event.target.value })} />
+      <input id=${`${id}-first`} type="date" value=${draft.first}
+        onInput=${(event) => onChange({ first: event.target.value })} />
       <p class="hint">empty: the day when it is made</p></div>`;
 }
 
 function AtFields({ draft, onChange, fault, describedby }) {
   const id = useId();
   return html`<div class="field"><label for=${id}>On this day, at this time of its zone</label>
-    <input id=${id} type="datetime-local" step="1" required value=${draft.when} aria-invalid=${Boolean(fault)} aria-describedby=${describedby} onInput=${(event) => onChange({ when: event.target.value })} /></div>`;
+    <input id=${id} type="datetime-local" step="1" required value=${draft.when}
+      aria-invalid=${Boolean(fault)} aria-describedby=${describedby}
+      onInput=${(event) => onChange({ when: event.target.value })} /></div>`;
 }

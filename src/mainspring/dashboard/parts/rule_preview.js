@@ -17,7 +17,8 @@ export function useRulePreview(trigger, name) {
     set((before) => ({ ...before, loading: true }));
     const timer = setTimeout(async () => {
       try {
-        set({ value: await post("cron/preview", { trigger, name, count: 10 }, { signal: stop.signal }), error: null, loading: false });
+        const value = await post("cron/preview", { trigger, name, count: 10 }, { signal: stop.signal });
+        set({ value, error: null, loading: false });
       } catch (error) {
         if (!stop.signal.aborted) set((before) => ({ ...before, error, loading: false }));
       }
@@ -32,28 +33,41 @@ export const plain = (message) => message.replace(/ - at `\$[^`]*`$/, "");
 
 export function RulePreview({ preview, narrowed }) {
   const { value, error, loading } = preview;
-  if (error || !value) return html`<section class="preview" aria-label="Preview"><p class="muted">${error ? "No preview: the rule is refused." : "Working it out…"}</p></section>`;
+  if (error || !value) {
+    return html`<section class="preview" aria-label="Preview">
+      <p class="muted">${error ? "No preview: the rule is refused." : "Working it out…"}</p></section>`;
+  }
   return html`<section class="preview" aria-label="Preview" aria-busy=${loading}>
     <p class="meaning" aria-live="polite">${value.meaning}</p>
-    ${value.warnings.map((words) => html`<p key=${words} class="preview-warning"><${Icon} name="warning" /> ${words}</p>`)}
+    ${value.warnings.map((words) => html`<p key=${words} class="preview-warning">
+      <${Icon} name="warning" /> ${words}</p>`)}
     <${ComingTicks} ticks=${value.next} />
     ${narrowed && html`<p class="hint">Before its window, dates left out, start and end are heeded.</p>`}
-    ${value.clock_changes.length > 0 && html`<h3>When the clocks change</h3><ul class="changes">${value.clock_changes.map((words) => html`<li key=${words}>${words}</li>`)}</ul>`}
+    ${value.clock_changes.length > 0 && html`<h3>When the clocks change</h3>
+      <ul class="changes">${value.clock_changes.map((words) => html`<li key=${words}>${words}</li>`)}</ul>`}
   </section>`;
 }
 
 /** 2030-01-01T09:00:00+00:00 -> "Tue 2030-01-01 09:00:00 +00:00". */
 function wall(text) {
-  const day = new Date(`${text.slice(0, 10)}T00:00Z`).toLocaleDateString("en-GB", { weekday: "short", timeZone: "UTC" });
+  const midnight = new Date(`${text.slice(0, 10)}T00:00Z`);
+  const day = midnight.toLocaleDateString("en-GB", { weekday: "short", timeZone: "UTC" });
   return `${day} ${text.slice(0, 10)} ${text.slice(11, 19)}`;
 }
 
 /** Ticks on the clocks of their own zone, of the viewer's and in UTC. */
 export function ComingTicks({ ticks, tz }) {
   if (!ticks.length) return html`<p class="muted">No ticks to come.</p>`;
-  return html`<div class="table ticks"><table><thead><tr><th scope="col">${tz ?? "On its clocks"}</th><th scope="col">When</th><th scope="col" title=${zone}>Your time</th><th scope="col">UTC</th></tr></thead>
+  return html`<div class="table ticks"><table>
+    <thead><tr>
+      <th scope="col">${tz ?? "On its clocks"}</th><th scope="col">When</th>
+      <th scope="col" title=${zone}>Your time</th><th scope="col">UTC</th></tr></thead>
     <tbody>${ticks.map((tick) => html`<tr key=${tick.at}>
-      <td data-label="On its clocks"><div>${wall(tick.local)}${tick.note && html`<div class="preview-warning"><${Icon} name="warning" size=${13} /> ${tick.note}</div>`}</div></td>
-      <td data-label="When" class="nowrap"><${Time} at=${tick.at} /></td><td data-label="Your time">${local(tick.at)}</td><td data-label="UTC">${tick.at.slice(0, 19).replace("T", " ")}</td>
+      <td data-label="On its clocks"><div>${wall(tick.local)}
+        ${tick.note && html`<div class="preview-warning">
+          <${Icon} name="warning" size=${13} /> ${tick.note}</div>`}</div></td>
+      <td data-label="When" class="nowrap"><${Time} at=${tick.at} /></td>
+      <td data-label="Your time">${local(tick.at)}</td>
+      <td data-label="UTC">${tick.at.slice(0, 19).replace("T", " ")}</td>
     </tr>`)}</tbody></table></div>`;
 }

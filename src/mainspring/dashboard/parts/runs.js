@@ -20,20 +20,26 @@ export function Runs({ job, runs, chosen, onChoose }) {
     ...(all.some((run) => run.usage) ? [] : ["CPU", "Memory"]), ...(all.some((run) => run.items) ? [] : ["Items"]),
   ]);
   const columns = COLUMNS.filter((name) => !empty.has(name));
+  const look = (name) => (NUMBERS.has(name) ? "number tight" : WIDE.has(name) ? "" : "tight");
   return html`<div class="table runs"><table><caption class="unseen">Runs, newest first</caption>
-    <thead><tr>${columns.map((name) => html`<th key=${name} scope="col" class=${NUMBERS.has(name) ? "number" : ""}>${name}</th>`)}</tr></thead>
+    <thead><tr>${columns.map((name) => html`<th key=${name} scope="col"
+      class=${NUMBERS.has(name) ? "number" : ""}>${name}</th>`)}</tr></thead>
     <tbody>${all.map((run) => html`<tr key=${run.number} class=${chosen === run.number ? "chosen" : ""}>
-      ${columns.map((name) => html`<td key=${name} data-label=${name} class=${NUMBERS.has(name) ? "number tight" : WIDE.has(name) ? "" : "tight"}>
+      ${columns.map((name) => html`<td key=${name} data-label=${name} class=${look(name)}>
         ${cell(name, run, chosen === run.number, onChoose)}</td>`)}</tr>`)}</tbody>
   </table></div>`;
 }
 
 /** The one that has no history row yet. */
-const underway = (job) => ({ number: job.runs, attempt: job.attempt, ending: "running", worker: job.worker, started_at: job.started_at, finished_at: null });
+const underway = (job) => ({
+  number: job.runs, attempt: job.attempt, ending: "running", worker: job.worker,
+  started_at: job.started_at, finished_at: null,
+});
 
 function cell(name, run, chosen, onChoose) {
   switch (name) {
-    case "Run": return html`<button type="button" class="quiet" aria-expanded=${chosen} aria-label=${`Run ${run.number}`} onClick=${() => onChoose(chosen ? null : run.number)}>${run.number}</button>`;
+    case "Run": return html`<button type="button" class="quiet" aria-expanded=${chosen}
+      aria-label=${`Run ${run.number}`} onClick=${() => onChoose(chosen ? null : run.number)}>${run.number}</button>`;
     case "Attempt": return run.attempt;
     case "Ending": return html`<${State} of=${run.ending} />`;
     case "Worker": return run.worker ? html`<a href=${workerLink(run.worker)}>${run.worker}</a>` : "–";
@@ -42,12 +48,17 @@ function cell(name, run, chosen, onChoose) {
     case "CPU": return run.usage ? duration(Number(run.usage.cpu)) : "–";
     case "Memory": return run.usage ? bytes(Number(run.usage.memory)) : "–";
     case "Items": return run.items ? items(run.items) : "–";
-    default: return run.failure ? html`<span class="brief">${run.failure.type}: ${run.failure.message}</span>` : html`<span class="muted">–</span>`;
+    default: return run.failure
+      ? html`<span class="brief">${run.failure.type}: ${run.failure.message}</span>`
+      : html`<span class="muted">–</span>`;
   }
 }
 
 const items = ({ success = 0, failed = 0, skipped = 0 }) =>
-  [[success, "done"], [failed, "failed"], [skipped, "skipped"]].filter(([n]) => n).map(([n, word]) => `${count(n)} ${word}`).join(", ") || "none";
+  [[success, "done"], [failed, "failed"], [skipped, "skipped"]]
+    .filter(([n]) => n)
+    .map(([n, word]) => `${count(n)} ${word}`)
+    .join(", ") || "none";
 
 /** What a run has left behind; its lines are in the log. */
 export function Run({ run, onClose }) {
@@ -57,7 +68,8 @@ export function Run({ run, onClose }) {
     <div class="row"><h2>Run ${run.number}</h2><${State} of=${run.ending} />
       <button class="quiet" onClick=${onClose}>Show all runs</button></div>
     <${Facts} of=${[
-      ["Started", html`<${Time} at=${run.started_at} exact />`], ["Ended", html`<${Time} at=${run.finished_at} exact />`],
+      ["Started", html`<${Time} at=${run.started_at} exact />`],
+      ["Ended", html`<${Time} at=${run.finished_at} exact />`],
       ["Result", run.result_size ? bytes(run.result_size) : undefined], ["Lease", html`<code>${run.lease}</code>`],
       ["Items", run.items ? items(run.items) : undefined],
     ]} />

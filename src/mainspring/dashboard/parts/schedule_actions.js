@@ -23,7 +23,10 @@ export function Pause({ row, onClose, onDone }) {
 export function Resume({ row, onClose, onDone }) {
   const [catchUp, set] = useState(false);
   const run = async () => (await post(path(row, "resume"), { catch_up: catchUp }), `${row.name} goes on.`);
-  const choice = (value, words, more) => html`<p><label><input type="radio" name="how" checked=${catchUp === value} onChange=${() => set(value)} /> <b>${words}</b></label><br /><span class="muted">${more}</span></p>`;
+  const choice = (value, words, more) => html`<p>
+    <label><input type="radio" name="how" checked=${catchUp === value} onChange=${() => set(value)} />${" "}
+      <b>${words}</b></label><br />
+    <span class="muted">${more}</span></p>`;
   return html`<${FormDialog} title=${`Resume ${row.name}`} action="Resume" run=${told(run, onDone)} onClose=${onClose}>
     ${row.note && html`<p class="notice">${row.note}</p>`}
     <fieldset><legend>The ticks of the pause</legend>
@@ -42,11 +45,15 @@ export function Trigger({ row, onClose, onDone }) {
     go(jobLink(id));
     return `${row.name} runs now, as this job.`;
   };
-  return html`<${FormDialog} title=${`Run ${row.name} now`} action="Run now" run=${told(run, onDone)} ready=${!other || fault(text) === null} onClose=${onClose}>
-    <p>One job is made at once, paused or not. The next tick is left alone${row.spec.overlap === "allow" ? "" : ", and does not overlap it"}.</p>
-    <p><label><input type="checkbox" checked=${other} onChange=${(event) => choose(event.target.checked)} /> With other arguments than its own</label></p>
+  const alone = row.spec.overlap === "allow" ? "" : ", and does not overlap it";
+  return html`<${FormDialog} title=${`Run ${row.name} now`} action="Run now" run=${told(run, onDone)}
+      ready=${!other || fault(text) === null} onClose=${onClose}>
+    <p>One job is made at once, paused or not. The next tick is left alone${alone}.</p>
+    <p><label><input type="checkbox" checked=${other} onChange=${(event) => choose(event.target.checked)} />${" "}
+      With other arguments than its own</label></p>
     ${other && html`<${JsonEditor} label="Arguments" text=${text} onText=${set} />
-      ${own.includes("***") && html`<p class="hint">What stands as *** is hidden, and would be sent as ***: write it anew.</p>`}`}
+      ${own.includes("***")
+        && html`<p class="hint">What stands as *** is hidden, and would be sent as ***: write it anew.</p>`}`}
     ${!other && row.spec.computed && html`<p class="muted">Its arguments are made by a function of the code.</p>`}
   <//>`;
 }
@@ -59,10 +66,12 @@ export function Reschedule({ row, onClose, onDone }) {
     await post(path(row, "reschedule"), { at: instant(text) });
     return `The next tick of ${row.name} is at ${local(instant(text))}.`;
   };
-  return html`<${FormDialog} title=${`Move the next tick of ${row.name}`} action="Move it" run=${told(run, onDone)} ready=${Boolean(instant(text))} onClose=${onClose}>
+  return html`<${FormDialog} title=${`Move the next tick of ${row.name}`} action="Move it" run=${told(run, onDone)}
+      ready=${Boolean(instant(text))} onClose=${onClose}>
     <p>Only the next tick is moved. Those after it follow the rule: ${row.spec.meaning}.</p>
     <${Moment} label="Next tick" text=${text} onText=${set} required />
-    <p class="row">${SOON.map(([words, seconds]) => html`<button key=${words} type="button" onClick=${() => set(typed(now() + seconds * 1000))}>${words}</button>`)}</p>
+    <p class="row">${SOON.map(([words, seconds]) => html`<button key=${words} type="button"
+      onClick=${() => set(typed(now() + seconds * 1000))}>${words}</button>`)}</p>
   <//>`;
 }
 
@@ -84,22 +93,41 @@ export function Backfill({ row, onClose, onDone }) {
   };
   const made = state.plan?.made.length;
   const action = state.result ? "Done" : state.plan ? `Make ${plural(made, "job")}` : "Look first";
-  return html`<${FormDialog} title=${`Backfill ${row.name}`} action=${action} ready=${made !== 0 && Boolean(instant(range.start))} run=${told(run, onDone)} wide onClose=${onClose}>
-    <p>Makes the jobs of past ticks that have none: after an outage, or for a time before it existed. They go beside the series and may overlap.</p>
+  const last = (span) => change({ start: typed(now() - span), end: typed(now()) });
+  return html`<${FormDialog} title=${`Backfill ${row.name}`} action=${action}
+      ready=${made !== 0 && Boolean(instant(range.start))} run=${told(run, onDone)} wide onClose=${onClose}>
+    <p>Makes the jobs of past ticks that have none: after an outage, or for a time before it existed.
+      They go beside the series and may overlap.</p>
     <div class="grid"><${Moment} label="From" text=${range.start} onText=${(start) => change({ start })} required />
       <${Moment} label="To before" text=${range.end} onText=${(end) => change({ end })} hint="empty: until now" /></div>
-    <p class="row">${RANGES.map(([words, span]) => html`<button key=${words} type="button" onClick=${() => change({ start: typed(now() - span), end: typed(now()) })}>${words}</button>`)}</p>
+    <p class="row">${RANGES.map(([words, span]) => html`<button key=${words} type="button"
+      onClick=${() => last(span)}>${words}</button>`)}</p>
     <div aria-live="polite">
-      ${state.plan && html`<p><b>${made ? `${plural(made, "job")} would be made` : "No tick without a job in this range"}</b>${state.plan.there.length > 0 && `; ${plural(state.plan.there.length, "tick has its", "ticks have their")} job already`}.</p><${Instants} of=${state.plan.made} />`}
-      ${state.result && html`<p><b>${plural(state.result.made.length, "job was", "jobs were")} made; ${plural(state.result.there.length, "tick", "ticks")} had theirs already.</b></p><${Instants} of=${state.result.made} />`}
+      ${state.plan && planned(state.plan)}
+      ${state.result && backfilled(state.result)}
     </div>
   <//>`;
+}
+
+function planned({ made, there }) {
+  const words = made.length ? `${plural(made.length, "job")} would be made` : "No tick without a job in this range";
+  const already = there.length > 0 && `; ${plural(there.length, "tick has its", "ticks have their")} job already`;
+  return html`<p><b>${words}</b>${already}.</p><${Instants} of=${made} />`;
+}
+
+function backfilled({ made, there }) {
+  const words = `${plural(made.length, "job was", "jobs were")} made`;
+  return html`<p><b>${words}; ${plural(there.length, "tick", "ticks")} had theirs already.</b></p>
+    <${Instants} of=${made} />`;
 }
 
 const LISTED = 100;
 
 function Instants({ of: instants }) {
   if (!instants.length) return null;
-  return html`<ul class="instants">${instants.slice(0, LISTED).map((at) => html`<li key=${at}>${local(at)} <span class="muted">${utc(Date.parse(at))}</span></li>`)}
-    ${instants.length > LISTED && html`<li class="muted">and ${instants.length - LISTED} more, until ${local(instants.at(-1))}</li>`}</ul>`;
+  return html`<ul class="instants">
+    ${instants.slice(0, LISTED).map((at) => html`<li key=${at}>
+      ${local(at)} <span class="muted">${utc(Date.parse(at))}</span></li>`)}
+    ${instants.length > LISTED
+      && html`<li class="muted">and ${instants.length - LISTED} more, until ${local(instants.at(-1))}</li>`}</ul>`;
 }

@@ -19,16 +19,20 @@ export const POLICIES = [
     { name: "run_on_start", label: "Run at once when it is made", as: "switch", once: true },
   ]],
   ["Time", [
-    { name: "jitter", label: "Jitter, seconds", as: "number", blank: 0, hint: "fires later by an offset of its own, less than this" },
+    { name: "jitter", label: "Jitter, seconds", as: "number", blank: 0,
+      hint: "fires later by an offset of its own, less than this" },
     { name: "opens", label: "Window opens", as: "text", hint: "08:00; both empty: no window" },
     { name: "closes", label: "Window closes", as: "text", hint: "18:00; 06:00 if across midnight" },
     { name: "days", label: "Window's days", as: "text", hint: "mon-fri; empty: all" },
-    { name: "outside", label: "Ticks outside of it", as: "choice", options: [["skip", "are skipped"], ["move", "are moved to its opening"]] },
+    { name: "outside", label: "Ticks outside of it", as: "choice",
+      options: [["skip", "are skipped"], ["move", "are moved to its opening"]] },
     { name: "exclude", label: "Dates to leave out", as: "list", hint: "2030-12-25, with commas" },
     { name: "start_at", label: "Begins", as: "moment", blank: null },
     { name: "end_at", label: "Ends", as: "moment", blank: null },
-    { name: "after", label: "An interval counts from", as: "choice", options: [["start", "tick to tick"], ["finish", "the end of the last run"]] },
-    { name: "adapt", label: "Interval grows up to, seconds", as: "number", blank: null, hint: "doubles while runs return the same" },
+    { name: "after", label: "An interval counts from", as: "choice",
+      options: [["start", "tick to tick"], ["finish", "the end of the last run"]] },
+    { name: "adapt", label: "Interval grows up to, seconds", as: "number", blank: null,
+      hint: "doubles while runs return the same" },
     { name: "spread", label: "Place the interval where the fewest ticks are", as: "switch" },
   ]],
   ["Jobs", [
@@ -44,18 +48,25 @@ export const POLICIES = [
 const ALL = POLICIES.flatMap(([, fields]) => fields);
 const WINDOW = ["opens", "closes", "days", "outside"];
 
+const NEW = { overlap: "skip", catch_up: "latest", after: "start", window: null, metadata: {} };
+const TEXT = {
+  list: (value) => (value ?? []).join(", "), moment: typed, switch: Boolean,
+  json: (value) => stringify(value ?? {}, "  "),
+};
+
 /** The fields' texts for a schedule, or for a new one. */
-export function policyDraft(spec = { overlap: "skip", catch_up: "latest", after: "start", window: null, metadata: {} }) {
-  const window = spec.window ?? {};
-  const values = { ...spec, opens: window.opens, closes: window.closes, days: [window.days ?? []].flat().join(","), outside: window.outside ?? "skip" };
-  const text = { list: (value) => (value ?? []).join(", "), moment: typed, switch: Boolean, json: (value) => stringify(value ?? {}, "  ") };
-  return Object.fromEntries(ALL.map(({ name, as }) => [name, text[as]?.(values[name]) ?? String(values[name] ?? "")]));
+export function policyDraft(spec = NEW) {
+  const { opens, closes, days, outside } = spec.window ?? {};
+  const values = { ...spec, opens, closes, days: [days ?? []].flat().join(","), outside: outside ?? "skip" };
+  return Object.fromEntries(ALL.map(({ name, as }) => [name, TEXT[as]?.(values[name]) ?? String(values[name] ?? "")]));
 }
 
 /** Only what differs from how the fields were: the rest stays, whatever others say about it meanwhile. */
 export function saidAnew(draft, before) {
   const changed = ALL.filter(({ name }) => draft[name] !== before[name]);
-  const said = Object.fromEntries(changed.filter(({ name }) => !WINDOW.includes(name)).map((field) => [field.name, valueOf(field, draft[field.name])]));
+  const said = Object.fromEntries(changed
+    .filter(({ name }) => !WINDOW.includes(name))
+    .map((field) => [field.name, valueOf(field, draft[field.name])]));
   if (changed.some(({ name }) => WINDOW.includes(name))) said.window = windowOf(draft);
   return said;
 }
@@ -71,7 +82,8 @@ function valueOf({ as, blank, name }, text) {
 function windowOf({ opens, closes, days, outside }) {
   if (!opens.trim() && !closes.trim()) return null;
   const named = list(days).map((day) => (/^\d$/.test(day) ? Number(day) : day));
-  return { opens: opens.trim(), closes: closes.trim(), outside, days: !named.length ? null : named.length > 1 ? named : named[0] };
+  const meant = named.length > 1 ? named : named[0] ?? null;
+  return { opens: opens.trim(), closes: closes.trim(), outside, days: meant };
 }
 
 /** The field that a refusal is about, by its name in the API's words; null if it does not say. */

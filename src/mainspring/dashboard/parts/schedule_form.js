@@ -14,7 +14,10 @@ const NARROWING = ["opens", "exclude", "start_at", "end_at"];
 /** `row` is changed, or a new one is made without it. `onDone` gets what the API answers. */
 export function ScheduleForm({ row, tasks, onClose, onDone }) {
   const first = useRef(null);
-  first.current ??= { name: row?.name ?? "", task: row?.spec.task ?? "", kwargs: stringify(row?.spec.payload ?? {}, "  "), rule: ruleDraft(row?.spec.trigger), ...policyDraft(row?.spec) };
+  first.current ??= {
+    name: row?.name ?? "", task: row?.spec.task ?? "", kwargs: stringify(row?.spec.payload ?? {}, "  "),
+    rule: ruleDraft(row?.spec.trigger), ...policyDraft(row?.spec),
+  };
   const [draft, set] = useState(first.current);
   const [refusal, refuse] = useState(null);
   const trigger = ruleOf(draft.rule);
@@ -33,18 +36,27 @@ export function ScheduleForm({ row, tasks, onClose, onDone }) {
   const refused = (error) => (refuse(error), focusFault(), error.status !== 412 && SHOWN.has(fieldOf(error)));
   const rule = preview.error ? plain(preview.error.message) : faultOf("trigger");
   const etag = useRef(row?.etag);
-  const anyway = refusal?.status === 412 && html`<button onClick=${() => (etag.current = undefined)}>Save all the same</button>`;
-  return html`<${FormDialog} title=${row ? `Change ${row.name}` : "New schedule"} action=${row ? "Save" : "Make it"} wide run=${told(() => send(etag.current), () => onDone(answer.current))} refused=${refused} more=${anyway}
+  const anyway = refusal?.status === 412
+    && html`<button onClick=${() => (etag.current = undefined)}>Save all the same</button>`;
+  const run = told(() => send(etag.current), () => onDone(answer.current));
+  return html`<${FormDialog} title=${row ? `Change ${row.name}` : "New schedule"} action=${row ? "Save" : "Make it"}
+      wide run=${run} refused=${refused} more=${anyway}
       ready=${jsonFault(draft.kwargs) === null && jsonFault(draft.metadata) === null} onClose=${onClose}>
-    ${row?.owner === "code" && html`<p class="notice">The code declares this schedule. What you change here stays until the code says something else about it: then a deploy writes down what the code says.</p>`}
+    ${row?.owner === "code" && html`<p class="notice">The code declares this schedule. What you change here stays
+      until the code says something else about it: then a deploy writes down what the code says.</p>`}
     <div class="schedule-form"><div>
-      ${!row && html`<${Field} label="Name" value=${draft.name} onValue=${(name) => change({ name })} fault=${faultOf("name")} required autofocus />`}
-      ${!row && html`<${Field} label="Task" value=${draft.task} onValue=${(task) => change({ task })} fault=${faultOf("task")} required list="known-tasks" hint=${taskWords(tasks, draft.task)} />
-        <datalist id="known-tasks">${tasks.map((task) => html`<option key=${task.name} value=${task.name} />`)}</datalist>`}
+      ${!row && html`<${Field} label="Name" value=${draft.name} onValue=${(name) => change({ name })}
+        fault=${faultOf("name")} required autofocus />`}
+      ${!row && html`<${Field} label="Task" value=${draft.task} onValue=${(task) => change({ task })}
+          fault=${faultOf("task")} required list="known-tasks" hint=${taskWords(tasks, draft.task)} />
+        <datalist id="known-tasks">
+          ${tasks.map((task) => html`<option key=${task.name} value=${task.name} />`)}</datalist>`}
       <${RuleFields} draft=${draft.rule} onChange=${changeRule} fault=${rule} />
-      ${row?.spec.computed && html`<p class="hint">Its arguments are made by a function of the code; what is written here takes their place.</p>`}
+      ${row?.spec.computed && html`<p class="hint">Its arguments are made by a function of the code; what is written
+        here takes their place.</p>`}
       <${JsonEditor} label="Arguments" text=${draft.kwargs} rows=${4} onText=${(kwargs) => change({ kwargs })} />
-      ${draft.kwargs.includes("***") && html`<p class="hint">What stands as *** is hidden, and stays as it is unless you change the arguments.</p>`}
+      ${draft.kwargs.includes("***") && html`<p class="hint">What stands as *** is hidden, and stays as it is unless
+        you change the arguments.</p>`}
       ${faultOf("kwargs") && html`<p class="fault" role="alert">${faultOf("kwargs")}</p>`}
     </div><${RulePreview} preview=${preview} narrowed=${NARROWING.some((name) => draft[name])} /></div>
     ${anyway && html`<p class="hint">Only what you have changed here is saved; what others changed stays.</p>`}
@@ -53,7 +65,9 @@ export function ScheduleForm({ row, tasks, onClose, onDone }) {
 }
 
 /** Fields that show a refusal beside them. */
-const SHOWN = new Set(["name", "task", "trigger", "kwargs", ...POLICIES.flatMap(([, fields]) => fields.map((one) => one.name))]);
+const SHOWN = new Set([
+  "name", "task", "trigger", "kwargs", ...POLICIES.flatMap(([, fields]) => fields.map((one) => one.name)),
+]);
 
 function changes(draft, before, trigger, row) {
   const said = saidAnew(draft, before);
@@ -76,18 +90,27 @@ function taskWords(tasks, name) {
 function More({ draft, change, faultOf, field, row }) {
   const [open, set] = useState(false);
   const here = field && POLICIES.some(([, fields]) => fields.some((one) => one.name === field));
-  return html`<details class="more" open=${open || here} onToggle=${(event) => set(event.target.open)}><summary>More: overlap, catching up, window, retries…</summary>
+  return html`<details class="more" open=${open || here} onToggle=${(event) => set(event.target.open)}>
+    <summary>More: overlap, catching up, window, retries…</summary>
     ${POLICIES.map(([title, fields]) => html`<fieldset key=${title}><legend>${title}</legend><div class="policy-fields">
-      ${fields.filter((one) => !(row && one.once)).map((one) => html`<${Policy} key=${one.name} of=${one} value=${draft[one.name]} fault=${faultOf(one.name)} onValue=${(value) => change({ [one.name]: value })} />`)}
+      ${fields.filter((one) => !(row && one.once)).map((one) => html`<${Policy} key=${one.name} of=${one}
+        value=${draft[one.name]} fault=${faultOf(one.name)}
+        onValue=${(value) => change({ [one.name]: value })} />`)}
     </div></fieldset>`)}
   </details>`;
 }
 
 function Policy({ of: field, value, onValue, fault }) {
   const { as, label, hint } = field;
-  if (as === "choice") return html`<${Choice} label=${label} value=${value} options=${field.options} onValue=${onValue} fault=${fault} />`;
+  if (as === "choice") {
+    return html`<${Choice} label=${label} value=${value} options=${field.options} onValue=${onValue} fault=${fault} />`;
+  }
   if (as === "moment") return html`<${Moment} label=${label} text=${value} onText=${onValue} fault=${fault} />`;
   if (as === "json") return html`<${JsonEditor} label=${label} text=${value} onText=${onValue} rows=${3} />`;
-  if (as === "switch") return html`<p class="field"><label><input type="checkbox" checked=${value} onChange=${(event) => onValue(event.target.checked)} /> ${label}</label></p>`;
-  return html`<${Field} label=${label} value=${value} onValue=${onValue} hint=${hint} fault=${fault} ...${as === "number" ? { type: "number", step: "any" } : {}} />`;
+  if (as === "switch") {
+    return html`<p class="field"><label><input type="checkbox" checked=${value}
+      onChange=${(event) => onValue(event.target.checked)} /> ${label}</label></p>`;
+  }
+  const kind = as === "number" ? { type: "number", step: "any" } : {};
+  return html`<${Field} label=${label} value=${value} onValue=${onValue} hint=${hint} fault=${fault} ...${kind} />`;
 }

@@ -9,12 +9,18 @@ import { Time } from "./time.js";
 export function NextTick({ row }) {
   const now = useNow();
   if (row.held_at) {
-    return html`<span>waits ${row.waits_on ? html`for <a class="within" href=${scheduleLink(row.waits_on)}>${row.waits_on}</a> to succeed` : "for its last run to end"}</span>
+    const what = row.waits_on
+      ? html`for <a class="within" href=${scheduleLink(row.waits_on)}>${row.waits_on}</a> to succeed`
+      : "for its last run to end";
+    return html`<span>waits ${what}</span>
       <div class="muted">tick of <${Time} at=${row.held_at} /></div>`;
   }
-  if (!row.next_run_at) return html`<span class="muted">${row.status === "active" ? "when its run has ended" : "none"}</span>`;
+  if (!row.next_run_at) {
+    return html`<span class="muted">${row.status === "active" ? "when its run has ended" : "none"}</span>`;
+  }
   if (row.status === "paused") return html`<span class="muted">not while it is paused</span>`;
-  return html`${Date.parse(row.next_run_at) <= now ? "due now" : html`<${Time} at=${row.next_run_at} />`}<div class="muted">${local(row.next_run_at)}</div>`;
+  return html`${Date.parse(row.next_run_at) <= now ? "due now" : html`<${Time} at=${row.next_run_at} />`}
+    <div class="muted">${local(row.next_run_at)}</div>`;
 }
 
 export const OVERLAP = {
@@ -32,9 +38,11 @@ export const CATCH_UP = {
 /** [[name, words], …] of everything that was said about it, and of the two that always count. */
 export function policies(spec) {
   const span = (value) => duration(Number(value));
+  const old = spec.catch_up === "skip" ? "" : `, unless older than ${span(spec.catch_up_window)}`;
+  const failures = spec.pause_after_failures;
   const rows = [
     ["Overlap", OVERLAP[spec.overlap]],
-    ["Catching up", `${CATCH_UP[spec.catch_up]}${spec.catch_up === "skip" ? "" : `, unless older than ${span(spec.catch_up_window)}`}; less than ${span(spec.grace)} late is on time`],
+    ["Catching up", `${CATCH_UP[spec.catch_up]}${old}; less than ${span(spec.grace)} late is on time`],
     ["Interval", spec.after === "finish" && "counts from the end of the last run"],
     ["Jitter", Number(spec.jitter) > 0 && `fires later by an offset of its own, less than ${span(spec.jitter)}`],
     ["Window", spec.window && windowWords(spec.window)],
@@ -43,8 +51,9 @@ export function policies(spec) {
     ["Ends", spec.end_at && html`<${Time} at=${spec.end_at} exact />`],
     ["Runs", spec.max_runs !== null && `ends after ${plural(spec.max_runs, "run")}`],
     ["First run", spec.run_on_start && "at once when it was made"],
-    ["Failures", spec.pause_after_failures !== null && `pauses after ${plural(spec.pause_after_failures, "dead run")} in a row`],
-    ["Depends on", spec.depends_on.length && html`${spec.depends_on.map((name, n) => html`${n > 0 && ", "}<a class="within" href=${scheduleLink(name)}>${name}</a>`)}: a tick fires once they have succeeded since the last one`],
+    ["Failures", failures !== null && `pauses after ${plural(failures, "dead run")} in a row`],
+    ["Depends on", spec.depends_on.length && html`${spec.depends_on.map(linked)}: a tick fires once they have
+      succeeded since the last one`],
     ["Adapts", spec.adapt !== null && `the interval doubles, up to ${span(spec.adapt)}, while runs return the same`],
     ["Spread", spec.spread && "placed where the fewest other ticks are"],
     ["Queue", spec.queue], ["Priority", spec.priority !== 0 && String(spec.priority)],
@@ -55,6 +64,8 @@ export function policies(spec) {
   ];
   return rows.filter(([, words]) => words);
 }
+
+const linked = (name, n) => html`${n > 0 && ", "}<a class="within" href=${scheduleLink(name)}>${name}</a>`;
 
 function windowWords({ opens, closes, days, tz, outside }) {
   const on = days === null ? "" : ` on ${[days].flat().map((day) => NAMES[day] ?? day).join(", ")}`;

@@ -9,7 +9,8 @@ const NOUNS = [
 const READ_ONLY = ["audit", "cron", "events", "executions", "metrics", "stats", "tasks"];
 
 /** Who may change something may see it. */
-const covers = (within, scope) => !within || within.includes(scope) || within.includes(scope.replace(/:read$/, ":write"));
+const covers = (within, scope) =>
+  !within || within.includes(scope) || within.includes(scope.replace(/:read$/, ":write"));
 
 /** `scopes`: null is all that the role may. `within` are those of whoever makes it. */
 export function Scopes({ scopes, onScopes, within }) {
@@ -30,7 +31,8 @@ export function Scopes({ scopes, onScopes, within }) {
       key=${n}>
       <thead><tr><th scope="col">Noun</th><th scope="col">See</th><th scope="col">Change</th></tr></thead>
       <tbody>${some.map((noun) => html`<tr key=${noun}><th scope="row">${noun}</th>
-        <td>${box(noun, "read", "See")}</td><td>${!READ_ONLY.includes(noun) && box(noun, "write", "Change")}</td></tr>`)}</tbody>
+        <td>${box(noun, "read", "See")}</td>
+        <td>${!READ_ONLY.includes(noun) && box(noun, "write", "Change")}</td></tr>`)}</tbody>
     </table>`)}</div>`}
   </fieldset>`;
 }

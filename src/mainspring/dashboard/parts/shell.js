@@ -32,7 +32,9 @@ export function Shell({ children, onLeft }) {
     "?": { words: "this help", run: () => showHelp(true) },
     "/": { words: "search jobs", run: search },
     p: { words: "pause and resume live updates", run: () => setPaused(!feed.paused) },
-    ...Object.fromEntries(seen.map(([name, words, key]) => [`g ${key}`, { words: `go to ${words}`, run: () => go(name || "./") }])),
+    ...Object.fromEntries(seen.map(
+      ([name, words, key]) => [`g ${key}`, { words: `go to ${words}`, run: () => go(name || "./") }],
+    )),
   }), [paused, session]);
   useKeys(keys);
   const leave = async () => (await signOut(), onLeft());
@@ -40,21 +42,25 @@ export function Shell({ children, onLeft }) {
     <a class="skip" href="#main" data-plain>Skip to the page</a>
     <header class="shell">
       <a class="brand" href="./"><${Mark} />Mainspring</a>
-      <button class="quiet menu" aria-expanded=${menu} aria-controls="nav" aria-label="Menu" onClick=${() => showMenu(!menu)}><${Icon} name="menu" /></button>
+      <button class="quiet menu" aria-expanded=${menu} aria-controls="nav" aria-label="Menu"
+        onClick=${() => showMenu(!menu)}><${Icon} name="menu" /></button>
       <nav id="nav" aria-label="Pages" class=${menu ? "open" : ""}>${seen.map(([name, words]) => html`
-        <a key=${name} href=${name || "./"} aria-current=${page === name ? "page" : undefined}>${words}${name === "dead" && html`<${DeadCount} />`}</a>`)}
+        <a key=${name} href=${name || "./"} aria-current=${page === name ? "page" : undefined}>
+          ${words}${name === "dead" && html`<${DeadCount} />`}</a>`)}
       </nav>
       <div class="tools">
         <${Live} />
         <${ThemeButton} />
-        <button class="quiet" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick=${() => showHelp(true)}>?</button>
+        <button class="quiet" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)"
+          onClick=${() => showHelp(true)}>?</button>
         <${Who} session=${session} onLeave=${leave} />
       </div>
     </header>
     <main id="main">${children}</main>
     <${Toasts} /><${Questions} />
     ${help && html`<${Dialog} title="Keyboard" onClose=${() => showHelp(false)}><dl class="keys">
-      ${Object.entries(keys).map(([name, key]) => html`<div key=${name}><dt>${name.split(" ").map((one) => html`<kbd>${one}</kbd> `)}</dt><dd>${key.words}</dd></div>`)}
+      ${Object.entries(keys).map(([name, key]) => html`<div key=${name}>
+        <dt>${name.split(" ").map((one) => html`<kbd>${one}</kbd> `)}</dt><dd>${key.words}</dd></div>`)}
     </dl><//>`}`;
 }
 
@@ -75,7 +81,8 @@ function Who({ session, onLeave }) {
   const ref = useRef();
   useEffect(() => {
     const elsewhere = (event) => {
-      if (event.key === "Escape" || (event.type === "click" && !ref.current.contains(event.target))) ref.current.open = false;
+      const outside = event.type === "click" && !ref.current.contains(event.target);
+      if (event.key === "Escape" || outside) ref.current.open = false;
     };
     addEventListener("click", elsewhere);
     addEventListener("keydown", elsewhere);
@@ -91,7 +98,8 @@ function Who({ session, onLeave }) {
 function Live() {
   const { paused, state } = useFeed();
   const words = { live: "Live", connecting: "Connecting", paused: "Paused" }[state];
-  return html`<button class=${`live live-${state}`} aria-pressed=${paused} title=${paused ? "Follow again (p)" : "Stop following (p)"} onClick=${() => setPaused(!paused)}>
+  return html`<button class=${`live live-${state}`} aria-pressed=${paused}
+      title=${paused ? "Follow again (p)" : "Stop following (p)"} onClick=${() => setPaused(!paused)}>
     <i></i><span>${words}</span></button>`;
 }
 
@@ -107,5 +115,6 @@ function ThemeButton() {
   const [now, set] = useState(theme());
   const turn = () => (setTheme(NEXT[now]), set(NEXT[now]));
   const words = `Colours: ${now === "auto" ? "as the system" : now}`;
-  return html`<button class="quiet" aria-label=${words} title=${words} onClick=${turn}><${Icon} name=${LOOK[now]} /></button>`;
+  return html`<button class="quiet" aria-label=${words} title=${words} onClick=${turn}>
+    <${Icon} name=${LOOK[now]} /></button>`;
 }

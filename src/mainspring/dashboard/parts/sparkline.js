@@ -9,8 +9,9 @@ export function Sparkline({ points, from, until, label, colour = "--state-pendin
   const most = Math.max(1, ...known.map(([, value]) => value));
   const x = (at) => (Math.max(0, (at - from) / (until - from)) * WIDE).toFixed(1);
   const line = known.map(([at, value]) => `${x(at)},${(HIGH - 2 - (value / most) * (HIGH - 4)).toFixed(1)}`).join(" ");
-  return html`<svg class="sparkline" width=${WIDE} height=${HIGH} viewBox=${`0 0 ${WIDE} ${HIGH}`} role="img" aria-label=${label}
-    style=${{ color: `var(${colour})` }}><title>${label}</title>
-    ${known.length > 1 && html`<polygon points=${`${x(known[0][0])},${HIGH} ${line} ${x(known.at(-1)[0])},${HIGH}`} /><polyline points=${line} />`}
+  const area = () => `${x(known[0][0])},${HIGH} ${line} ${x(known.at(-1)[0])},${HIGH}`;
+  return html`<svg class="sparkline" width=${WIDE} height=${HIGH} viewBox=${`0 0 ${WIDE} ${HIGH}`} role="img"
+    aria-label=${label} style=${{ color: `var(${colour})` }}><title>${label}</title>
+    ${known.length > 1 && html`<polygon points=${area()} /><polyline points=${line} />`}
   </svg>`;
 }

@@ -7,7 +7,8 @@ export const STATES = [
   "pending", "scheduled", "retrying", "running", "waiting", "paused", "completed", "dead", "cancelled", "expired",
 ];
 export const MEANING = {
-  pending: "due, and waits for a worker", scheduled: "its time has not come", retrying: "failed, and will be tried again",
+  pending: "due, and waits for a worker", scheduled: "its time has not come",
+  retrying: "failed, and will be tried again",
   running: "a worker has it", waiting: "waits for other jobs", paused: "somebody has paused it",
   completed: "has done its work", dead: "failed for good", cancelled: "somebody has cancelled it",
   expired: "was not started in time",

@@ -10,7 +10,8 @@ export function StateTabs({ chosen = [], counts, to }) {
   const ref = useRef();
   useEffect(() => void (chosen.length && show(ref.current)), [chosen.join(), counts === null || counts === undefined]);
   return html`<nav class="state-tabs" ref=${ref} aria-label="States">
-    <a href=${to([])} aria-current=${chosen.length ? undefined : "true"}>All${counts && html` <${Figure} n=${all} />`}</a>
+    <a href=${to([])} aria-current=${chosen.length ? undefined : "true"}>
+      All${counts && html` <${Figure} n=${all} />`}</a>
     ${STATES.map((state) => html`<a key=${state} href=${to([state])} title=${MEANING[state]}
       aria-current=${chosen.includes(state) ? "true" : undefined}>
       <i class=${`state-${state}`}><${Icon} name=${state} size=${14} /></i>${state}${" "}

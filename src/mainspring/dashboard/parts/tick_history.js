@@ -17,13 +17,20 @@ export function TickHistory({ name, version }) {
   const before = useRoute().query.get("before");
   const data = useData((signal) => ticksOf(name, { limit: PAGE, before }, signal), [name, before, version]);
   const turn = (to) => go(link(scheduleLink(name), { before: to }));
-  return html`<section><div class="row history-head"><h2>History</h2><a href=${link("jobs", { schedule: name })}>All its jobs</a></div>
+  return html`<section><div class="row history-head"><h2>History</h2>
+      <a href=${link("jobs", { schedule: name })}>All its jobs</a></div>
     <${Loaded} data=${data}>${({ ticks, jobs }) => (ticks.length
-      ? html`<div class="table"><table><thead><tr><th scope="col">Tick</th><th scope="col">What became of it</th><th scope="col">Why</th><th scope="col">Job</th><th scope="col">Decided</th><th scope="col">Took</th></tr></thead>
-          <tbody>${ticks.map((tick) => html`<${Row} key=${tick.n} tick=${tick} job=${jobs.get(tick.job_id)} />`)}</tbody></table></div>
-        <nav class="pager" aria-label="Pages of the history"><span class="muted">The newest 1,000 records are kept.</span>
+      ? html`<div class="table"><table>
+          <thead><tr>
+            <th scope="col">Tick</th><th scope="col">What became of it</th><th scope="col">Why</th>
+            <th scope="col">Job</th><th scope="col">Decided</th><th scope="col">Took</th></tr></thead>
+          <tbody>${ticks.map((tick) => html`
+            <${Row} key=${tick.n} tick=${tick} job=${jobs.get(tick.job_id)} />`)}</tbody></table></div>
+        <nav class="pager" aria-label="Pages of the history">
+          <span class="muted">The newest 1,000 records are kept.</span>
           ${before && html`<button onClick=${() => turn("")}><${Icon} name="back" /> Newest</button>`}
-          ${ticks.length === PAGE && html`<button onClick=${() => turn(ticks.at(-1).n)}>Older <${Icon} name="next" /></button>`}</nav>`
+          ${ticks.length === PAGE
+            && html`<button onClick=${() => turn(ticks.at(-1).n)}>Older <${Icon} name="next" /></button>`}</nav>`
       : html`<p class="muted">${before ? "No older ticks are kept." : "No tick has come yet."}</p>`)}<//>
   </section>`;
 }
@@ -33,11 +40,22 @@ function Row({ tick, job }) {
   const asked = tick.reason === "by_hand" || tick.reason === "backfill";
   const late = (Date.parse(tick.seen_at) - Date.parse(tick.at)) / 1000;
   return html`<tr>
-    <td data-label="Tick"><div><${Time} at=${tick.at} />${tick.last_at && html` to <${Time} at=${tick.last_at} /> <span class="muted">${plural(tick.count, "tick")}</span>`}</div></td>
+    <td data-label="Tick"><div><${Time} at=${tick.at} />${tick.last_at && html` to <${Time} at=${tick.last_at} />${" "}
+      <span class="muted">${plural(tick.count, "tick")}</span>`}</div></td>
     <td data-label="What became of it"><${State} of=${state} word=${state === "fired" ? "fired" : state} /></td>
-    <td data-label="Why" class=${tick.reason || job?.error ? "" : "blank"}>${job?.error ? html`<span class="history-error">${job.error}</span>` : reasonWords(tick.reason ?? "")}</td>
-    <td data-label="Job">${tick.job_id ? html`<a href=${jobLink(tick.job_id)} class="code nowrap">${tick.job_id.slice(0, SHORT)}</a>${!job && html` <span class="muted">no longer kept</span>`}` : html`<span class="muted">none</span>`}</td>
-    <td data-label="Decided" class=${asked || late >= 1 ? "nowrap" : "nowrap blank"}>${asked ? html`<${Time} at=${tick.seen_at} />` : late >= 1 ? `${duration(late)} later` : "on time"}</td>
-    <td data-label="Took" class=${job?.started_at ? "" : "blank"}>${job?.started_at ? html`<${Span} from=${job.started_at} until=${job.finished_at} />` : html`<span class="muted">–</span>`}</td>
+    <td data-label="Why" class=${tick.reason || job?.error ? "" : "blank"}>
+      ${job?.error ? html`<span class="history-error">${job.error}</span>` : reasonWords(tick.reason ?? "")}</td>
+    <td data-label="Job">${tick.job_id ? made(tick, job) : html`<span class="muted">none</span>`}</td>
+    <td data-label="Decided" class=${asked || late >= 1 ? "nowrap" : "nowrap blank"}>
+      ${asked ? html`<${Time} at=${tick.seen_at} />` : late >= 1 ? `${duration(late)} later` : "on time"}</td>
+    <td data-label="Took" class=${job?.started_at ? "" : "blank"}>
+      ${job?.started_at
+        ? html`<${Span} from=${job.started_at} until=${job.finished_at} />`
+        : html`<span class="muted">–</span>`}</td>
   </tr>`;
+}
+
+function made(tick, job) {
+  return html`<a href=${jobLink(tick.job_id)} class="code nowrap">${tick.job_id.slice(0, SHORT)}</a>
+    ${!job && html` <span class="muted">no longer kept</span>`}`;
 }

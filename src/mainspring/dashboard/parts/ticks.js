@@ -29,7 +29,8 @@ export function tickWords(tick, job) {
 export async function ticksOf(name, { limit, before }, signal) {
   const ticks = await get(`schedules/${segment(name)}/executions`, { limit, before }, signal);
   const fired = ticks.filter((tick) => tick.job_id);
-  const found = fired.length ? (await get("jobs", { schedule: name, limit: Math.min(200, 2 * limit), ...between(fired) }, signal)).items : [];
+  const some = { schedule: name, limit: Math.min(200, 2 * limit) };
+  const found = fired.length ? (await get("jobs", { ...some, ...between(fired) }, signal)).items : [];
   return { ticks, jobs: new Map(found.map((job) => [job.id, job])) };
 }
 
@@ -82,7 +83,8 @@ export function Strip({ name, version }) {
     return () => (clearTimeout(timer), stop.abort());
   }, [seen, name, version]);
   return html`<div class="strip" ref=${place}>${found && (found.ticks.length
-    ? html`<ol aria-label=${`Last ticks of ${name}, oldest first`}>${found.ticks.toReversed().map((tick) => html`<${Mark} key=${tick.n} tick=${tick} job=${found.jobs.get(tick.job_id)} />`)}</ol>`
+    ? html`<ol aria-label=${`Last ticks of ${name}, oldest first`}>${found.ticks.toReversed().map((tick) => html`
+        <${Mark} key=${tick.n} tick=${tick} job=${found.jobs.get(tick.job_id)} />`)}</ol>`
     : html`<span class="muted">no ticks yet</span>`)}</div>`;
 }
 
@@ -101,5 +103,6 @@ const LEGEND = [
 
 /** What the shapes of a strip mean. */
 export function StripLegend() {
-  return html`<p class="strip-legend muted">${LEGEND.map(([name, words]) => html`<span key=${name}><i class=${`fate fate-${name}`}></i>${words}</span>`)}</p>`;
+  return html`<p class="strip-legend muted">${LEGEND.map(([name, words]) => html`
+    <span key=${name}><i class=${`fate fate-${name}`}></i>${words}</span>`)}</p>`;
 }

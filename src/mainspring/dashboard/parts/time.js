@@ -8,7 +8,10 @@ export function Time({ at, exact = false }) {
   const now = useNow();
   if (!at) return html`<span class="muted">–</span>`;
   const when = Date.parse(at);
-  if (exact) return html`<time datetime=${at} class="exact">${local(when)} <span class="muted">${relative(when, now)} · ${utc(when)}</span></time>`;
+  if (exact) {
+    return html`<time datetime=${at} class="exact">${local(when)}${" "}
+      <span class="muted">${relative(when, now)} · ${utc(when)}</span></time>`;
+  }
   return html`<time datetime=${at} title=${both(when)}>${relative(when, now)}</time>`;
 }
 
@@ -17,5 +20,6 @@ export function Span({ from, until }) {
   const now = useNow();
   if (!from) return html`<span class="muted">–</span>`;
   const seconds = ((until ? Date.parse(until) : now) - Date.parse(from)) / 1000;
-  return html`<span title=${`from ${local(Date.parse(from))}${until ? ` to ${local(Date.parse(until))}` : " on"}`}>${duration(Math.max(0, seconds))}</span>`;
+  const title = `from ${local(Date.parse(from))}${until ? ` to ${local(Date.parse(until))}` : " on"}`;
+  return html`<span title=${title}>${duration(Math.max(0, seconds))}</span>`;
 }

@@ -21,8 +21,12 @@ export function stretches(job, runs, now) {
   }
   runs.forEach((run, n) => {
     const redriven = before && run.attempt <= before.attempt && !UNCOUNTED.has(before.ending);
-    if (redriven) found.push({ kind: "ended", from: at, until: (at = ms(run.started_at)), words: "had ended, until it was redriven" });
-    else wait(ms(run.started_at), n === runs.length - 1 && job.state !== "running" && job.finished_at);
+    if (redriven) {
+      const words = "had ended, until it was redriven";
+      found.push({ kind: "ended", from: at, until: (at = ms(run.started_at)), words });
+    } else {
+      wait(ms(run.started_at), n === runs.length - 1 && job.state !== "running" && job.finished_at);
+    }
     found.push({ kind: run.ending, from: at, until: (at = Math.max(at, ms(run.finished_at))), run: run.number });
     before = run;
   });
@@ -38,18 +42,29 @@ export function stretches(job, runs, now) {
   return found.filter((one) => one.until > one.from || one.run);
 }
 
+const WORDS = {
+  scheduled: "not due yet", retrying: "waited to be tried again", snoozed: "snoozed",
+  pending: "due, waited for a worker",
+};
+
+/** As what it waits for its next run. */
+function kindAfter(run) {
+  if (!run) return "scheduled";
+  if (run.ending === "snoozed") return "snoozed";
+  return run.ending === "released" ? "pending" : "retrying";
+}
+
 /** From the end of one run to the begin of the next: until it was due, and then until somebody took it. */
 function waits(job, from, until, before, last) {
   if (job.state === "paused" && last) return [{ kind: "paused", from, until, words: "paused" }];
   if (job.state === "waiting" && last) return [{ kind: "waiting", from, until, words: "waited for other jobs" }];
-  const kind = before ? (before.ending === "snoozed" ? "snoozed" : before.ending === "released" ? "pending" : "retrying") : "scheduled";
-  const words = { scheduled: "not due yet", retrying: "waited to be tried again", snoozed: "snoozed", pending: "due, waited for a worker" };
+  const kind = kindAfter(before);
   // When it was due is kept only of the newest: what lies between two older runs is of one kind.
   const known = last || (!before && job.runs <= 1);
   const due = Math.min(Math.max(known ? ms(job.run_at) : before ? until : from, from), until);
   return [
-    { kind, from, until: due, words: words[kind] },
-    { kind: "pending", from: due, until, words: words.pending },
+    { kind, from, until: due, words: WORDS[kind] },
+    { kind: "pending", from: due, until, words: WORDS.pending },
   ].filter((one) => one.until > one.from);
 }
 

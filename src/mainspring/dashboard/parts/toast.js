@@ -21,7 +21,8 @@ export function Toasts() {
   return html`<div class="toasts" role="status" aria-live="polite">
     ${items.map((item) => html`<div key=${item.id} class=${`toast toast-${item.kind}`}>
       <${Icon} name=${item.kind === "good" ? "completed" : "warning"} /><span>${item.text}</span>
-      <button class="quiet" aria-label="Close this message" onClick=${() => close(item.id)}><${Icon} name="close" /></button>
+      <button class="quiet" aria-label="Close this message" onClick=${() => close(item.id)}>
+        <${Icon} name="close" /></button>
     </div>`)}
   </div>`;
 }

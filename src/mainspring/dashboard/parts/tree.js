@@ -31,8 +31,10 @@ function Node({ name, value, depth }) {
 function Members({ entries, depth }) {
   const [shown, set] = useState(MANY);
   return html`<div class="tree-members">
-    ${entries.slice(0, shown).map(([name, one]) => html`<${Node} key=${name} name=${name} value=${one} depth=${depth} />`)}
-    ${entries.length > shown && html`<button type="button" onClick=${() => set(shown + MANY)}>${entries.length - shown} more</button>`}
+    ${entries.slice(0, shown).map(([name, one]) => html`
+      <${Node} key=${name} name=${name} value=${one} depth=${depth} />`)}
+    ${entries.length > shown && html`<button type="button" onClick=${() => set(shown + MANY)}>
+      ${entries.length - shown} more</button>`}
   </div>`;
 }
 

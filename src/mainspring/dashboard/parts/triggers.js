@@ -52,7 +52,8 @@ function Table({ triggers, may, show, after }) {
     <${Columns} of=${["Trigger", "State", "Sets off", "Arguments", "Made", ""]} />
     <tbody>${triggers.map((trigger) => html`<tr key=${trigger.name}>
       <td data-label="Trigger"><span><b>${trigger.name}</b><br />
-        <code class="muted url">POST ${address(trigger.name)}</code>${trigger.note && html`<br />${trigger.note}`}</span></td>
+        <code class="muted url">POST ${address(trigger.name)}</code>
+        ${trigger.note && html`<br />${trigger.note}`}</span></td>
       <td data-label="State">${trigger.disabled_at ? html`<span class="state state-paused">
         <${Icon} name="pause" />disabled</span>` : html`<span class="state state-completed">
         <${Icon} name="completed" />enabled</span>`}</td>
@@ -95,7 +96,9 @@ function Acts({ trigger, show, after }) {
     <button aria-label=${`Delete trigger ${name}`} onClick=${erase}><${Icon} name="trash" /></button></span>`;
 }
 
-const TAKES = [["none", "none of it"], ["body", "its members are arguments, by name"], ["some", "some of it, as said below"]];
+const TAKES = [
+  ["none", "none of it"], ["body", "its members are arguments, by name"], ["some", "some of it, as said below"],
+];
 const EXAMPLE = '{\n  "order": "body.data.id"\n}';
 
 function drafted(trigger) {
@@ -112,7 +115,8 @@ function said(form) {
   const of = form.of.trim(), note = form.note;
   if (form.kind === "schedule") return { task: null, schedule: of, queue: null, note, kwargs: {}, arguments: {} };
   const taken = { none: {}, body: "body", some: new Raw(form.map) }[form.takes];
-  return { task: of, schedule: null, queue: form.queue.trim() || null, note, kwargs: new Raw(form.kwargs), arguments: taken };
+  const queue = form.queue.trim() || null;
+  return { task: of, schedule: null, queue, note, kwargs: new Raw(form.kwargs), arguments: taken };
 }
 
 /** Without `trigger` it makes one. */

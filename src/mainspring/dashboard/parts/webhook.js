@@ -75,7 +75,8 @@ export function Rotate({ what, at, onClose }) {
   const [hours, set] = useState("24");
   return html`<${FormDialog} title=${`Rotate the secret of ${what}`} action="Make a new secret"
     run=${() => post(`${at}/rotate`, { overlap: Number(hours) * 3600 })} onClose=${onClose}>
-    <p>A new secret is shown once. The one before it counts beside it for a while, so that both sides can change in peace.</p>
+    <p>A new secret is shown once. The one before it counts beside it for a while, so that both sides can change in
+      peace.</p>
     <${Field} label="Hours until the old one ends" type="number" min="0" max="8784" step="any" required value=${hours}
       onValue=${set} autofocus hint="0 if it got out: then it ends at once." />
   <//>`;
@@ -86,7 +87,8 @@ const drafted = (hook) => ({
   queues: (hook?.queues ?? []).join(", "), tasks: (hook?.tasks ?? []).join(", "), tags: (hook?.tags ?? []).join(", "),
   note: hook?.note ?? "",
 });
-const said = ({ name, queues, tasks, tags, ...rest }) => ({ ...rest, queues: names(queues), tasks: names(tasks), tags: names(tags) });
+const said = ({ name, queues, tasks, tags, ...rest }) =>
+  ({ ...rest, queues: names(queues), tasks: names(tasks), tags: names(tags) });
 
 /** Without `hook` it makes one. */
 export function WebhookForm({ hook, onClose }) {

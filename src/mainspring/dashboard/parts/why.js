@@ -14,7 +14,8 @@ import { Time } from "./time.js";
 import { workerLink } from "./worker.js";
 
 const TITLES = {
-  running: "It is running", dead: "Why it is dead", completed: "It is done", cancelled: "It was cancelled", expired: "It has expired",
+  running: "It is running", dead: "Why it is dead", completed: "It is done", cancelled: "It was cancelled",
+  expired: "It has expired",
 };
 const LOOKS = { dead: "bad", completed: "good", cancelled: "plain", expired: "plain" };
 // By themselves these mean that all is well.
@@ -27,11 +28,13 @@ export function Why({ job, reasons, changed, children }) {
   const look = LOOKS[job.shown] ?? (reasons.every(({ code }) => CALM.has(code)) ? "calm" : "warn");
   const failed = job.failure && (job.shown === "dead" || job.shown === "retrying");
   return html`<section class=${`card why why-${look}`} aria-label="Why">
-    <h2><${Icon} name=${look === "warn" ? "warning" : job.shown} /> ${TITLES[job.shown] ?? "Why is it not running?"}</h2>
+    <h2><${Icon} name=${look === "warn" ? "warning" : job.shown} />${" "}
+      ${TITLES[job.shown] ?? "Why is it not running?"}</h2>
     <ul aria-live="polite">${reasons.map((reason, n) => html`<li key=${`${reason.code}-${n}`}>
       <div class="why-words">${sentence(reason, job)}</div>
       <${Help} reason=${reason} job=${job} changed=${changed} /></li>`)}</ul>
-    ${failed && html`<div>${job.shown === "retrying" && html`<h3>What it failed with last</h3>`}<${Failure} of=${job.failure} open=${job.shown === "dead"} /></div>`}
+    ${failed && html`<div>${job.shown === "retrying" && html`<h3>What it failed with last</h3>`}
+      <${Failure} of=${job.failure} open=${job.shown === "dead"} /></div>`}
     ${children}
   </section>`;
 }
@@ -42,7 +45,8 @@ const INSTANT = /(\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ)/;
 function sentence({ code, text }, job) {
   const cut = code === "final" && job.failure && job.shown === "dead" ? text.indexOf("Z: ") + 1 : text.length;
   const words = `${text.slice(0, 1).toUpperCase()}${text.slice(1, cut)}`;
-  return html`${words.split(INSTANT).map((part, n) => (n % 2 ? html`<${Instant} at=${part} />` : part))}${/[.?!]$/.test(words) ? "" : "."}`;
+  const parts = words.split(INSTANT).map((part, n) => (n % 2 ? html`<${Instant} at=${part} />` : part));
+  return html`${parts}${/[.?!]$/.test(words) ? "" : "."}`;
 }
 
 function Instant({ at }) {
@@ -58,18 +62,25 @@ function Help({ reason, job, changed }) {
     return said;
   }}>${words}<//>`;
   const jobs = may("operator", "jobs"), can = (action) => jobs && job.can.includes(action);
+  const sent = (path, words, body) => async () => (await post(path, body), words);
+  const at = `jobs/${segment(job.id)}`, queue = `queues/${segment(job.queue)}`;
+  const failures = { task: job.task, state: ["dead", "retrying"] };
   const holders = reason.holders.length > 0 && html`<${Holders} ids=${reason.holders} />`;
   switch (reason.code) {
-    case "queue_paused": return fix(`Resume queue ${job.queue}`, () => post(`queues/${segment(job.queue)}/resume`).then(() => `Queue ${job.queue} goes on.`), may("operator", "queues"));
-    case "paused": return fix("Resume", () => post(`jobs/${segment(job.id)}/resume`).then(() => "It may run again."), can("resume"));
-    case "not_due": return fix("Run now", () => post(`jobs/${segment(job.id)}/reschedule`, { delay: 0 }).then(() => "It is due now."), can("update"));
+    case "queue_paused": return fix(
+      `Resume queue ${job.queue}`, sent(`${queue}/resume`, `Queue ${job.queue} goes on.`), may("operator", "queues"),
+    );
+    case "paused": return fix("Resume", sent(`${at}/resume`, "It may run again."), can("resume"));
+    case "not_due": return fix("Run now", sent(`${at}/reschedule`, "It is due now.", { delay: 0 }), can("update"));
     case "no_worker": return html`<${Command} text="mainspring worker" />`;
-    case "unknown_task": return html`<${Command} text=${`mainspring worker --app MODULE:APP`} words=${`where the app is one that has a task ${job.task}`} />`;
+    case "unknown_task": return html`<${Command} text=${`mainspring worker --app MODULE:APP`}
+      words=${`where the app is one that has a task ${job.task}`} />`;
     case "queue_not_served": return html`<${Command} text=${`mainspring worker --queues ${quoted(job.queue)}`} />`;
     case "draining": return html`<${Drained} job=${job} changed=${changed} />`;
     case "workers_full": return html`${holders}<a class="button" href="workers">Workers</a>`;
-    case "breaker_open": return html`${holders}<a class="button" href=${link("jobs", { task: job.task, state: ["dead", "retrying"] })}>Its failures</a>`;
-    case "limit_reached": return html`${holders}<a class="button" href=${link("jobs", { task: job.task, state: "running" })}>What runs of it</a>`;
+    case "breaker_open": return html`${holders}<a class="button" href=${link("jobs", failures)}>Its failures</a>`;
+    case "limit_reached": return html`${holders}
+      <a class="button" href=${link("jobs", { task: job.task, state: "running" })}>What runs of it</a>`;
     case "running": return job.worker && html`<a class="button" href=${workerLink(job.worker)}>Its worker</a>`;
     case "expired": case "final": return can("retry") && html`<${Again} job=${job} fix=${fix} changed=${changed} />`;
     default: return holders || null;
@@ -80,19 +91,22 @@ function Help({ reason, job, changed }) {
 function Again({ job, fix, changed }) {
   const [open, set] = useState(false);
   const dead = job.shown === "dead";
-  return html`${fix(dead ? "Redrive" : "Retry", () => post(`jobs/${segment(job.id)}/retry`).then(() => "It is on its way again."), true)}
+  const again = async () => (await post(`jobs/${segment(job.id)}/retry`), "It is on its way again.");
+  return html`${fix(dead ? "Redrive" : "Retry", again, true)}
     ${dead && html`<button type="button" onClick=${() => set(true)}><${Icon} name="edit" />Edit and redrive</button>`}
     ${open && html`<${Redrive} job=${job} onClose=${() => set(false)} onDone=${changed} />`}`;
 }
 
 function Holders({ ids }) {
   const links = ids.map((id) => html`<a key=${id} href=${jobLink(id)}><code>${id}</code></a> `);
-  if (ids.length <= FEW) return html`<span class="holders">${ids.length === 1 ? "In the way is" : "In the way are"} ${links}</span>`;
+  const words = ids.length === 1 ? "In the way is" : "In the way are";
+  if (ids.length <= FEW) return html`<span class="holders">${words} ${links}</span>`;
   return html`<details class="holders"><summary>${ids.length} jobs are in the way</summary>${links}</details>`;
 }
 
 function Command({ text, words }) {
-  return html`<span class="command"><code>${text}</code><${Copy} text=${text} name="the command" />${words && html`<span class="muted">${words}</span>`}</span>`;
+  return html`<span class="command"><code>${text}</code><${Copy} text=${text} name="the command" />
+    ${words && html`<span class="muted">${words}</span>`}</span>`;
 }
 
 /** For a shell. */
@@ -101,8 +115,13 @@ const quoted = (name) => (/^[\w./:-]+$/.test(name) ? name : `'${name.replaceAll(
 function Drained({ job, changed }) {
   const { may } = useSession();
   const { value } = useData((signal) => get("workers", {}, signal), [job.id], { every: 10 });
-  const able = (value?.items ?? []).filter((one) => one.state !== "open" && one.tasks.includes(job.task) && (!one.queues || one.queues.includes(job.queue)));
-  const resume = async (id) => (await post(`workers/${segment(id)}/resume`), await changed(), `Worker ${id} is resumed at its next beat.`);
+  const serves = (one) => one.tasks.includes(job.task) && (!one.queues || one.queues.includes(job.queue));
+  const able = (value?.items ?? []).filter((one) => one.state !== "open" && serves(one));
+  const resume = async (id) => {
+    await post(`workers/${segment(id)}/resume`);
+    await changed();
+    return `Worker ${id} is resumed at its next beat.`;
+  };
   return able.slice(0, 5).map(({ id }) => (may("operator", "workers")
     ? html`<${Act} key=${id} kind="primary" icon="play" run=${() => resume(id)}>Resume worker ${id}<//>`
     : html`<a key=${id} class="button" href=${workerLink(id)}>${id}</a>`));

@@ -69,7 +69,8 @@ export function WorkerActs({ worker, after }) {
 
 function Resize({ worker, onClose }) {
   const [slots, set] = useState(String(worker.orders.concurrency ?? worker.concurrency));
-  const send = async (concurrency, words) => (await post(`workers/${segment(worker.id)}/resize`, { concurrency }), words);
+  const send = async (concurrency, words) =>
+    (await post(`workers/${segment(worker.id)}/resize`, { concurrency }), words);
   const run = () => (slots === "" ? send(null, `${worker.id} has as many slots as it was started with.`)
     : send(Number(slots), `${worker.id} has ${slots} slots from its next beat on.`));
   return html`<${FormDialog} title=${`Resize ${worker.id}`} action="Resize" run=${run} onClose=${onClose}>
