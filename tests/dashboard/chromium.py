@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from playwright.sync_api import Browser, expect, sync_playwright
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHOSEN = os.environ.get("MAINSPRING_TEST_CHROMIUM")
 # Milliseconds that a page may take to show what it should: never needed, unless the machine has much to do besides.
 PATIENCE = 1000 * int(os.environ.get("MAINSPRING_TEST_PATIENCE", "30"))
