@@ -49,9 +49,9 @@ def test_a_storm_of_cut_connections_loses_nothing(clockwork: Crew, postgres: Pos
 
 @pytest.fixture
 def cramped(postgres: Postgres) -> Iterator[Postgres]:
-    """A server with room for thirty."""
+    """A server with room for all that five processes of ours may take, ten at work and ten that rest, and no more."""
     postgres.end()
-    postgres.start("max_connections=30")
+    postgres.start("max_connections=100")
     try:
         yield postgres
     finally:
