@@ -20,7 +20,7 @@ COMMANDS = {
     "cron": "Explain a cron expression and show its next runs.",
     "dead": "See dead jobs by what killed them, and redrive them.",
     "demo": "Show real jobs running: an example shop on a temporary store.",
-    "dev": "Run worker and API together, and reload changed code.",
+    "dev": "Run worker, API and dashboard together, and reload changed code.",
     "doctor": "Say what is wrong with the store, its workers and their jobs.",
     "enqueue": "Store a job for TASK and print its id.",
     "events": "Show what happens, in whatever process, until Ctrl-C.",
