@@ -101,3 +101,4 @@ class TestTrouble(Spread):
             former.run("UNLINK", *keys)
         for one in (node, former, *self.cluster.nodes):
             one.run("CLUSTER", "SETSLOT", slot(base), "NODE", name)
+        node.run("CLUSTER", "BUMPEPOCH")  # or what the former one tells the others of itself counts for more
