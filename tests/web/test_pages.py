@@ -14,6 +14,7 @@ from mainspring.api.site import HOME, site
 
 STRANGE = ["nowhere.js", "..%2Fapi%2Fdoor.py", "%2Fetc%2Fpasswd", "index.html", "vendor/versions"]
 MARKUP = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|dangerouslySet|\beval\(")
+LATER = re.compile(r'import\("([^"]+)"\)')
 LINK = re.compile(r'(?:href|src)="(ui/[^"]+)"')
 
 
@@ -115,6 +116,12 @@ async def test_a_hostile_path_stays_text(app: Mainspring) -> None:
 def test_every_import_leads_to_a_module() -> None:
     missing = {name: found - site().files.keys() for name, found in site().imports.items()}
     assert {name: found for name, found in missing.items() if found} == {}
+
+
+def test_every_module_is_needed_by_another() -> None:
+    texts = {name: file.body.decode() for name, file in site().files.items() if name.endswith(".js")}
+    needed = set[str]().union(*site().imports.values()) | {one[2:] for one in LATER.findall(texts["main.js"])}
+    assert texts.keys() - needed == {"main.js"}
 
 
 def test_all_of_it_is_small() -> None:

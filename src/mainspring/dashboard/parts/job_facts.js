@@ -52,7 +52,7 @@ function timeout(job, rules) {
 const DEFAULT = { initial: 1, multiplier: 2, max: 3600, jitter: 0.25, curve: "exponential" };
 
 /** {initial: 5} -> "5 s, then 2 times as long each time, up to 1 h; up to 25 % less". */
-export function backoff(given, rules) {
+function backoff(given, rules) {
   if (!given) return rules?.stub ? html`<span class="muted">as its task says</span>` : "a function of its task";
   const of = (name) => (given[name] === undefined ? DEFAULT[name] : given[name]);
   const [initial, multiplier, most, jitter] =

@@ -31,7 +31,7 @@ const QUESTIONS = {
 };
 
 /** Does it, after a question where it is hard to undo; answers with words for a toast. */
-export async function actOn(job, action) {
+async function actOn(job, action) {
   const stops = action === "cancel" && job.shown === "running";
   const told = `${job.task} ${stops ? "is told to stop" : ACTIONS[action][2]}.`;
   const question = QUESTIONS[action]?.(job);

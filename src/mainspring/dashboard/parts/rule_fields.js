@@ -4,7 +4,7 @@ import { html, useId } from "../html.js";
 import { Choice } from "./form.js";
 import { instant, Moment, typed } from "./moment.js";
 
-export const KINDS = [["cron", "Cron"], ["every", "Interval"], ["calendar", "Days and weeks"], ["at", "Once"]];
+const KINDS = [["cron", "Cron"], ["every", "Interval"], ["calendar", "Days and weeks"], ["at", "Once"]];
 const UNITS = { seconds: 1, minutes: 60, hours: 3600, days: 86_400, weeks: 604_800 };
 const DAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 const EXAMPLES = [

@@ -19,7 +19,7 @@ export const reasonWords = (reason) => REASONS[reason] ?? reason;
 export const fate = (tick, job) => (tick.what === "fired" ? job?.shown ?? "fired" : tick.what);
 
 /** A tick in one line. */
-export function tickWords(tick, job) {
+function tickWords(tick, job) {
   const when = local(tick.at) + (tick.last_at ? ` to ${local(tick.last_at)}, ${plural(tick.count, "tick")}` : "");
   const end = tick.what === "fired" ? (job ? `job ${job.shown}` : "job made, no longer kept") : tick.what;
   return `${when}: ${end}${tick.reason ? ` (${reasonWords(tick.reason)})` : ""}`;

@@ -24,7 +24,7 @@ const LATE = 0.75; // of its lease, within which it beats several times
 export const workerLink = (id) => `workers/${encodeURIComponent(id)}`;
 
 /** How it is judged at the time it was read. */
-export function judged(worker) {
+function judged(worker) {
   const silent = worker.beat_at && now() - Date.parse(worker.beat_at) > Number(worker.lease) * LATE * 1000;
   return { ...worker, shown: silent ? "late" : worker.state };
 }
