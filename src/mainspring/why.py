@@ -110,7 +110,9 @@ def _workers(job: Job, facts: Facts) -> list[Reason]:
         return [Reason(code="no_worker", text="no worker is alive: start one with `mainspring worker`")]
     know = [worker for worker in facts.workers if job.task in worker.info.tasks]
     if not know:
-        text = f"none of the {len(facts.workers)} live workers knows task {job.task!r}: deploy one that does"
+        live = len(facts.workers)
+        none = "the only live worker does not know" if live == 1 else f"none of the {live} live workers knows"
+        text = f"{none} task {job.task!r}: deploy one that does"
         return [Reason(code="unknown_task", text=text)]
     serve = [worker for worker in know if worker.info.queues is None or job.queue in worker.info.queues]
     if not serve:

@@ -101,6 +101,14 @@ CASES: list[tuple[Code, Job, dict[str, Any], str, Any, tuple[str, ...]]] = [
         (),
     ),
     (
+        "unknown_task",
+        a_job(task="new"),
+        {},
+        "the only live worker does not know task 'new': deploy one that does",
+        None,
+        (),
+    ),
+    (
         "queue_not_served",
         a_job(),
         {"workers": [live(queues=("mail",)), live("bob", tasks=("other",))]},
