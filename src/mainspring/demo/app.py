@@ -24,7 +24,7 @@ def shop(store: str | None, clock: Clock | None = None) -> Mainspring:
     @app.task(max_retries=4, backoff=Backoff(initial=0.5, max=4))
     async def charge_card(order: int, cents: int) -> None:
         await app.clock.sleep(random.uniform(0.1, 0.4))
-        if random.random() < 0.2:
+        if random.random() < 0.06:
             raise ConnectionError("the bank timed out")
         await send_receipt.enqueue(order)
 
