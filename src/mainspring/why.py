@@ -57,7 +57,7 @@ def reasons(job: Job, facts: Facts) -> list[Reason]:
 
 
 def _running(job: Job) -> list[Reason]:
-    text = f"it is running on {job.worker} since {_at(job.started_at)}, attempt {job.attempt}"
+    text = f"it has been running on {job.worker} since {_at(job.started_at)}, attempt {job.attempt}"
     found = [Reason(code="running", text=text)]
     if job.cancel_reason is not None:
         said = f" ({job.cancel_reason})" if job.cancel_reason else ""
@@ -71,7 +71,7 @@ def _final(job: Job, facts: Facts) -> list[Reason]:
         said = f": {job.cancel_reason}"
     elif job.failure is not None:
         said = f": {job.failure.type}: {job.failure.message}"
-    found = [Reason(code="final", text=f"it is {job.state} since {_at(job.finished_at)}{said}")]
+    found = [Reason(code="final", text=f"it has been {job.state} since {_at(job.finished_at)}{said}")]
     if facts.holder is not None:
         key = job.unique_key or job.idempotency_key
         text = f"it cannot be retried while key {key!r} is held by job {facts.holder.id} ({facts.holder.state})"

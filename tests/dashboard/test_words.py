@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from scenery import shown
 from visit import Visits
 
-from mainspring import cron
+from mainspring import Filter, acting, cron
 
 MODULE = "(name) => import(new URL(`${name}.js`, document.querySelector(`[href$='/format.js']`).href))"
 
@@ -120,6 +120,17 @@ def test_the_list_of_workers_tells_what_they_run(visit: Visits, live: Live) -> N
     expect(page).to_have_url(f"{live.address}/jobs/{ids[0]}")
     for n in range(4):
         live.cue(f"list {n}", "end", None)
+
+
+def test_the_trail_tells_in_words_which_jobs_were_meant(visit: Visits, live: Live) -> None:
+    async def cancel() -> None:
+        with acting("ada"):
+            await live.app.jobs.cancel(Filter(tasks=("echo", "export"), queues=("nowhere",)), "not needed")
+
+    live.do(cancel())
+    row = shown(visit(live, "/audit", role="admin")).get_by_role("row").filter(has_text="jobs.cancel")
+    expect(row).to_contain_text("tasks: echo, export")
+    expect(row).to_contain_text("queues: nowhere")
 
 
 def test_keys_and_names_are_not_spelt_for_anybody(visit: Visits, live: Live) -> None:

@@ -84,17 +84,17 @@ function Row({ row, past, words, seconds, after }) {
     <td class="tight" data-label="Depth">${past && html`<${Depth} past=${past} row=${row} words=${words}
       seconds=${seconds} />`}</td>
     <td class="number" data-label="Pending">${of("pending")}</td>
-    <td class="number nowrap" data-label="Oldest">${row.oldest ? html`<${Span} from=${row.oldest} />` : html`<span
+    <td class="number less" data-label="Oldest">${row.oldest ? html`<${Span} from=${row.oldest} />` : html`<span
       class="muted">–</span>`}</td>
-    <td class="number" data-label="Running">${of("running")}</td>
-    <td class="number" data-label="Retrying">${of("retrying")}</td>
-    <td class="number" data-label="Scheduled">${of("scheduled")}</td>
-    <td class="number nowrap" data-label="Wait p50 / p95">
+    <td class="number less" data-label="Running">${of("running")}</td>
+    <td class="number less" data-label="Retrying">${of("retrying")}</td>
+    <td class="number less" data-label="Scheduled">${of("scheduled")}</td>
+    <td class="number" data-label="Wait p50 / p95">
       ${duration(figures?.wait_p50)} / ${duration(figures?.wait_p95)}</td>
-    <td class="number nowrap" data-label="Runs">
+    <td class="number" data-label="Runs">
       <span>${count(figures?.runs)} ${figures && html`<span
       class="muted">${perMinute(figures.runs, seconds)}</span>`}</span></td>
-    <td class="number" data-label="Failed"><span
+    <td class="number less" data-label="Failed"><span
       class=${figures?.failed ? "bad" : "muted"}>${count(figures?.failed)}</span></td>
     <td data-label="Workers"><${Service} of=${row} /></td>
     <td class="tight" data-label=""><${PauseButton} queue=${row} after=${after} /></td>

@@ -115,7 +115,7 @@ function Row({ row, act }) {
       ${row.status === "paused"
         ? html`<button class="quiet" aria-label=${`Resume ${row.name}`} title="Resume"
             onClick=${() => act({ kind: "resume", row })}><${Icon} name="retrying" /></button>`
-        : html`<button class="quiet" aria-label=${`Pause ${row.name}`} title="Pause"
+        : row.status === "active" && html`<button class="quiet" aria-label=${`Pause ${row.name}`} title="Pause"
             onClick=${() => act({ kind: "pause", row })}><${Icon} name="pause" /></button>`}
     </span></td>`}
   </tr>`;
