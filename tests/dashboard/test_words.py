@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -101,6 +102,17 @@ def test_a_failure_is_told_as_it_was_said_and_leads_to_all_of_its_kind(visit: Vi
     expect(row).to_contain_text(said)
     page.goto(f"{live.address}/dead")
     expect(shown(page).get_by_role("region", name=said)).to_be_visible()
+
+
+def test_the_title_of_the_window_counts_what_needs_somebody(visit: Visits, live: Live) -> None:
+    live.do(live.app.queues.pause("any"))
+    id = live.enqueue("echo", 1)
+    page = visit(live)
+    expect(shown(page).get_by_text("Queue any is paused")).to_be_visible()
+    expect(page).to_have_title(re.compile(r"^\(\d+\) Overview"))
+    page.get_by_role("link", name="1 pending in any").click()
+    expect(shown(page).get_by_role("row").filter(has_text=id[:18])).to_be_visible()
+    expect(page).to_have_title("Jobs · Mainspring")
 
 
 def test_a_state_is_called_the_same_on_every_page(visit: Visits, live: Live) -> None:

@@ -65,7 +65,8 @@ function Summary({ workers }) {
 
 function Table({ workers, after }) {
   return html`<div class="table workers"><table>
-    <${Columns} of=${["Worker", "State", "Slots", "Runs now", "Queues", "#Finished", "#Memory", "#Up", "#Last beat", ""]} />
+    <${Columns} of=${["Worker", "State", "Slots", "Runs now", "Queues", "#Finished", "#Memory", "#Up", "#Last beat",
+      ""]} />
     <tbody>${workers.map((worker) => html`<${Row} key=${worker.id} worker=${worker}
       after=${after} />`)}</tbody></table></div>`;
 }
@@ -91,7 +92,8 @@ function Runs({ of: { runs, running }, gone }) {
   if (gone || !runs.length) return html`<span class="muted">–</span>`;
   const more = Math.max(running, runs.length) - Math.min(runs.length, NAMED);
   return html`<ul class="worker-runs">${runs.slice(0, NAMED).map((job) => html`<li key=${job.id}>
-    <a href=${jobLink(job.id)}>${job.task}</a> <span class="muted nowrap"><${Span} from=${job.started_at} /></span></li>`)}
+    <a href=${jobLink(job.id)}>${job.task}</a>${" "}
+    <span class="muted nowrap"><${Span} from=${job.started_at} /></span></li>`)}
     ${more > 0 && html`<li class="muted">and ${count(more)} more</li>`}</ul>`;
 }
 
