@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from litestar import get, post
 from litestar.params import FromQuery, JSONBody, QueryParameter
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import asdict
 
 from ..app import Mainspring
 from ..job import Action, DeadGroup, Filter, JobId
@@ -57,7 +56,10 @@ async def _lines(spring: Mainspring, groups: Sequence[DeadGroup]) -> dict[JobId,
 
 
 def _view(group: DeadGroup, line: str) -> DeadGroupView:
-    return DeadGroupView(**asdict(group) | {"error": shown_error(group.error), "message": shown_message(line)})
+    return DeadGroupView(
+        task=group.task, error=shown_error(group.error), message=shown_message(line), count=group.count,
+        newest=group.newest, last_at=group.last_at,
+    )  # fmt: skip
 
 
 @post("/dead/redrive", status_code=200, **may("operator"))
