@@ -7,8 +7,10 @@ export function Failure({ of: failure, open = false, told = false }) {
   const place = useRef();
   useEffect(() => void (place.current && (place.current.scrollTop = place.current.scrollHeight)), [failure.stack]);
   const whole = `${failure.type}: ${failure.message}`;
+  const known = told && !failure.message.includes("\n");
+  if (known && !failure.stack) return null;
   return html`<div class="failure">
-    ${!(told && failure.stack && !failure.message.includes("\n")) && html`
+    ${!known && html`
       <p><b>${failure.type}</b>${failure.message && html`: <span>${failure.message}</span>`}</p>`}
     ${failure.stack
       ? html`<details open=${open}><summary>Stack trace</summary>

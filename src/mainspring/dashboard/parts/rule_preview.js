@@ -31,7 +31,7 @@ export function useRulePreview(trigger, name) {
 /** "… - at `$.trigger`" is for programs. */
 export const plain = (message) => message.replace(/ - at `\$[^`]*`$/, "");
 
-export function RulePreview({ preview, narrowed }) {
+export function RulePreview({ preview, narrowed, tz }) {
   const { value, error, loading } = preview;
   if (error || !value) {
     return html`<section class="preview" aria-label="Preview">
@@ -41,7 +41,7 @@ export function RulePreview({ preview, narrowed }) {
     <p class="meaning" aria-live="polite">${value.meaning}</p>
     ${value.warnings.map((words) => html`<p key=${words} class="preview-warning">
       <${Icon} name="warning" /> ${words}</p>`)}
-    <${ComingTicks} ticks=${value.next} />
+    <${ComingTicks} ticks=${value.next} tz=${tz} />
     ${narrowed && html`<p class="hint">Before its window, dates left out, start and end are heeded.</p>`}
     ${value.clock_changes.length > 0 && html`<h3>When the clocks change</h3>
       <ul class="changes">${value.clock_changes.map((words) => html`<li key=${words}>${words}</li>`)}</ul>`}

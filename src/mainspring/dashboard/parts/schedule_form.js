@@ -58,7 +58,7 @@ export function ScheduleForm({ row, tasks, onClose, onDone }) {
       ${draft.kwargs.includes("***") && html`<p class="hint">What stands as *** is hidden, and stays as it is unless
         you change the arguments.</p>`}
       ${faultOf("kwargs") && html`<p class="fault" role="alert">${faultOf("kwargs")}</p>`}
-    </div><${RulePreview} preview=${preview} narrowed=${NARROWING.some((name) => draft[name])} /></div>
+    </div><${RulePreview} preview=${preview} tz=${trigger.tz} narrowed=${NARROWING.some((name) => draft[name])} /></div>
     ${anyway && html`<p class="hint">Only what you have changed here is saved; what others changed stays.</p>`}
     <${More} draft=${draft} change=${change} faultOf=${faultOf} field=${field} row=${row} />
   <//>`;
