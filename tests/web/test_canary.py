@@ -25,7 +25,7 @@ from mainspring.testing import VirtualClock
 CANARY = "kan4rienvogel"
 # What is no secret by its name, and still nobody's business where payloads are hidden.
 PRIVATE = "lebenslauf"
-TABLE = list(routes(litestar(Mainspring("memory://"))))
+TABLE = list(routes(litestar()))
 
 
 class Planted(NamedTuple):

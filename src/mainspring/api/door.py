@@ -15,11 +15,11 @@ from msgspec import Struct
 
 from ..acting import acting
 from ..app import Mainspring
-from ..config import Settings
 from ..credential import ROLES, Role, covers
 from .path import found
 from .problem import Problem
 from .redaction import shown_to
+from .served import served
 
 # For routes that anybody may use, and for those that check by themselves who it is.
 ANYONE: Literal["anyone"] = "anyone"
@@ -64,10 +64,8 @@ def may(role: Role | Literal["anyone"], **opt: Any) -> dict[str, Any]:
 class Door:
     """Finds out who asks, before anything else is done; the handler runs in that name."""
 
-    def __init__(self, app: ASGIApp, ways: tuple[Way, ...], settings: Settings) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._ways = ways
-        self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != ScopeType.HTTP:
@@ -79,19 +77,21 @@ class Door:
         if scope["method"] == "OPTIONS":
             raise Problem(405, "method_not_allowed", "there is no OPTIONS here: other origins have no access")
         connection: Connection = ASGIConnection(scope)
-        scope["user"] = principal = await self._who(connection)
+        here = served(scope)
+        scope["user"] = principal = await _who(connection, here.ways)
         # Not as a guard of the framework, which copies the handler for each request: a tenth of what an enqueue costs.
         guard(connection, scope["route_handler"])
-        with acting(principal.name if principal else None), shown_to(principal, self._settings):
+        with acting(principal.name if principal else None), shown_to(principal, here.app.settings):
             await self._app(scope, receive, send)
 
-    async def _who(self, connection: Connection) -> Principal | None:
-        if connection.scope["route_handler"].opt.get("role") == ANYONE:
-            return None
-        for way in self._ways:
-            if (principal := await way(connection)) is not None:
-                return principal
+
+async def _who(connection: Connection, ways: tuple[Way, ...]) -> Principal | None:
+    if connection.scope["route_handler"].opt.get("role") == ANYONE:
         return None
+    for way in ways:
+        if (principal := await way(connection)) is not None:
+            return principal
+    return None
 
 
 def guard(connection: Connection, handler: BaseRouteHandler) -> None:

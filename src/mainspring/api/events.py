@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from litestar import Request, get
-from litestar.datastructures import State
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter, QueryParameter
 
 from ..job import Shown
 from ..notice import asked
-from .door import Spring, Who, may
-from .stream import EventStream, Streams
+from .door import Who, may
+from .served import served
+from .stream import EventStream
 
 # How often a filter may be repeated, and the highest number that every client can say.
 MANY, MOST = 100, 2**53 - 1
@@ -38,8 +38,7 @@ AlsoSeen = Annotated[
     **may("viewer", waits=True),
 )
 async def follow_events(
-    request: Request[Any, Any, State],
-    spring: Spring,
+    request: Request[Any, Any, Any],
     who: Who,
     types: Types = None,
     job: Names = None,
@@ -53,15 +52,7 @@ async def follow_events(
     """Jobs, progress, log lines, schedules, queues and workers as server-sent events, until the client leaves."""
     wish = asked(types=types, jobs=job, queues=queue, tasks=task, schedules=schedule, states=states)
     after = seen if last_event_id is None else last_event_id
-    return EventStream(_streams(request.app.state, spring), who.name, wish, after)
-
-
-def _streams(state: State, spring: Spring) -> Streams:
-    """One for each application that is served."""
-    if "streams" not in state:
-        state["streams"] = Streams(spring)
-    streams: Streams = state["streams"]
-    return streams
+    return EventStream(served(request.scope).streams, who.name, wish, after)
 
 
 ROUTES = [follow_events]

@@ -7,19 +7,16 @@ from typing import Any
 from litestar import Request, Response, get
 
 from ..metrics import exposition
-from ..metrics.cluster import Cluster
 from ..metrics.process import families
 from ..metrics.timed import meter_of
 from .door import Spring, may
-
-_CLUSTER = "mainspring_cluster"
+from .served import served
 
 
 @get("/metrics", media_type="text/plain", **may("viewer"))
 async def metrics(spring: Spring, request: Request[Any, Any, Any]) -> Response[bytes]:
     """In the text format of Prometheus, or as OpenMetrics for those who accept it."""
-    cluster: Cluster = request.app.state.setdefault(_CLUSTER, Cluster(spring))
-    found, meter = await cluster.families(), meter_of(spring)
+    found, meter = await served(request.scope).cluster.families(), meter_of(spring)
     if meter is not None:
         found += families(meter.whole())
     body, kind = exposition(found, request.headers.get("accept", ""))

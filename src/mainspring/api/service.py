@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,10 @@ from litestar import Litestar, Request, Router, get
 from litestar.di import Provide
 from litestar.middleware import DefineMiddleware
 from litestar.openapi.config import OpenAPIConfig
-from litestar.types import ASGIApp
+from litestar.types import ASGIApp, Scope
 
 from ..app import Mainspring
+from ..metrics.cluster import Cluster
 from .anyone import anyone
 from .attempts import Attempts
 from .bearer import Bearer
@@ -22,14 +23,16 @@ from .deadline import Deadline
 from .document import document, operation_id
 from .door import Door, Principal, Way, may
 from .header import Guarded
-from .idempotency import Idempotency
+from .idempotency import Answers, Idempotency
 from .issuer import check_jwt
 from .mounted import ROOT, Mounted
 from .parameters import known_only
 from .problem import HANDLERS
 from .recent import Forgetful, Recent
 from .routes import BESIDE, ROUTES
+from .served import Served, opened, served
 from .session import Sessions
+from .stream import Streams
 
 if TYPE_CHECKING:
     from .webtoken import WebTokens
@@ -50,47 +53,44 @@ def asgi(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None = Non
 
     Without `auth` everybody is an admin, and only this machine is served.
     """
-    return Guarded(Mounted(litestar(app, auth=auth, ways=ways)))
-
-
-def litestar(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None = None) -> Litestar:
     attempts = Attempts(app.clock)
     known = Sessions(app, attempts)
-    lately = Recent(app.clock)
     if ways is None:
         ways = (Bearer(app, attempts, _web_tokens(app)), known) if auth else (anyone,)
+    kept = Recent(app.clock), Answers(app), Streams(app), Cluster(app)
+    return Guarded(Mounted(Served(litestar(), app, tuple(ways), known, *kept)))
 
-    async def sessions() -> Sessions:
-        return known
 
-    async def recent() -> Recent:
-        return lately
+# What a handler may ask for.
 
-    async def spring() -> Mainspring:
-        return app
 
-    async def who(request: Request[Any, Any, Any]) -> Principal:
-        principal: Principal = request.scope["user"]
-        return principal
+async def spring(scope: Scope) -> Mainspring:
+    return served(scope).app
 
-    given: dict[str, Any] = {"spring": spring, "who": who, "sessions": sessions, "recent": recent}
 
-    @asynccontextmanager
-    async def opened(_: Litestar) -> AsyncIterator[None]:
-        """Whoever has opened the app before, a worker beside us perhaps, closes it himself."""
-        if app.is_open:
-            yield
-        else:
-            async with app:
-                yield
+async def who(scope: Scope) -> Principal:
+    principal: Principal = scope["user"]
+    return principal
 
+
+async def sessions(scope: Scope) -> Sessions:
+    return served(scope).sessions
+
+
+async def recent(scope: Scope) -> Recent:
+    return served(scope).recent
+
+
+@cache
+def litestar() -> Litestar:
+    """Made once: nothing in it is of one app, and it takes a sixth of a second."""
     return Litestar(
         [Router(PREFIX, route_handlers=ROUTES, before_request=known_only), *BESIDE],
-        dependencies={name: Provide(one) for name, one in given.items()},
+        dependencies={one.__name__: Provide(one) for one in (spring, who, sessions, recent)},
         middleware=[
-            DefineMiddleware(Door, ways=tuple(ways), settings=app.settings),
-            DefineMiddleware(Forgetful, recent=lately),
-            DefineMiddleware(Idempotency, spring=app, limit=BODY_LIMIT),
+            DefineMiddleware(Door),
+            DefineMiddleware(Forgetful),
+            DefineMiddleware(Idempotency, limit=BODY_LIMIT),
             DefineMiddleware(Deadline),
         ],
         exception_handlers=HANDLERS,

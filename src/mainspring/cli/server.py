@@ -35,7 +35,7 @@ def server(
     """
     found = find(named_app(app, named)[0] if app or named else None, store)
     if openapi:
-        click.echo(described(found))
+        click.echo(described())
         return
     log_to_stderr(log_level or found.settings.log_level, found.settings.log_format)
     run(_serve(found, Service(found, host, port, no_auth)))

@@ -21,14 +21,14 @@ where = options(
 )
 
 
-def described(app: Mainspring) -> bytes:
+def described() -> bytes:
     """The OpenAPI document, for generators of clients."""
     try:
         from ..api.document import document
         from ..api.service import litestar
     except ImportError as missing:
         raise _without(missing) from None
-    return msgspec.json.encode(document(litestar(app)))
+    return msgspec.json.encode(document(litestar()))
 
 
 def _without(missing: ImportError) -> Failed:
