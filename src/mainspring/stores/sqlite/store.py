@@ -56,7 +56,7 @@ from ..bell import Bell
 from ..borrowed import awaited, borrowed, itself
 from ..rows import COLUMNS, HELD, Row, claimed_of, execution_of, job_of
 from ..steps import Steps
-from . import change, claim, condition, enqueue, file, finish, fire, read, series, tally, transaction
+from . import change, claim, condition, enqueue, file, finish, fire, lists, read, series, tally, transaction
 from .inotify import WriteWatch
 from .keeper import SqliteKeeper
 from .lane import Lane, Watcher, translated
@@ -384,7 +384,7 @@ class SqliteStore(SqliteKeeper):
         sort: Sort = "created",
     ) -> list[Job]:
         us = micros(now)
-        rows = await self._read(lambda db: read.jobs(db, which, us, limit, after, newest, sort))
+        rows = await self._read(lambda db: lists.jobs(db, which, us, limit, after, newest, sort))
         return [job_of(row) for row in rows]
 
     async def executions(self, job_id: JobId) -> list[Execution]:

@@ -1,0 +1,106 @@
+"""Lists of the SQLite store go by its indexes, and every way to a page leads to the same one."""
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+from crowd import FILTERS, SORTS, check, gather
+
+from mainspring.job import Cursor, Filter, Sort
+from mainspring.store import Store
+from mainspring.stores import open_store
+from mainspring.stores.sqlite import lists
+from mainspring.stores.sqlite.lists import _List, jobs
+from mainspring.testing.contract.build import NOW
+
+US = 1_000_000_000_000_000
+
+
+@asynccontextmanager
+async def opened(folder: Path) -> AsyncIterator[Store]:
+    store = open_store(f"sqlite:///{folder}/jobs.db")
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def plans(folder: Path, *statements: tuple[str, object]) -> list[str]:
+    with closing(sqlite3.connect(folder / "jobs.db")) as db:
+        return [
+            "\n".join(row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", values)) for sql, values in statements
+        ]
+
+
+@pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.parametrize("name", FILTERS)
+async def test_every_list_goes_by_an_index(tmp_path: Path, name: str, sort: Sort) -> None:
+    async with opened(tmp_path):
+        asked = _List(FILTERS[name], US, 50, Cursor("x", NOW), True, sort)
+        if asked.empty:
+            return
+        ways = [asked.near(), asked.whole(), *(asked.collected(source) for source in asked.sources())]
+        for plan in plans(tmp_path, *((sql, asked.values) for sql in ways)):
+            assert "SCAN mainspring_jobs\n" not in f"{plan}\n"
+            assert "SCAN mainspring_jobs USING INDEX sqlite_autoindex" not in plan
+
+
+@pytest.mark.parametrize(
+    ("soon", "first", "near", "few"),
+    [(500, 0, 0, -1), (-1, 1000, 5000, -1), (-1, 5, 5, 9999), (-1, 5, 5, -1)],
+    ids=["soon", "near", "few", "whole"],
+)
+@pytest.mark.parametrize("newest", [False, True])
+async def test_each_way_leads_to_the_same_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, soon: int, first: int, near: int, few: int, newest: bool
+) -> None:
+    for name, value in (("SOON", soon), ("FIRST", first), ("NEAR", near), ("FEW", few)):
+        monkeypatch.setattr(lists, name, value)
+    async with opened(tmp_path) as store:
+        await check(store, await gather(store), newest)
+
+
+async def steps_of(folder: Path, act: Callable[[sqlite3.Connection], object]) -> int:
+    """How many statements the lane would wait for."""
+    said: list[str] = []
+    async with opened(folder) as store:
+        await gather(store)
+    with closing(sqlite3.connect(folder / "jobs.db")) as db:
+        db.set_trace_callback(said.append)
+        act(db)
+    return len(said)
+
+
+@pytest.mark.parametrize("sort", SORTS)
+async def test_a_page_of_all_jobs_is_one_statement(tmp_path: Path, sort: Sort) -> None:
+    assert await steps_of(tmp_path, lambda db: jobs(db, Filter(), US, 2, newest=True, sort=sort)) == 1
+
+
+async def test_a_page_of_one_state_is_one_statement(tmp_path: Path) -> None:
+    dead = Filter(states=("dead",))
+    assert await steps_of(tmp_path, lambda db: jobs(db, dead, US, 2, newest=True, sort="finished")) == 1
+
+
+async def test_a_page_of_one_queue_is_one_statement(tmp_path: Path) -> None:
+    assert await steps_of(tmp_path, lambda db: jobs(db, Filter(queues=("mail",)), US, 2, newest=True)) == 1
+
+
+async def test_a_page_of_a_tag_is_read_in_the_order_of_its_index(tmp_path: Path) -> None:
+    asked = _List(Filter(tags=("a", "b")), US, 10, Cursor("x"), True, "created")
+    async with opened(tmp_path):
+        (plan,) = plans(tmp_path, (asked.near(), asked.values))
+    assert "mainspring_tags USING PRIMARY KEY (tag=? AND job_id<?)" in plan
+    assert "TEMP B-TREE" not in plan
+
+
+@pytest.mark.parametrize("after", [None, Cursor("x")])
+async def test_a_walk_by_id_reads_no_further_than_it_goes(tmp_path: Path, after: Cursor | None) -> None:
+    asked = _List(Filter(queues=("mail",)), US, 10, after, True, "created")
+    async with opened(tmp_path):
+        (plan,) = plans(tmp_path, (asked.near(), asked.values))
+    assert "CO-ROUTINE walk" in plan
+    assert "mainspring_jobs USING COVERING INDEX sqlite_autoindex_mainspring_jobs_1" in plan
+    assert "TEMP B-TREE" not in plan
