@@ -121,6 +121,7 @@ WENT_WRONG = frozenset({Ending.FAILED, Ending.TIMEOUT, Ending.DISCARDED, Ending.
 # A quote after a letter is an apostrophe: "can't", but not b'…'.
 _VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|(?<!\w)b?'[^']*'|(?<!\w)b?\"[^\"]*\"|\d+", re.IGNORECASE)
 KIND_LIMIT = 120
+LINE_LIMIT = 240
 
 
 class Failure(Struct, frozen=True, omit_defaults=True):
@@ -135,6 +136,12 @@ class Failure(Struct, frozen=True, omit_defaults=True):
         """Type and first line without what varies from one time to the next: equal for the same trouble."""
         first = self.message.partition("\n")[0][: 4 * KIND_LIMIT]
         return f"{self.type}: {_VARYING.sub('…', first)}"[:KIND_LIMIT]
+
+    @property
+    def line(self) -> str:
+        """Type and first line as they are: what people know the trouble by."""
+        first = self.message.partition("\n")[0].rstrip()
+        return (f"{self.type}: {first}" if first else self.type)[:LINE_LIMIT]
 
 
 class Items(Struct, frozen=True, omit_defaults=True):

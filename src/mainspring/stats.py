@@ -49,6 +49,8 @@ class TopError(Struct, frozen=True):
     error: str
     count: int
     tasks: tuple[str, ...]
+    message: str = ""
+    """How the latest of them began, with all that `error` leaves out; empty where that is not kept."""
 
 
 class Stats(Struct, frozen=True, kw_only=True):
@@ -150,9 +152,11 @@ def _point(at: datetime, all: Figures) -> Point:
 def top_errors(tallies: Iterable[Tally], limit: int = TOP) -> list[TopError]:
     counts: dict[str, int] = {}
     tasks: dict[str, set[str]] = {}
+    lines: dict[str, tuple[int, str]] = {}
     for tally in tallies:
         for kind, count in tally.sums.errors.items():
             counts[kind] = counts.get(kind, 0) + count
             tasks.setdefault(kind, set()).add(tally.task)
+            lines[kind] = max(lines.get(kind, (0, "")), tally.sums.lines.get(kind, (0, "")))
     first = sorted(counts, key=lambda kind: (-counts[kind], kind))[:limit]
-    return [TopError(kind, counts[kind], tuple(sorted(tasks[kind]))) for kind in first]
+    return [TopError(kind, counts[kind], tuple(sorted(tasks[kind])), lines[kind][1]) for kind in first]

@@ -50,12 +50,16 @@ class Sums(Struct, omit_defaults=True):
     """How many had waited how long to be taken, by bucket(); a run counted by an earlier release is not in it."""
     waited: int = 0
     """Microseconds, of all runs in `waits`."""
+    lines: dict[str, tuple[int, str]] = {}
+    """By kind of failure its latest Failure.line, and when that was; none of runs counted by an earlier release."""
 
     def add(self, other: Sums) -> None:
         _add(self.endings, other.endings)
         _add(self.spread, other.spread)
         for kind, count in other.errors.items():
             self._met(kind, count)
+        for kind, last in other.lines.items():
+            self._heard(kind, last)
         self.took += other.took
         self.last = max(self.last, other.last)
         self.well = max(self.well, other.well)
@@ -70,8 +74,9 @@ class Sums(Struct, omit_defaults=True):
         self.took += _sort(self.spread, spans)
         self.waited += _sort(self.waits, waits)
 
-    def meet(self, failure: Failure) -> None:
+    def meet(self, failure: Failure, at: datetime) -> None:
         self._met(failure.kind, 1)
+        self._heard(failure.kind, (micros(at), failure.line))
 
     def work(self, items: Items) -> None:
         told = {"success": items.success, "failed": items.failed, "skipped": items.skipped}
@@ -80,6 +85,10 @@ class Sums(Struct, omit_defaults=True):
     def _met(self, kind: str, count: int) -> None:
         known = kind in self.errors or len(self.errors) < KINDS
         _add(self.errors, {kind if known else OTHERS: count})
+
+    def _heard(self, kind: str, last: tuple[int, str]) -> None:
+        if kind in self.errors:  # not one of the others
+            self.lines[kind] = max(last, self.lines.get(kind, last))
 
 
 class Tally(Struct, frozen=True):
@@ -127,7 +136,7 @@ def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], Sums
             elif outcome.ending in WENT_WRONG:
                 _add(sums.fates, {outcome.state.value: 1})
             if outcome.failure is not None and outcome.ending is not Ending.CANCELLED:  # a wish is no error
-                sums.meet(outcome.failure)
+                sums.meet(outcome.failure, at)
     _gather(found, well, minute, ends)
     return found
 

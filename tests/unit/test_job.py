@@ -199,6 +199,14 @@ def test_two_messages_of_the_same_trouble_are_of_one_kind(one: str) -> None:
     assert Failure("OSError", one).kind == Failure("OSError", other).kind
 
 
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [("disk 1", "OSError: disk 1"), ("a \nb", "OSError: a"), ("", "OSError"), ("x" * 999, f"OSError: {'x' * 231}")],
+)
+def test_the_line_of_a_failure_is_how_its_message_begins(message: str, line: str) -> None:
+    assert Failure("OSError", message).line == line
+
+
 def test_failures_of_two_types_are_of_two_kinds() -> None:
     assert Failure("OSError", "gone").kind != Failure("KeyError", "gone").kind
 

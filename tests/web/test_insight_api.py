@@ -135,7 +135,9 @@ async def test_stats_tell_of_a_window(spring: Mainspring, client: Client, clock:
     async with client("viewer") as http:
         hour = (await http.get("/stats")).json()
         assert (hour["completed"], hour["dead"], hour["total"]["success_rate"]) == (1, 1, 0.5)
-        assert hour["errors"] == [{"error": "ValueError: no", "count": 1, "tasks": ["fail"]}]
+        assert hour["errors"] == [
+            {"error": "ValueError: no", "count": 1, "tasks": ["fail"], "message": "ValueError: no"}
+        ]
         clock.advance(hours=2)
         assert (await http.get("/stats?window=15m")).json()["total"]["runs"] == 0
         assert (await http.get("/stats?window=ever")).json()["total"]["runs"] == 2

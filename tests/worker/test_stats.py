@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mainspring import BadInput, Discard, Execution, Mainspring, Snooze
+from mainspring.clock import EPOCH
 from mainspring.job import WENT_WRONG, Ending, Failure
 from mainspring.stats import Figures, TopError
 from mainspring.tally import KINDS, OTHERS, Sums, bucket, middle, percentile
@@ -234,8 +235,8 @@ async def test_the_commonest_errors_come_first_and_a_cancel_is_none(app: Mainspr
             await clock.elapse(seconds=6)
         stats = await app.stats()
     assert stats.errors == [
-        TopError("ValueError: order … is gone", 5, ("one", "two")),
-        TopError("KeyError: …", 1, ("two",)),
+        TopError("ValueError: order … is gone", 5, ("one", "two"), "ValueError: order 2 is gone"),
+        TopError("KeyError: …", 1, ("two",), "KeyError: 'name'"),
     ]
     assert stats.total.cancelled == 1
 
@@ -247,6 +248,13 @@ def test_a_task_that_fails_in_ever_new_ways_does_not_make_a_tally_grow() -> None
     assert len(sums.errors) == KINDS + 1
     assert sum(sums.errors.values()) == 1000
     assert sums.errors[OTHERS] > 900
+
+
+def test_a_tally_keeps_no_lines_of_failures_it_does_not_tell_apart() -> None:
+    sums = Sums()
+    for n in range(1000):
+        sums.meet(Failure(f"Error{chr(97 + n % 26) * (n // 26 + 1)}", "no"), EPOCH)
+    assert sums.lines.keys() == sums.errors.keys() - {OTHERS}
 
 
 async def test_what_is_counted_survives_a_lost_reply_once(app: Mainspring, clock: VirtualClock) -> None:

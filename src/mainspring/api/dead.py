@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from litestar import get, post
 from litestar.params import FromQuery, JSONBody, QueryParameter
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import replace
+from msgspec.structs import asdict
 
-from ..job import Action, DeadGroup
+from ..app import Mainspring
+from ..job import Action, DeadGroup, Filter, JobId
 from .bulk import BulkResult, Choice, chosen, result
 from .door import Spring, may
 from .filters import GROUPS
 from .recent import Lately
-from .redaction import shown_error
+from .redaction import shown_error, shown_message
+
+
+class DeadGroupView(DeadGroup, frozen=True, kw_only=True):
+    message: str
+    """How the newest of them failed, with all that `error` leaves out."""
 
 
 class DeadPage(Struct, frozen=True):
-    items: list[DeadGroup]
+    items: list[DeadGroupView]
 
 
 class Redrive(Choice, kw_only=True, forbid_unknown_fields=True):
@@ -37,7 +44,20 @@ async def list_dead(
     most = limit if task is None else GROUPS
     groups = await recent.get(("dead", most), lambda: spring.dead.groups(limit=most))
     found = [group for group in groups if task in (None, group.task)][:limit]
-    return DeadPage([replace(group, error=shown_error(group.error)) for group in found])
+    lines = await _lines(spring, found)
+    return DeadPage([_view(group, lines.get(group.newest, group.error)) for group in found])
+
+
+async def _lines(spring: Mainspring, groups: Sequence[DeadGroup]) -> dict[JobId, str]:
+    """Of the newest of each, as far as they are still there."""
+    if not groups:
+        return {}
+    jobs = await spring.jobs.list(Filter(ids=tuple(group.newest for group in groups)), limit=len(groups))
+    return {job.id: job.failure.line for job in jobs if job.failure is not None}
+
+
+def _view(group: DeadGroup, line: str) -> DeadGroupView:
+    return DeadGroupView(**asdict(group) | {"error": shown_error(group.error), "message": shown_message(line)})
 
 
 @post("/dead/redrive", status_code=200, **may("operator"))

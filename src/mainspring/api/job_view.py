@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from ..job import Action, Execution, Job, LogLine, Progress, Shown, State, Update
-from .redaction import shown_data, shown_error, shown_failure, shown_line, shown_mapping, shown_text
+from .redaction import shown_data, shown_error, shown_failure, shown_line, shown_mapping, shown_message, shown_text
 
 # Characters of arguments that a list shows, and of those it looks at.
 BRIEF, LONG = 160, 4096
@@ -58,6 +58,8 @@ class JobItem(Struct, frozen=True, kw_only=True):
     cancel_reason: str | None
     error: str | None
     """What it failed with last, in one line: that which `error` filters by."""
+    message: str | None
+    """The same as it was said, with all that `error` leaves out."""
     progress: Progress | None
     can: tuple[Action, ...]
     """What may be done to it now."""
@@ -117,8 +119,9 @@ def job_item(job: Job, now: datetime, *, arguments: bool = False, full: bool = F
         "progress": _shown_progress(job.progress),
     }
     error = None if job.failure is None else shown_error(job.failure.kind)
+    message = None if job.failure is None else shown_message(job.failure.line)
     return JobItem(
-        **known, shown=job.shown(now), error=error, can=job.actions(now),
+        **known, shown=job.shown(now), error=error, message=message, can=job.actions(now),
         arguments=_beginning(job.payload) if arguments else UNSET, job=job_view(job, now) if full else UNSET,
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ..codec import data
 from ..config import Settings
-from ..job import KIND_LIMIT, Failure
+from ..job import KIND_LIMIT, LINE_LIMIT, Failure
 from ..mask import MASK, mask, mask_text
 from ..notice import Notice, encode
 
@@ -67,12 +67,17 @@ def shown_failure(failure: Failure | None) -> Failure | None:
     return Failure(failure.type, mask_text(failure.message), mask_text(failure.stack))
 
 
-def shown_error(kind: str) -> str:
+def shown_error(kind: str, limit: int = KIND_LIMIT) -> str:
     """A Failure.kind. Where it was cut, what stands last may be half a secret that no mask would know."""
     if _hides.get():
         name, colon, _ = kind.partition(":")
         return f"{name}: {MASK}" if colon else name
-    return mask_text(kind if len(kind) < KIND_LIMIT else f"{kind.rpartition(' ')[0]} …")
+    return mask_text(kind if len(kind) < limit else f"{kind.rpartition(' ')[0]} …")
+
+
+def shown_message(line: str) -> str:
+    """A Failure.line."""
+    return shown_error(line, LINE_LIMIT)
 
 
 def shown_line(text: str) -> str:

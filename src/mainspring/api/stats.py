@@ -10,10 +10,10 @@ from litestar.params import QueryParameter
 from msgspec.structs import replace
 
 from ..config import span
-from ..stats import Stats
+from ..stats import Stats, TopError
 from .door import Spring, may
 from .recent import Lately
-from .redaction import shown_error
+from .redaction import shown_error, shown_message
 
 EVER = "ever"
 Window = Annotated[str, QueryParameter(max_length=20, description="A span such as 15m, 1h, 24h, 7d; or ever.")]
@@ -28,7 +28,11 @@ async def get_stats(
     """Jobs by state, and how runs went within the window: by task, by queue, in time. Durations are seconds."""
     back = None if window == EVER else timedelta(seconds=span(window, "window"))
     found = await recent.get(("stats", back, queue, task), lambda: spring.stats(back, queue=queue, task=task))
-    return replace(found, errors=[replace(one, error=shown_error(one.error)) for one in found.errors])
+    return replace(found, errors=[_shown(one) for one in found.errors])
+
+
+def _shown(one: TopError) -> TopError:
+    return replace(one, error=shown_error(one.error), message=shown_message(one.message))
 
 
 ROUTES = [get_stats]

@@ -96,7 +96,7 @@ function deaths({ died }) {
   const text = groups.size > 1
     ? `${some} died in the last hour, most of them ${task}.`
     : `${some} of ${task} died in the last hour.`;
-  return [bad("died", text, "dead", "Dead letters", { more: most[0].error })];
+  return [bad("died", text, "dead", "Dead letters", { more: most[0].message })];
 }
 
 function late({ outlook, now }) {

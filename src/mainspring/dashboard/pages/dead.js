@@ -38,7 +38,8 @@ export function Dead() {
     ${asked && html`<${BulkDialog} ...${asked} onDone=${data.reload} onClose=${() => ask(null)} />`}`;
 }
 
-const meets = (group, sought) => `${group.task} ${group.error}`.toLowerCase().includes(sought.trim().toLowerCase());
+const meets = ({ task, error, message }, sought) =>
+  `${task} ${message} ${error}`.toLowerCase().includes(sought.trim().toLowerCase());
 
 function Nothing() {
   return html`<${Empty} title="Nothing is dead">

@@ -62,7 +62,7 @@ function Deliveries({ page, id, after, sees }) {
       <td class="nowrap" data-label="Made"><${Time} at=${job.created_at} /></td>
       <td class="nowrap" data-label="Took">${job.finished_at ? html`<${Span} from=${job.created_at}
         until=${job.finished_at} />` : html`<span class="muted">–</span>`}</td>
-      <td data-label="Error">${job.error ?? html`<span class="muted">–</span>`}</td></tr>`)}</tbody></table></div>
+      <td data-label="Error">${job.message ?? html`<span class="muted">–</span>`}</td></tr>`)}</tbody></table></div>
     <nav class="pager" aria-label="Pages of this list"><span class="muted">Newest first</span>
       ${after && html`<a class="button" href=${webhookLink(id)}><${Icon} name="back" /> First page</a>`}
       ${page.next && html`<a class="button" href=${link(webhookLink(id), { after: page.next })}>Next page <${Icon}

@@ -18,9 +18,9 @@ export function DeadGroup({ group, may, ask, onChanged }) {
   const [open, show] = useState(false);
   const choice = { filter: { states: ["dead"], tasks: [group.task], errors: [group.error] } };
   const what = `${plural(group.count, "dead job")} of ${group.task}`;
-  const [type, ...rest] = group.error.split(": ");
-  const fold = `${open ? "Fold" : "Unfold"} ${group.task}: ${group.error}`;
-  return html`<section class="card dead-group" aria-label=${`${group.task}: ${group.error}`}>
+  const [type, ...rest] = group.message.split(": ");
+  const fold = `${open ? "Fold" : "Unfold"} ${group.task}: ${group.message}`;
+  return html`<section class="card dead-group" aria-label=${`${group.task}: ${group.message}`}>
     <div class="dead-head">
       <button class="quiet fold" aria-expanded=${open} aria-label=${fold} onClick=${() => show(!open)}>
         <${Icon} name=${open ? "down" : "next"} /></button>
@@ -50,7 +50,7 @@ function Inside({ group, may, onChanged }) {
   );
   const close = (changed) => (edit(null), changed && (some.reload(), onChanged()));
   return html`<div class="dead-inside">
-    <${Loaded} data=${newest}>${(job) => job.failure && html`<${Failure} of=${job.failure} />`}<//>
+    <${Loaded} data=${newest}>${(job) => job.failure && html`<${Failure} of=${job.failure} open told />`}<//>
     <${Loaded} data=${some}>${(page) => html`<div class="table"><table>
       <thead><tr>
         <th scope="col">Job</th><th scope="col">Arguments</th><th scope="col">Died</th>

@@ -2,12 +2,14 @@
 import { html, useEffect, useRef } from "../html.js";
 import { Copy } from "./copy.js";
 
-export function Failure({ of: failure, open = false }) {
+/** `told`: what it said in its first line is known already. */
+export function Failure({ of: failure, open = false, told = false }) {
   const place = useRef();
   useEffect(() => void (place.current && (place.current.scrollTop = place.current.scrollHeight)), [failure.stack]);
   const whole = `${failure.type}: ${failure.message}`;
   return html`<div class="failure">
-    <p><b>${failure.type}</b>${failure.message && html`: <span>${failure.message}</span>`}</p>
+    ${!(told && failure.stack && !failure.message.includes("\n")) && html`
+      <p><b>${failure.type}</b>${failure.message && html`: <span>${failure.message}</span>`}</p>`}
     ${failure.stack
       ? html`<details open=${open}><summary>Stack trace</summary>
           <div class="stack-trace">

@@ -100,7 +100,7 @@ function How({ job, paused, gone }) {
       <${Icon} name="pause" size=${13} /> queue ${job.queue} is paused</a>`}
     ${running && job.progress && html`<${Progress} of=${job.progress} />`}
     ${job.error && job.shown !== "completed" && html`
-      <a class="job-error" title=${job.error} href=${link("jobs", { error: job.error })}>${job.error}</a>`}
+      <a class="job-error" title=${job.message} href=${link("jobs", { error: job.error })}>${job.message}</a>`}
     ${job.cancel_reason && html`<div class="small muted">${job.cancel_reason}</div>`}
     ${running && job.worker && html`<div class="small muted job-line">on${" "}
       <a class="plain" href=${`workers/${encodeURIComponent(job.worker)}`}>${job.worker}</a></div>`}

@@ -139,6 +139,16 @@ class TallyContract(Contract):
             (tally,) = await store.tallies("hour", since=NOW)
             assert tally.sums.errors == {"OSError: disk … is full": 2, "OSError: gone": 1}
 
+    @pytest.mark.parametrize("span", SPANS)
+    async def test_of_each_kind_of_failure_the_latest_is_kept_as_it_was_said(self, span: Span) -> None:
+        async with self.opened() as store:
+            for disk, at in ((1, 3), (2, 9), (3, 5)):
+                failure = Failure("OSError", f"disk {disk} is full\nof logs")
+                await store.finish([ended(await start(store), Ending.FAILED, failure=failure, finished_at=later(at))])
+            await settle(store, await start(store), Done())
+            (tally,) = await store.tallies(span, since=EPOCH)
+            assert tally.sums.lines == {"OSError: disk … is full": (micros(later(9)), "OSError: disk 2 is full")}
+
     async def test_a_run_whose_job_ends_cancelled_instead_counts_as_it_ended(self) -> None:
         async with self.opened() as store:
             job = await start(store)
