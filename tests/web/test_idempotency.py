@@ -13,8 +13,8 @@ from route_table import routes
 
 from mainspring import Mainspring, StoreUnavailable
 from mainspring.api import asgi
+from mainspring.api.access.door import Principal
 from mainspring.api.document import document
-from mainspring.api.door import Principal
 from mainspring.api.idempotency import KIND
 from mainspring.api.service import litestar
 from mainspring.testing import VirtualClock

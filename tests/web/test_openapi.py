@@ -128,7 +128,7 @@ def test_nothing_refers_to_what_is_not_there(spec: dict[str, Any]) -> None:
 
 def test_every_code_of_the_source_is_known_and_the_other_way_round() -> None:
     said = {code for _, code in problem._STATUS.values()} | set(problem._CODES.values())
-    for file in API.glob("*.py"):
+    for file in API.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem":
                 said |= {one.value for one in ast.walk(node.args[1]) if isinstance(one, ast.Constant)}

@@ -18,8 +18,8 @@ from ..app import Mainspring
 from ..document import Document
 from ..errors import StoreError
 from ..ids import following, new_series
+from .access.door import ANYONE
 from .body import read
-from .door import ANYONE
 from .header import header
 from .problem import Problem
 from .served import served

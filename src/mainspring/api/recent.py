@@ -10,7 +10,7 @@ from litestar.di import NamedDependency
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..clock import Clock
-from .door import UNSAFE
+from .access.door import UNSAFE
 from .served import served
 
 T = TypeVar("T")

@@ -15,10 +15,10 @@ from ..app import Mainspring
 
 if TYPE_CHECKING:
     from ..metrics.cluster import Cluster
-    from .door import Way
+    from .access.door import Way
     from .idempotency import Answers
     from .recent import Recent
-    from .session import Sessions
+    from .routes.session import Sessions
     from .stream import Streams
 
 SERVED = "mainspring.served"

@@ -15,27 +15,27 @@ from litestar.types import ASGIApp, Scope
 
 from ..app import Mainspring
 from ..metrics.cluster import Cluster
-from .anyone import anyone
-from .attempts import Attempts
-from .bearer import Bearer
+from .access.anyone import anyone
+from .access.attempts import Attempts
+from .access.bearer import Bearer
+from .access.door import Door, Principal, Way, may
+from .access.issuer import check_jwt
 from .body import Strict
 from .deadline import Deadline
 from .document import document, operation_id
-from .door import Door, Principal, Way, may
 from .header import Guarded
 from .idempotency import Answers, Idempotency
-from .issuer import check_jwt
 from .mounted import ROOT, Mounted
 from .parameters import known_only
 from .problem import HANDLERS
 from .recent import Forgetful, Recent
 from .routes import BESIDE, ROUTES
+from .routes.session import Sessions
 from .served import Served, opened, served
-from .session import Sessions
 from .stream import Streams
 
 if TYPE_CHECKING:
-    from .webtoken import WebTokens
+    from .access.webtoken import WebTokens
 
 PREFIX = "/api/v1"
 # A job's payload has a limit of its own; a body may carry many jobs.
@@ -107,7 +107,7 @@ def _web_tokens(app: Mainspring) -> WebTokens | None:
     check_jwt(app.settings)
     if not app.settings.jwt_algorithm:
         return None
-    from .webtoken import WebTokens  # cryptography takes longer to import than all of ours
+    from .access.webtoken import WebTokens  # cryptography takes longer to import than all of ours
 
     return WebTokens(app.settings, app.clock)
 

@@ -41,7 +41,7 @@ class Service:
     def __init__(self, app: Mainspring, host: str | None, port: int | None, no_auth: bool) -> None:
         try:
             from ..api import server
-            from ..api.loopback import check_bind
+            from ..api.access.loopback import check_bind
             from ..metrics.timed import measured
         except ImportError as missing:
             raise _without(missing) from None
@@ -70,7 +70,7 @@ class Service:
         if not self._auth:
             hint("anybody on this machine is let in, as an admin (--no-auth)")
             return self.address
-        from ..api.welcome import address, welcome
+        from ..api.access.welcome import address, welcome
 
         if not (token := await welcome(self._app)):
             return self.address
