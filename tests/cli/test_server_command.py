@@ -145,6 +145,13 @@ def test_dev_works_and_serves(developing, cli, shop, enqueued, until):
     assert developing.end()[0] == 0
 
 
+def test_dev_without_the_servers_parts_says_how_to_get_them_and_ends(cli, shop, monkeypatch):
+    monkeypatch.setattr("mainspring.cli.serving.find_spec", lambda name: None)
+    done = cli("dev", shop)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "this needs the server's parts: pip install 'mainspring[server]'" in done.stderr
+
+
 def test_dev_does_not_outlive_whoever_reloads_it(developing):
     at = httpx.URL(address(developing.line("at work on")))
     developing.signal(signal.SIGKILL)

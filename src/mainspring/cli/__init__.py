@@ -31,7 +31,7 @@ COMMANDS = {
     "prune": "Remove finished jobs that retention does not keep.",
     "queues": "See, pause and resume queues.",
     "schedules": "See and steer what runs when.",
-    "server": "Serve the REST API and metrics until SIGTERM or Ctrl-C.",
+    "server": "Serve dashboard, REST API and metrics until SIGTERM or Ctrl-C.",
     "stats": "Count jobs by state, and tell how runs have gone.",
     "top": "Watch queues, workers and jobs live.",
     "triggers": "Let signed messages set off tasks and schedules.",

@@ -1,4 +1,4 @@
-"""mainspring server: the REST API, live events and metrics, until it is told to stop."""
+"""mainspring server: dashboard, REST API, live events and metrics, until it is told to stop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def server(
     openapi: bool,
     log_level: str | None,
 ) -> None:
-    """Serve the REST API and metrics until SIGTERM or Ctrl-C.
+    """Serve dashboard, REST API and metrics until SIGTERM or Ctrl-C.
 
     APP is module:attribute, e.g. shop:app; it checks the arguments of jobs before they are stored. What has
     begun when the signal comes is answered; a second signal does not wait.

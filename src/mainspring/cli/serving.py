@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import click
@@ -31,7 +32,13 @@ def described() -> bytes:
     return msgspec.json.encode(document(litestar()))
 
 
-def _without(missing: ImportError) -> Failed:
+def check_parts() -> None:
+    """Before a process is made that would fail for the lack of them, again and again."""
+    if find_spec("litestar") is None:
+        raise _without("litestar is not installed")
+
+
+def _without(missing: object) -> Failed:
     return Failed(f"this needs the server's parts: pip install 'mainspring[server]' ({missing})")
 
 
