@@ -59,7 +59,7 @@ async def _work_and_serve(app: Mainspring, service: Service, opening: bool) -> N
         worker = app.worker()
         async with worker:
             page = await service.greet()
-            about = f"{place(app)}, {len(app.tasks)} tasks; {service.address}"
+            about = f"{place(app)}, {len(app.tasks)} task{'' if len(app.tasks) == 1 else 's'}; {service.address}"
             if parent := os.environ.get(VARIABLE):
                 asyncio.get_running_loop().add_reader(int(parent), _orphaned, service, int(parent))
 
