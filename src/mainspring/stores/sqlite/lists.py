@@ -14,9 +14,10 @@ from ..rows import COLUMNS, HELD, SHOWN_SQL, Row, beyond, stored
 
 # Some ways to a page are tried. Where an index on what was asked leads to hardly any, SOON at most, these are put in
 # order. Where many match, they are among the NEAR next ones in the order asked for, or the FIRST next ones if that
-# order is merged from groups. Where an index leads to FEW at most, these are put in order. What is left goes along the
-# order until the page is full.
-SOON, FIRST, NEAR, FEW = 500, 1000, 5000, 100_000
+# order is merged from groups; if some of a page are, they tell how far the walk would be. It is gone, unless an index
+# leads to fewer jobs: to put one in order costs as much as DEAR steps. What is left goes along the order until the page
+# is full, unless an index leads to FEW at most.
+SOON, FIRST, NEAR, FEW, DEAR = 500, 500, 5000, 200_000, 5
 
 _FINAL = frozenset(state.value for state in FINAL)
 # What is shown as it is kept.
@@ -70,6 +71,7 @@ class Groups(NamedTuple):
 
 READY = Groups("ready", "mainspring_jobs_ready", ("queue", "task", "rank"), "state = 'pending' AND crashes < 2")
 ENDED = Groups("ended", "mainspring_jobs_finished", ("state", "queue", "task"), "finished_at IS NOT NULL")
+RETRIED = f"""mainspring_jobs INDEXED BY mainspring_jobs_retried WHERE {READY.when} AND attempt > 0"""
 ENDED_GROUPS = f"WITH RECURSIVE {ENDED.hops} SELECT of_state, of_queue, of_task FROM ended_hops"
 
 
@@ -79,6 +81,8 @@ class Source(NamedTuple):
     sql: str
     by: str
     head: str = ""
+    told: bool = False
+    """It has the id, too, without a look at the row."""
 
 
 class _List:
@@ -159,11 +163,11 @@ class _List:
         if which.errors is not None:
             yield f"error IS NOT NULL AND {self._among('error', which.errors)}"
         if which.schedules is not None:
-            yield f"id IN ({self._scheduled()})"
-            # The keys of "a:5" begin as those of "a" do, and anybody may use such a key.
+            # Not by the key alone: those of "a:5" begin as those of "a" do, and anybody may use such a key.
             yield self._among("json_extract(options, '$.schedule')", which.schedules)
         if which.key_prefix is not None:
-            yield f"id IN ({self._keyed()})"
+            span = self._prefixed()
+            yield f"({span.format('unique_key')} OR {span.format('idempotency_key')})"
         for at, sign in ((which.created_after, ">="), (which.created_before, "<=")):
             if at is not None:
                 yield f"created_at {sign} {self._bind(micros(at))}"
@@ -175,11 +179,11 @@ class _List:
         ]
         return f"SELECT job_id FROM mainspring_keys WHERE {' OR '.join(spans) or '0'}"
 
-    def _keyed(self) -> str:
+    def _prefixed(self) -> str:
         prefix = self.which.key_prefix or ""
         last = beyond(prefix)
-        until = "" if last is None else f" AND key < {self._bind(last)}"
-        return f"SELECT job_id FROM mainspring_keys WHERE key >= {self._bind(prefix)}{until}"
+        until = "" if last is None else f" AND {{0}} < {self._bind(last)}"
+        return f"({{0}} >= {self._bind(prefix)}{until})"
 
     # ways
 
@@ -188,9 +192,13 @@ class _List:
         """Whether the order itself leads to a page, as nothing else was asked for than what divides it."""
         return not (self._said or self._shown or (self._by_id and (self._names or self._state())))
 
-    def near(self) -> str:
+    @property
+    def nearby(self) -> int:
+        return max(NEAR if self._by_id else FIRST, self.limit)
+
+    def near(self, room: int) -> str:
         """Of the next ones in the order asked for, those that match."""
-        return self._walk(max(NEAR, self.limit)) if self._by_id else self._first(max(FIRST, self.limit))
+        return self._walk(room) if self._by_id else self._first(room)
 
     def whole(self) -> str:
         """Along the order until the page is full."""
@@ -222,8 +230,8 @@ class _List:
         where so many of these end, all groups together have as many, and none is read beyond."""
         groups, column, way = self._groups, self.column, self._way
         mine = _all([groups.one, *self._ahead])
-        share = f"(SELECT 2 * {room} / max(count(*), 1) + 1 FROM {groups.name})"
-        head = f"""WITH RECURSIVE {self._named(groups)}, edge (at) AS MATERIALIZED (
+        share = f"(SELECT 4 * {room} / max(count(*), 1) + 1 FROM {groups.name})"
+        head = f"""WITH RECURSIVE {self._named(groups, *self._ahead)}, edge (at) AS MATERIALIZED (
             SELECT {column} FROM {groups.name} CROSS JOIN mainspring_jobs ON n IN (
                 SELECT n FROM {groups.table} WHERE {mine} ORDER BY {column} {way} LIMIT {share})
             ORDER BY {column} {way} LIMIT 1 OFFSET {room - 1})"""
@@ -243,9 +251,11 @@ class _List:
                 WHERE {suspects} ORDER BY {order} LIMIT {room})""")
         return f"SELECT n AS led FROM ({' UNION ALL '.join(arms)}) ORDER BY {order} LIMIT {room}"
 
-    def _named(self, groups: Groups) -> str:
-        """The groups that are asked for."""
+    def _named(self, groups: Groups, *ahead: str) -> str:
+        """The groups that are asked for, and have jobs ahead."""
         parts = [f"of_{name}" for name in self._names]
+        if ahead:
+            parts.append(f"EXISTS (SELECT 1 FROM {groups.table} WHERE {_all([groups.one, *ahead])})")
         if groups is ENDED:
             parts.append(self._among("of_state", sorted(self._states & _FINAL)))
         return f"{groups.hops}, {groups.name} AS MATERIALIZED (SELECT * FROM {groups.name}_hops WHERE {_all(parts)})"
@@ -260,13 +270,14 @@ class _List:
         for tag in which.tags or ():
             yield Source(f"SELECT job_id AS led FROM mainspring_tags WHERE tag = {self._bind(tag)}", "id")
         if which.key_prefix is not None:
-            yield Source(f"SELECT DISTINCT job_id AS led FROM ({self._keyed()})", "id")
+            span = self._prefixed().format("key")
+            yield Source(f"SELECT DISTINCT job_id AS led FROM mainspring_keys WHERE {span}", "id")
         if which.schedules is not None:
             yield Source(f"SELECT DISTINCT job_id AS led FROM ({self._scheduled()})", "id")
         if which.errors is not None:
             error = self._among("error", which.errors)
             yield Source(f"SELECT job_id AS led FROM mainspring_errors WHERE {error}", "id")
-        if self._states <= _AT_HAND or self._wanted == {"expired"}:
+        if self._states <= _AT_HAND or self._wanted in ({"expired"}, {"retrying"}):
             yield self._grouped()
 
     def sources(self) -> Iterator[Source]:
@@ -277,23 +288,41 @@ class _List:
     def _grouped(self) -> Source:
         """The jobs of these states, and of these names where an index is ordered by them."""
         head = f"WITH RECURSIVE {self._named(READY)}, {self._named(ENDED)}"
-        return Source(" UNION ALL ".join(self._arms()), "n", head)
+        return Source(" UNION ALL ".join(self._arms()), "n", head, self._told)
+
+    @property
+    def _told(self) -> bool:
+        return self._by_id and self._states == {"pending"}
 
     def _arms(self) -> Iterator[str]:
         if held := sorted(self._states & _AT_HAND):
             state = self._among("state", held)
             yield f"SELECT n AS led FROM mainspring_jobs INDEXED BY mainspring_jobs_held WHERE {HELD} AND {state}"
-        if "expired" in self._wanted <= _PLAIN | {"expired"}:  # what no claim has ended yet
-            yield f"SELECT n AS led FROM mainspring_jobs INDEXED BY mainspring_jobs_expiring WHERE {_LATE}"
-        elif "pending" in self._states:
-            yield f"SELECT n AS led FROM ready CROSS JOIN {READY.table} WHERE {_all([READY.one, *self._due()])}"
-            yield f"SELECT n AS led FROM mainspring_jobs INDEXED BY mainspring_jobs_suspects WHERE {_SUSPECT}"
+        if "pending" in self._states:
+            yield from self._waiting()
         if self._states & _FINAL:
             yield f"SELECT n AS led FROM ended CROSS JOIN {ENDED.table} WHERE {ENDED.one}"
+
+    def _waiting(self) -> Iterator[str]:
+        wanted, id = self._wanted - _PLAIN, ", id AS of_id" if self._told else ""
+        if wanted == {"expired"}:  # what no claim has ended yet
+            yield f"SELECT n AS led FROM mainspring_jobs INDEXED BY mainspring_jobs_expiring WHERE {_LATE}"
+            return
+        if wanted == {"retrying"}:
+            yield f"SELECT n AS led{id} FROM {RETRIED}"
+        else:
+            yield f"SELECT n AS led{id} FROM ready CROSS JOIN {READY.table} WHERE {_all([READY.one, *self._due()])}"
+        yield f"SELECT n AS led{id} FROM mainspring_jobs INDEXED BY mainspring_jobs_suspects WHERE {_SUSPECT}"
 
     def size(self, source: Source, most: int) -> str:
         """How many the index leads to, or one more than `most`."""
         return f"{source.head} SELECT count(*) FROM (SELECT 1 FROM ({source.sql}) LIMIT {most + 1})"
+
+    def told(self, source: Source) -> str:
+        """Of the next ones of a source that tells their ids, those that match."""
+        ahead = _all(self._beyond("of_id"))
+        walk = f"SELECT led FROM ({source.sql}) WHERE {ahead} ORDER BY of_id {self._way} LIMIT {self.nearby}"
+        return self._page(walk, "n", [*self._names, *self._state(), *self._said], source.head)
 
     def collected(self, source: Source) -> str:
         """Those of a source that match, put in order."""
@@ -329,24 +358,34 @@ def _page(db: sqlite3.Connection, asked: _List) -> list[Row]:
         return _read(db, asked, asked.whole())
     if asked.which.ids is not None:
         return _read(db, asked, asked.collected(next(asked.led())))
-    if (led := _smallest(db, asked, asked.led(), SOON)) is not None:
-        return _read(db, asked, asked.collected(led))
-    found = _read(db, asked, asked.near())
-    if len(found) == asked.limit:
+    source, _ = _smallest(db, asked, asked.led(), SOON)
+    if source is not None:
+        return _read(db, asked, asked.collected(source))
+    room, limit = asked.nearby, asked.limit
+    found = _read(db, asked, asked.near(room))
+    if len(found) == limit:
         return found
-    if (led := _smallest(db, asked, asked.sources(), FEW)) is not None:
-        return _read(db, asked, asked.collected(led))
-    return _read(db, asked, asked.whole())
+    source, size = _smallest(db, asked, asked.sources(), FEW)
+    reach = 2 * room * limit // len(found) if found else 0
+    if room < reach < DEAR * size:
+        found = _read(db, asked, asked.near(reach))
+        if len(found) == limit:
+            return found
+    if source is None:
+        return _read(db, asked, asked.whole())
+    if source.told and len(found := _read(db, asked, asked.told(source))) == limit:
+        return found
+    return _read(db, asked, asked.collected(source))
 
 
-def _smallest(db: sqlite3.Connection, asked: _List, sources: Iterable[Source], most: int) -> Source | None:
-    """The one that leads to the fewest jobs, unless these are more than `most`."""
-    best = None
+def _smallest(db: sqlite3.Connection, asked: _List, sources: Iterable[Source], most: int) -> tuple[Source | None, int]:
+    """The one that leads to the fewest jobs, unless these are more than `most`; and how many."""
+    best, size = None, most + 1
     for source in sources:
-        size = db.execute(asked.size(source, most), asked.values).fetchone()[0]
-        if size <= most:
-            best, most = source, size - 1
-    return best
+        count = db.execute(asked.size(source, size - 1), asked.values).fetchone()[0]
+        if count < size:
+            best, size = source, count
+    return best, size
 
 
 def _read(db: sqlite3.Connection, asked: _List, sql: str) -> list[Row]:

@@ -252,3 +252,11 @@ DROP TABLE mainspring_watched;
 DROP TABLE mainspring_news;
 DROP TABLE mainspring_audit;
 DROP TABLE mainspring_documents;
+
+-- up 5, for 3
+-- What waits for another try, which is few of what waits: lists and counts of it need not look at the rest.
+CREATE INDEX mainspring_jobs_retried ON mainspring_jobs (queue, run_at, id)
+    WHERE state = 'pending' AND crashes < 2 AND attempt > 0;
+
+-- down 5
+DROP INDEX mainspring_jobs_retried;
