@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from crowd import FILTERS, SORTS, check, gather
 
-from mainspring.job import Cursor, Filter, Sort
+from mainspring.job import Action, Cursor, Filter, Sort
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.sqlite import lists
 from mainspring.stores.sqlite.lists import _List, jobs
-from mainspring.testing.contract.build import NOW
+from mainspring.testing.contract.build import NOW, act, later, new_job, put
 
 US = 1_000_000_000_000_000
 
@@ -63,6 +63,33 @@ async def test_each_way_leads_to_the_same_page(
         monkeypatch.setattr(lists, name, value)
     async with opened(tmp_path) as store:
         await check(store, await gather(store), newest)
+
+
+@pytest.mark.parametrize("newest", [False, True])
+async def test_lists_by_time_know_the_jobs_of_an_earlier_schema(tmp_path: Path, newest: bool) -> None:
+    async with opened(tmp_path) as store:
+        everything = await gather(store)
+        await store.migrate(5)
+        await store.migrate()
+        await check(store, everything, newest)
+
+
+async def test_a_job_that_is_enqueued_again_much_later_is_listed_once_by_its_own_time(tmp_path: Path) -> None:
+    job = new_job(id="by-hand")
+    async with opened(tmp_path) as store:
+        await put(store, job)
+        await put(store, job, now=later(3600))
+        before = await store.jobs(Filter(created_before=later(60)), now=NOW, limit=9)
+        after = await store.jobs(Filter(created_after=later(60)), now=NOW, limit=9)
+    assert [[job.id for job in found] for found in (before, after)] == [["by-hand"], []]
+
+
+async def test_nothing_is_left_of_an_odd_job_that_is_deleted(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await put(store, new_job(id="by-hand"), new_job(id="too", unique_key="key"))
+        await act(store, Action.DELETE, "by-hand", "too")
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as db:
+        assert db.execute("SELECT * FROM mainspring_odd").fetchall() == []
 
 
 async def steps_of(folder: Path, act: Callable[[sqlite3.Connection], object]) -> int:

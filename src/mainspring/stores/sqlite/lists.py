@@ -11,12 +11,13 @@ import msgspec
 from ...clock import micros
 from ...job import FINAL, Cursor, Filter, Sort
 from ..rows import COLUMNS, HELD, SHOWN_SQL, Row, beyond, stored
+from .odd import earliest, latest
 
 # Some ways to a page are tried. Where an index on what was asked leads to hardly any, SOON at most, these are put in
 # order. Where many match, they are among the NEAR next ones in the order asked for, or the FIRST next ones if that
 # order is merged from groups; if some of a page are, they tell how far the walk would be. It is gone, unless an index
-# leads to fewer jobs: to put one in order costs as much as DEAR steps. What is left goes along the order until the page
-# is full, unless an index leads to FEW at most.
+# leads to fewer jobs: to put one in order costs as much as DEAR steps by id, or one of a merge. What is left goes along
+# the order until the page is full, unless an index leads to FEW at most.
 SOON, FIRST, NEAR, FEW, DEAR = 500, 500, 5000, 200_000, 5
 
 _FINAL = frozenset(state.value for state in FINAL)
@@ -134,6 +135,12 @@ class _List:
         at = self._bind(None if self._after.at is None else micros(self._after.at))
         return [f"{column} {sign}= {at}", f"({column} {sign} {at} OR id {sign} {id})"]
 
+    def _made(self, by: str = "id") -> list[str]:
+        """When it was made, as bounds of its id, unless it is odd."""
+        after, before = self.which.created_after, self.which.created_before
+        bounds = [] if after is None else [f"{by} >= {self._bind(earliest(micros(after)))}"]
+        return bounds if before is None else [*bounds, f"{by} <= {self._bind(latest(micros(before)))}"]
+
     def _due(self) -> list[str]:
         """What the shown state says of the instant at which a pending job is due."""
         if self._wanted not in ({"scheduled"}, {"pending"}):
@@ -168,9 +175,11 @@ class _List:
         if which.key_prefix is not None:
             span = self._prefixed()
             yield f"({span.format('unique_key')} OR {span.format('idempotency_key')})"
-        for at, sign in ((which.created_after, ">="), (which.created_before, "<=")):
-            if at is not None:
-                yield f"created_at {sign} {self._bind(micros(at))}"
+        yield from self._times()
+
+    def _times(self) -> list[str]:
+        pairs = ((self.which.created_after, ">="), (self.which.created_before, "<="))
+        return [f"created_at {sign} {self._bind(micros(at))}" for at, sign in pairs if at is not None]
 
     def _scheduled(self) -> str:
         spans = [
@@ -196,6 +205,10 @@ class _List:
     def nearby(self) -> int:
         return max(NEAR if self._by_id else FIRST, self.limit)
 
+    @property
+    def dear(self) -> int:
+        return DEAR if self._by_id else min(DEAR, 1)
+
     def near(self, room: int) -> str:
         """Of the next ones in the order asked for, those that match."""
         return self._walk(room) if self._by_id else self._first(room)
@@ -212,10 +225,11 @@ class _List:
     def _walk(self, room: int) -> str:
         fits = [*self._names, *self._state(), *self._said]
         if not self.which.tags:
-            walk = f"SELECT n AS led FROM {_BY_ID} WHERE {_all(self._ahead)} ORDER BY id {self._way} LIMIT {room}"
+            ahead = _all([*self._ahead, *self._made()])
+            walk = f"SELECT n AS led FROM {_BY_ID} WHERE {ahead} ORDER BY id {self._way} LIMIT {room}"
             return self._page(walk, "n", fits)
         # In the order of the tag's index: a page costs the same however many jobs have the tag.
-        ahead = _all([f"tag = {self._bind(self.which.tags[0])}", *self._beyond("job_id")])
+        ahead = _all([f"tag = {self._bind(self.which.tags[0])}", *self._beyond("job_id"), *self._made("job_id")])
         walk = f"SELECT job_id AS led FROM mainspring_tags WHERE {ahead} ORDER BY job_id {self._way} LIMIT {room}"
         return self._page(walk, "id", fits)
 
@@ -282,8 +296,19 @@ class _List:
 
     def sources(self) -> Iterator[Source]:
         yield from self.led()
+        if not self._by_id and (made := self._made()):
+            odd = _all([*self._times(), f"NOT ({_all(self._made('job_id'))})"])
+            ids = f"SELECT id AS led FROM {_BY_ID} WHERE {_all(made)}"
+            yield Source(f"{ids} UNION ALL SELECT job_id FROM mainspring_odd WHERE {odd}", "id")
         if self._names or self.which.states is not None:
             yield self._grouped()
+
+    @property
+    def odd(self) -> Source | None:
+        """Where a walk by id does not lead, if the time was asked for."""
+        if not self._by_id or not (times := self._times()):
+            return None
+        return Source(f"SELECT job_id AS led FROM mainspring_odd WHERE {_all(times)}", "id")
 
     def _grouped(self) -> Source:
         """The jobs of these states, and of these names where an index is ordered by them."""
@@ -320,7 +345,7 @@ class _List:
 
     def told(self, source: Source) -> str:
         """Of the next ones of a source that tells their ids, those that match."""
-        ahead = _all(self._beyond("of_id"))
+        ahead = _all([*self._beyond("of_id"), *self._made("of_id")])
         walk = f"SELECT led FROM ({source.sql}) WHERE {ahead} ORDER BY of_id {self._way} LIMIT {self.nearby}"
         return self._page(walk, "n", [*self._names, *self._state(), *self._said], source.head)
 
@@ -348,9 +373,12 @@ def jobs(
     sort: Sort = "created",
 ) -> list[Row]:
     asked = _List(which, now, limit, after, newest, sort)
-    rows = [] if asked.empty else _page(db, asked)
-    place = _PLACE[asked.column]
-    return sorted(rows, key=lambda row: (row[place], row[0]), reverse=newest)
+    if asked.empty:
+        return []
+    rows, place = _page(db, asked), _PLACE[asked.column]
+    if asked.odd is not None:
+        rows = list({row[0]: row for row in (*rows, *_read(db, asked, asked.collected(asked.odd)))}.values())
+    return sorted(rows, key=lambda row: (row[place], row[0]), reverse=newest)[:limit]
 
 
 def _page(db: sqlite3.Connection, asked: _List) -> list[Row]:
@@ -367,7 +395,7 @@ def _page(db: sqlite3.Connection, asked: _List) -> list[Row]:
         return found
     source, size = _smallest(db, asked, asked.sources(), FEW)
     reach = 2 * room * limit // len(found) if found else 0
-    if room < reach < DEAR * size:
+    if room < reach < asked.dear * size:
         found = _read(db, asked, asked.near(reach))
         if len(found) == limit:
             return found

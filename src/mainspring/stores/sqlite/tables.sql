@@ -260,3 +260,15 @@ CREATE INDEX mainspring_jobs_retried ON mainspring_jobs (queue, run_at, id)
 
 -- down 5
 DROP INDEX mainspring_jobs_retried;
+
+-- up 6
+-- Jobs that were stored at another time than their id says: lists by time find all others along the ids.
+CREATE TABLE mainspring_odd (
+    created_at INTEGER NOT NULL,
+    job_id     TEXT    NOT NULL,
+    PRIMARY KEY (created_at, job_id)
+) STRICT, WITHOUT ROWID;
+INSERT INTO mainspring_odd SELECT created_at, id FROM mainspring_jobs WHERE mainspring_is_odd(id, created_at);
+
+-- down 6
+DROP TABLE mainspring_odd;
