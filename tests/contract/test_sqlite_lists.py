@@ -86,8 +86,11 @@ async def test_a_job_that_is_enqueued_again_much_later_is_listed_once_by_its_own
 
 async def test_nothing_is_left_of_an_odd_job_that_is_deleted(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        await put(store, new_job(id="by-hand"), new_job(id="too", unique_key="key"))
-        await act(store, Action.DELETE, "by-hand", "too")
+        plain = new_job()
+        await put(store, plain, new_job(id="by-hand"))
+        await put(store, new_job(id="keyed", unique_key="key"))
+        await put(store, plain, now=later(3600))
+        await act(store, Action.DELETE, "by-hand", "keyed", plain.id)
     with closing(sqlite3.connect(tmp_path / "jobs.db")) as db:
         assert db.execute("SELECT * FROM mainspring_odd").fetchall() == []
 
