@@ -11,12 +11,14 @@ import msgspec
 from ...clock import micros
 from ...job import FINAL, Cursor, Filter, Sort
 from ..rows import COLUMNS, HELD, SHOWN_SQL, Row, beyond, stored
+from .odd import earliest, latest
 
 # Some ways to a page are tried. Where an index on what was asked leads to hardly any, SOON at most, these are put in
 # order. Where many match, they are among the NEAR next ones in the order asked for, or the FIRST next ones if that
-# order is merged from groups. Where an index leads to FEW at most, these are put in order. What is left goes along the
-# order until the page is full.
-SOON, FIRST, NEAR, FEW = 500, 1000, 5000, 100_000
+# order is merged from groups; if some of a page are, they tell how far the walk would be. It is gone, unless an index
+# leads to fewer jobs: to put one in order costs as much as DEAR steps by id, or one of a merge. What is left goes along
+# the order until the page is full, unless an index leads to FEW at most.
+SOON, FIRST, NEAR, FEW, DEAR = 500, 500, 5000, 200_000, 5
 
 _FINAL = frozenset(state.value for state in FINAL)
 # What is shown as it is kept.
@@ -70,6 +72,7 @@ class Groups(NamedTuple):
 
 READY = Groups("ready", "mainspring_jobs_ready", ("queue", "task", "rank"), "state = 'pending' AND crashes < 2")
 ENDED = Groups("ended", "mainspring_jobs_finished", ("state", "queue", "task"), "finished_at IS NOT NULL")
+RETRIED = f"""mainspring_jobs INDEXED BY mainspring_jobs_retried WHERE {READY.when} AND attempt > 0"""
 ENDED_GROUPS = f"WITH RECURSIVE {ENDED.hops} SELECT of_state, of_queue, of_task FROM ended_hops"
 
 
@@ -79,6 +82,8 @@ class Source(NamedTuple):
     sql: str
     by: str
     head: str = ""
+    told: bool = False
+    """It has the id, too, without a look at the row."""
 
 
 class _List:
@@ -130,6 +135,12 @@ class _List:
         at = self._bind(None if self._after.at is None else micros(self._after.at))
         return [f"{column} {sign}= {at}", f"({column} {sign} {at} OR id {sign} {id})"]
 
+    def _made(self, by: str = "id") -> list[str]:
+        """When it was made, as bounds of its id, unless it is odd."""
+        after, before = self.which.created_after, self.which.created_before
+        bounds = [] if after is None else [f"{by} >= {self._bind(earliest(micros(after)))}"]
+        return bounds if before is None else [*bounds, f"{by} <= {self._bind(latest(micros(before)))}"]
+
     def _due(self) -> list[str]:
         """What the shown state says of the instant at which a pending job is due."""
         if self._wanted not in ({"scheduled"}, {"pending"}):
@@ -159,14 +170,16 @@ class _List:
         if which.errors is not None:
             yield f"error IS NOT NULL AND {self._among('error', which.errors)}"
         if which.schedules is not None:
-            yield f"id IN ({self._scheduled()})"
-            # The keys of "a:5" begin as those of "a" do, and anybody may use such a key.
+            # Not by the key alone: those of "a:5" begin as those of "a" do, and anybody may use such a key.
             yield self._among("json_extract(options, '$.schedule')", which.schedules)
         if which.key_prefix is not None:
-            yield f"id IN ({self._keyed()})"
-        for at, sign in ((which.created_after, ">="), (which.created_before, "<=")):
-            if at is not None:
-                yield f"created_at {sign} {self._bind(micros(at))}"
+            span = self._prefixed()
+            yield f"({span.format('unique_key')} OR {span.format('idempotency_key')})"
+        yield from self._times()
+
+    def _times(self) -> list[str]:
+        pairs = ((self.which.created_after, ">="), (self.which.created_before, "<="))
+        return [f"created_at {sign} {self._bind(micros(at))}" for at, sign in pairs if at is not None]
 
     def _scheduled(self) -> str:
         spans = [
@@ -175,11 +188,11 @@ class _List:
         ]
         return f"SELECT job_id FROM mainspring_keys WHERE {' OR '.join(spans) or '0'}"
 
-    def _keyed(self) -> str:
+    def _prefixed(self) -> str:
         prefix = self.which.key_prefix or ""
         last = beyond(prefix)
-        until = "" if last is None else f" AND key < {self._bind(last)}"
-        return f"SELECT job_id FROM mainspring_keys WHERE key >= {self._bind(prefix)}{until}"
+        until = "" if last is None else f" AND {{0}} < {self._bind(last)}"
+        return f"({{0}} >= {self._bind(prefix)}{until})"
 
     # ways
 
@@ -188,9 +201,17 @@ class _List:
         """Whether the order itself leads to a page, as nothing else was asked for than what divides it."""
         return not (self._said or self._shown or (self._by_id and (self._names or self._state())))
 
-    def near(self) -> str:
+    @property
+    def nearby(self) -> int:
+        return max(NEAR if self._by_id else FIRST, self.limit)
+
+    @property
+    def dear(self) -> int:
+        return DEAR if self._by_id else min(DEAR, 1)
+
+    def near(self, room: int) -> str:
         """Of the next ones in the order asked for, those that match."""
-        return self._walk(max(NEAR, self.limit)) if self._by_id else self._first(max(FIRST, self.limit))
+        return self._walk(room) if self._by_id else self._first(room)
 
     def whole(self) -> str:
         """Along the order until the page is full."""
@@ -204,10 +225,11 @@ class _List:
     def _walk(self, room: int) -> str:
         fits = [*self._names, *self._state(), *self._said]
         if not self.which.tags:
-            walk = f"SELECT n AS led FROM {_BY_ID} WHERE {_all(self._ahead)} ORDER BY id {self._way} LIMIT {room}"
+            ahead = _all([*self._ahead, *self._made()])
+            walk = f"SELECT n AS led FROM {_BY_ID} WHERE {ahead} ORDER BY id {self._way} LIMIT {room}"
             return self._page(walk, "n", fits)
         # In the order of the tag's index: a page costs the same however many jobs have the tag.
-        ahead = _all([f"tag = {self._bind(self.which.tags[0])}", *self._beyond("job_id")])
+        ahead = _all([f"tag = {self._bind(self.which.tags[0])}", *self._beyond("job_id"), *self._made("job_id")])
         walk = f"SELECT job_id AS led FROM mainspring_tags WHERE {ahead} ORDER BY job_id {self._way} LIMIT {room}"
         return self._page(walk, "id", fits)
 
@@ -222,8 +244,8 @@ class _List:
         where so many of these end, all groups together have as many, and none is read beyond."""
         groups, column, way = self._groups, self.column, self._way
         mine = _all([groups.one, *self._ahead])
-        share = f"(SELECT 2 * {room} / max(count(*), 1) + 1 FROM {groups.name})"
-        head = f"""WITH RECURSIVE {self._named(groups)}, edge (at) AS MATERIALIZED (
+        share = f"(SELECT 4 * {room} / max(count(*), 1) + 1 FROM {groups.name})"
+        head = f"""WITH RECURSIVE {self._named(groups, *self._ahead)}, edge (at) AS MATERIALIZED (
             SELECT {column} FROM {groups.name} CROSS JOIN mainspring_jobs ON n IN (
                 SELECT n FROM {groups.table} WHERE {mine} ORDER BY {column} {way} LIMIT {share})
             ORDER BY {column} {way} LIMIT 1 OFFSET {room - 1})"""
@@ -243,9 +265,11 @@ class _List:
                 WHERE {suspects} ORDER BY {order} LIMIT {room})""")
         return f"SELECT n AS led FROM ({' UNION ALL '.join(arms)}) ORDER BY {order} LIMIT {room}"
 
-    def _named(self, groups: Groups) -> str:
-        """The groups that are asked for."""
+    def _named(self, groups: Groups, *ahead: str) -> str:
+        """The groups that are asked for, and have jobs ahead."""
         parts = [f"of_{name}" for name in self._names]
+        if ahead:
+            parts.append(f"EXISTS (SELECT 1 FROM {groups.table} WHERE {_all([groups.one, *ahead])})")
         if groups is ENDED:
             parts.append(self._among("of_state", sorted(self._states & _FINAL)))
         return f"{groups.hops}, {groups.name} AS MATERIALIZED (SELECT * FROM {groups.name}_hops WHERE {_all(parts)})"
@@ -260,40 +284,70 @@ class _List:
         for tag in which.tags or ():
             yield Source(f"SELECT job_id AS led FROM mainspring_tags WHERE tag = {self._bind(tag)}", "id")
         if which.key_prefix is not None:
-            yield Source(f"SELECT DISTINCT job_id AS led FROM ({self._keyed()})", "id")
+            span = self._prefixed().format("key")
+            yield Source(f"SELECT DISTINCT job_id AS led FROM mainspring_keys WHERE {span}", "id")
         if which.schedules is not None:
             yield Source(f"SELECT DISTINCT job_id AS led FROM ({self._scheduled()})", "id")
         if which.errors is not None:
             error = self._among("error", which.errors)
             yield Source(f"SELECT job_id AS led FROM mainspring_errors WHERE {error}", "id")
-        if self._states <= _AT_HAND or self._wanted == {"expired"}:
+        if self._states <= _AT_HAND or self._wanted in ({"expired"}, {"retrying"}):
             yield self._grouped()
 
     def sources(self) -> Iterator[Source]:
         yield from self.led()
+        if not self._by_id and (made := self._made()):
+            odd = _all([*self._times(), f"NOT ({_all(self._made('job_id'))})"])
+            ids = f"SELECT id AS led FROM {_BY_ID} WHERE {_all(made)}"
+            yield Source(f"{ids} UNION ALL SELECT job_id FROM mainspring_odd WHERE {odd}", "id")
         if self._names or self.which.states is not None:
             yield self._grouped()
+
+    @property
+    def odd(self) -> Source | None:
+        """Where a walk by id does not lead, if the time was asked for."""
+        if not self._by_id or not (times := self._times()):
+            return None
+        return Source(f"SELECT job_id AS led FROM mainspring_odd WHERE {_all(times)}", "id")
 
     def _grouped(self) -> Source:
         """The jobs of these states, and of these names where an index is ordered by them."""
         head = f"WITH RECURSIVE {self._named(READY)}, {self._named(ENDED)}"
-        return Source(" UNION ALL ".join(self._arms()), "n", head)
+        return Source(" UNION ALL ".join(self._arms()), "n", head, self._told)
+
+    @property
+    def _told(self) -> bool:
+        return self._by_id and self._states == {"pending"}
 
     def _arms(self) -> Iterator[str]:
         if held := sorted(self._states & _AT_HAND):
             state = self._among("state", held)
             yield f"SELECT n AS led FROM mainspring_jobs INDEXED BY mainspring_jobs_held WHERE {HELD} AND {state}"
-        if "expired" in self._wanted <= _PLAIN | {"expired"}:  # what no claim has ended yet
-            yield f"SELECT n AS led FROM mainspring_jobs INDEXED BY mainspring_jobs_expiring WHERE {_LATE}"
-        elif "pending" in self._states:
-            yield f"SELECT n AS led FROM ready CROSS JOIN {READY.table} WHERE {_all([READY.one, *self._due()])}"
-            yield f"SELECT n AS led FROM mainspring_jobs INDEXED BY mainspring_jobs_suspects WHERE {_SUSPECT}"
+        if "pending" in self._states:
+            yield from self._waiting()
         if self._states & _FINAL:
             yield f"SELECT n AS led FROM ended CROSS JOIN {ENDED.table} WHERE {ENDED.one}"
+
+    def _waiting(self) -> Iterator[str]:
+        wanted, id = self._wanted - _PLAIN, ", id AS of_id" if self._told else ""
+        if wanted == {"expired"}:  # what no claim has ended yet
+            yield f"SELECT n AS led FROM mainspring_jobs INDEXED BY mainspring_jobs_expiring WHERE {_LATE}"
+            return
+        if wanted == {"retrying"}:
+            yield f"SELECT n AS led{id} FROM {RETRIED}"
+        else:
+            yield f"SELECT n AS led{id} FROM ready CROSS JOIN {READY.table} WHERE {_all([READY.one, *self._due()])}"
+        yield f"SELECT n AS led{id} FROM mainspring_jobs INDEXED BY mainspring_jobs_suspects WHERE {_SUSPECT}"
 
     def size(self, source: Source, most: int) -> str:
         """How many the index leads to, or one more than `most`."""
         return f"{source.head} SELECT count(*) FROM (SELECT 1 FROM ({source.sql}) LIMIT {most + 1})"
+
+    def told(self, source: Source) -> str:
+        """Of the next ones of a source that tells their ids, those that match."""
+        ahead = _all([*self._beyond("of_id"), *self._made("of_id")])
+        walk = f"SELECT led FROM ({source.sql}) WHERE {ahead} ORDER BY of_id {self._way} LIMIT {self.nearby}"
+        return self._page(walk, "n", [*self._names, *self._state(), *self._said], source.head)
 
     def collected(self, source: Source) -> str:
         """Those of a source that match, put in order."""
@@ -319,9 +373,12 @@ def jobs(
     sort: Sort = "created",
 ) -> list[Row]:
     asked = _List(which, now, limit, after, newest, sort)
-    rows = [] if asked.empty else _page(db, asked)
-    place = _PLACE[asked.column]
-    return sorted(rows, key=lambda row: (row[place], row[0]), reverse=newest)
+    if asked.empty:
+        return []
+    rows, place = _page(db, asked), _PLACE[asked.column]
+    if asked.odd is not None:
+        rows = list({row[0]: row for row in (*rows, *_read(db, asked, asked.collected(asked.odd)))}.values())
+    return sorted(rows, key=lambda row: (row[place], row[0]), reverse=newest)[:limit]
 
 
 def _page(db: sqlite3.Connection, asked: _List) -> list[Row]:
@@ -329,24 +386,34 @@ def _page(db: sqlite3.Connection, asked: _List) -> list[Row]:
         return _read(db, asked, asked.whole())
     if asked.which.ids is not None:
         return _read(db, asked, asked.collected(next(asked.led())))
-    if (led := _smallest(db, asked, asked.led(), SOON)) is not None:
-        return _read(db, asked, asked.collected(led))
-    found = _read(db, asked, asked.near())
-    if len(found) == asked.limit:
+    source, _ = _smallest(db, asked, asked.led(), SOON)
+    if source is not None:
+        return _read(db, asked, asked.collected(source))
+    room, limit = asked.nearby, asked.limit
+    found = _read(db, asked, asked.near(room))
+    if len(found) == limit:
         return found
-    if (led := _smallest(db, asked, asked.sources(), FEW)) is not None:
-        return _read(db, asked, asked.collected(led))
-    return _read(db, asked, asked.whole())
+    source, size = _smallest(db, asked, asked.sources(), FEW)
+    reach = 2 * room * limit // len(found) if found else 0
+    if room < reach < asked.dear * size:
+        found = _read(db, asked, asked.near(reach))
+        if len(found) == limit:
+            return found
+    if source is None:
+        return _read(db, asked, asked.whole())
+    if source.told and len(found := _read(db, asked, asked.told(source))) == limit:
+        return found
+    return _read(db, asked, asked.collected(source))
 
 
-def _smallest(db: sqlite3.Connection, asked: _List, sources: Iterable[Source], most: int) -> Source | None:
-    """The one that leads to the fewest jobs, unless these are more than `most`."""
-    best = None
+def _smallest(db: sqlite3.Connection, asked: _List, sources: Iterable[Source], most: int) -> tuple[Source | None, int]:
+    """The one that leads to the fewest jobs, unless these are more than `most`; and how many."""
+    best, size = None, most + 1
     for source in sources:
-        size = db.execute(asked.size(source, most), asked.values).fetchone()[0]
-        if size <= most:
-            best, most = source, size - 1
-    return best
+        count = db.execute(asked.size(source, size - 1), asked.values).fetchone()[0]
+        if count < size:
+            best, size = source, count
+    return best, size
 
 
 def _read(db: sqlite3.Connection, asked: _List, sql: str) -> list[Row]:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from datetime import datetime
 
 from ...clock import instant, micros
 from ...job import DeadGroup, Filter, JobId, LogLine, Queue, Shown, State
 from ..rows import HELD, Row
 from .claim import PAUSED
-from .lists import ENDED, ENDED_GROUPS, FINISHED_AT, jobs
+from .lists import ENDED, ENDED_GROUPS, FINISHED_AT, READY, RETRIED, jobs
 
 # counts
 
-# By queue alone, since the index has them in that order: grouping by what is shown would sort them all.
-_READY = """SELECT queue, count(*), sum(run_at > :now), sum(attempt > 0), sum(attempt > 0 AND run_at > :now)
-    FROM mainspring_jobs INDEXED BY mainspring_jobs_ready WHERE state = 'pending' AND crashes < 2 GROUP BY queue"""
+# Of each group, what is due and what is not: nothing is counted faster than what lies together in an index.
+_READY = f"""WITH RECURSIVE {READY.hops} SELECT of_queue,
+        (SELECT count(*) FROM {READY.table} WHERE {READY.one} AND run_at <= :now),
+        (SELECT count(*) FROM {READY.table} WHERE {READY.one} AND run_at > :now) FROM ready_hops"""
+# What is to be tried again is among these, and shown apart.
+_RETRIED = f"""SELECT queue, sum(run_at <= :now), sum(run_at > :now) FROM {RETRIED} GROUP BY 1"""
 _SUSPECT = """SELECT queue, 1, 0, count(*) FROM mainspring_jobs INDEXED BY mainspring_jobs_suspects
     WHERE state = 'pending' AND crashes >= 2 GROUP BY 1"""
 _EXPIRED = """SELECT queue, attempt > 0, run_at > :now, -count(*) FROM mainspring_jobs
@@ -26,12 +30,16 @@ _HELD = f"""SELECT queue, state, count(*) FROM mainspring_jobs INDEXED BY mainsp
     WHERE {HELD} GROUP BY 1, 2"""
 
 
-def unfinished(db: sqlite3.Connection, now: int) -> dict[str, Counter[Shown]]:
-    """Unfinished jobs by queue and shown state."""
+Unfinished = Mapping[str, Counter[Shown]]
+"""How many jobs are not finished, by queue and shown state."""
+
+
+def unfinished(db: sqlite3.Connection, now: int) -> Unfinished:
     found: dict[str, Counter[Shown]] = defaultdict(Counter)
-    for queue, count, later, tried, tried_later in db.execute(_READY, {"now": now}):
-        scheduled = later - tried_later
-        found[queue].update(pending=count - tried - scheduled, scheduled=scheduled, retrying=tried)
+    for queue, due, later in db.execute(_READY, {"now": now}):
+        found[queue].update(pending=due, scheduled=later)
+    for queue, due, later in db.execute(_RETRIED, {"now": now}):
+        found[queue].update(pending=-due, scheduled=-later, retrying=due + later)
     for sql in (_SUSPECT, _EXPIRED):
         for queue, tried, later, count in db.execute(sql, {"now": now}):
             found[queue]["retrying" if tried else "scheduled" if later else "pending"] += count
@@ -42,24 +50,24 @@ def unfinished(db: sqlite3.Connection, now: int) -> dict[str, Counter[Shown]]:
     return found
 
 
-def counts(db: sqlite3.Connection, now: int) -> dict[Shown, int]:
+def counts(db: sqlite3.Connection, waiting: Unfinished) -> dict[Shown, int]:
     total: Counter[Shown] = Counter()
-    for by_state in unfinished(db, now).values():
+    for by_state in waiting.values():
         total.update(by_state)
     for state, count in db.execute("SELECT state, count FROM mainspring_counts"):
         total[state] += count
     return {state: count for state, count in total.items() if count}
 
 
-def queues(db: sqlite3.Connection, now: int) -> list[Queue]:
+def queues(db: sqlite3.Connection, waiting: Unfinished) -> list[Queue]:
     paused = {name for (name,) in db.execute(PAUSED)}
-    found = unfinished(db, now)
+    found = {name: waiting.get(name, Counter[Shown]()) for name in sorted(waiting.keys() | paused)}
     return [
         Queue(
-            name=name, paused=name in paused, pending=found[name]["pending"], scheduled=found[name]["scheduled"],
-            retrying=found[name]["retrying"], running=found[name]["running"],
+            name=name, paused=name in paused, pending=of["pending"], scheduled=of["scheduled"],
+            retrying=of["retrying"], running=of["running"],
         )
-        for name in sorted(found.keys() | paused)
+        for name, of in found.items()
     ]  # fmt: skip
 
 

@@ -252,3 +252,23 @@ DROP TABLE mainspring_watched;
 DROP TABLE mainspring_news;
 DROP TABLE mainspring_audit;
 DROP TABLE mainspring_documents;
+
+-- up 5, for 3
+-- What waits for another try, which is few of what waits: lists and counts of it need not look at the rest.
+CREATE INDEX mainspring_jobs_retried ON mainspring_jobs (queue, run_at, id)
+    WHERE state = 'pending' AND crashes < 2 AND attempt > 0;
+
+-- down 5
+DROP INDEX mainspring_jobs_retried;
+
+-- up 6
+-- Jobs that were stored at another time than their id says: lists by time find all others along the ids.
+CREATE TABLE mainspring_odd (
+    created_at INTEGER NOT NULL,
+    job_id     TEXT    NOT NULL,
+    PRIMARY KEY (created_at, job_id)
+) STRICT, WITHOUT ROWID;
+INSERT INTO mainspring_odd SELECT created_at, id FROM mainspring_jobs WHERE mainspring_is_odd(id, created_at);
+
+-- down 6
+DROP TABLE mainspring_odd;
