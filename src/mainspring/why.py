@@ -57,7 +57,7 @@ def reasons(job: Job, facts: Facts) -> list[Reason]:
 
 
 def _running(job: Job) -> list[Reason]:
-    text = f"it is running on {job.worker} since {_at(job.started_at)}, attempt {job.attempt}"
+    text = f"it has been running on {job.worker} since {_at(job.started_at)}, attempt {job.attempt}"
     found = [Reason(code="running", text=text)]
     if job.cancel_reason is not None:
         said = f" ({job.cancel_reason})" if job.cancel_reason else ""
@@ -71,7 +71,7 @@ def _final(job: Job, facts: Facts) -> list[Reason]:
         said = f": {job.cancel_reason}"
     elif job.failure is not None:
         said = f": {job.failure.type}: {job.failure.message}"
-    found = [Reason(code="final", text=f"it is {job.state} since {_at(job.finished_at)}{said}")]
+    found = [Reason(code="final", text=f"it has been {job.state} since {_at(job.finished_at)}{said}")]
     if facts.holder is not None:
         key = job.unique_key or job.idempotency_key
         text = f"it cannot be retried while key {key!r} is held by job {facts.holder.id} ({facts.holder.state})"
@@ -110,7 +110,9 @@ def _workers(job: Job, facts: Facts) -> list[Reason]:
         return [Reason(code="no_worker", text="no worker is alive: start one with `mainspring worker`")]
     know = [worker for worker in facts.workers if job.task in worker.info.tasks]
     if not know:
-        text = f"none of the {len(facts.workers)} live workers knows task {job.task!r}: deploy one that does"
+        live = len(facts.workers)
+        none = "the only live worker does not know" if live == 1 else f"none of the {live} live workers knows"
+        text = f"{none} task {job.task!r}: deploy one that does"
         return [Reason(code="unknown_task", text=text)]
     serve = [worker for worker in know if worker.info.queues is None or job.queue in worker.info.queues]
     if not serve:

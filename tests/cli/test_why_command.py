@@ -40,7 +40,7 @@ def test_a_finished_job_says_how_it_ended(cli, shop, enqueued, work):
     work()
     told = cli("why", id, "--app", shop)
     assert told.exit_code == 0
-    assert "it is dead since" in told.stdout
+    assert "it has been dead since" in told.stdout
     assert "ValueError: no\\x1b[2J luck" in told.stdout
 
 

@@ -29,7 +29,8 @@ def furnish(live: Live) -> list[str]:
     live.cue("long", "log", "opening the file")
     live.cue("long", "progress", 25, 100, "rows")
     ids = [f"/jobs/{id}" for id in (done, dead, waits, runs)]
-    return [*LISTS, *ids, "/schedules/nightly", "/schedules/often", f"/workers/{live.worker.id}"]
+    ones = ["/schedules/nightly", "/schedules/often", "/queues/any", "/queues/exports", "/webhooks/ledger"]
+    return [*LISTS, *ids, *ones, f"/workers/{live.worker.id}"]
 
 
 def shown(page: Page) -> Locator:

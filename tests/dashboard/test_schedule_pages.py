@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 from live import Live
 from playwright.sync_api import expect
 from scenery import shown
 from visit import Visits
 
-from mainspring import Filter, every
+from mainspring import Filter, at, every
 
 
 def test_a_schedule_is_made_with_a_preview_while_it_is_typed(visit: Visits, live: Live) -> None:
@@ -85,6 +86,16 @@ def test_past_ticks_are_looked_at_first_and_then_made(visit: Visits, live: Live)
 
 def made(live: Live) -> int:
     return len(live.do(live.app.jobs.list(Filter(schedules=("daily",)), limit=50)))
+
+
+def test_what_has_ended_is_not_paused(visit: Visits, live: Live) -> None:
+    soon = datetime.now(UTC) + timedelta(seconds=1)
+    live.do(live.app.schedules.create("once", at(soon), "send_email", kwargs={"to": "once@example.org"}))
+    page = visit(live, "/schedules")
+    row = shown(page).get_by_role("row").filter(has_text="once")
+    expect(row).to_contain_text("ended")
+    expect(row.get_by_role("button", name="Run once now")).to_be_visible()
+    expect(row.get_by_role("button", name="Pause once")).to_have_count(0)
 
 
 def test_a_schedule_is_deleted_after_a_question(visit: Visits, live: Live) -> None:

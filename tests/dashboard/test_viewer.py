@@ -39,7 +39,7 @@ def test_a_viewer_sees_no_action_on_any_page(visit: Visits, live: Live, addresse
     page = visit(live, role="viewer")
     found = []
     for address in addresses:
-        if address in FOR_ADMINS:
+        if address.startswith(FOR_ADMINS):
             continue
         page.goto(live.address + address)
         shown(page)

@@ -5,15 +5,16 @@ export const figure = (n) => (n === null || n === undefined ? null : Number(n));
 
 const STEPS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 
-/** 0.00042 -> "0.4 ms", 75 -> "1 min 15 s", 90000 -> "1 d 1 h". */
+/** 0.00042 -> "<1 ms", 0.0042 -> "4.2 ms", 75 -> "1 min 15 s", 90000 -> "1 d 1 h". */
 export function duration(given) {
   const seconds = figure(given);
   if (seconds === null) return "–";
-  const size = Math.abs(seconds);
-  if (size < 0.0095) return `${(seconds * 1000).toFixed(1)} ms`;
-  if (size < 0.9995) return `${Math.round(seconds * 1000)} ms`;
-  if (size < 9.95) return `${seconds.toFixed(1)} s`;
-  let rest = Math.round(size);
+  if (seconds < 0) return `−${duration(-seconds)}`;
+  if (seconds < 0.00095) return seconds ? "<1 ms" : "0 ms";
+  if (seconds < 0.0095) return `${(seconds * 1000).toFixed(1)} ms`;
+  if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
+  let rest = Math.round(seconds);
   const parts = [];
   for (const [unit, length] of STEPS) {
     const n = Math.floor(rest / length);
@@ -22,8 +23,11 @@ export function duration(given) {
     rest -= n * length;
     if (parts.length === 2) break;
   }
-  return (seconds < 0 ? "−" : "") + parts.join(" ");
+  return parts.join(" ");
 }
+/** The same beside an axis, where no two may be alike. */
+export const axisDuration = (seconds) =>
+  (seconds && seconds < 0.0095 ? `${Number((seconds * 1000).toPrecision(2))} ms` : duration(seconds));
 
 /** "3 min ago", "in 2 h", "now". */
 export function relative(at, now) {
@@ -44,7 +48,9 @@ export const local = (at) => LOCAL.format(new Date(at));
 export const clockTime = (at) => CLOCK.format(new Date(at));
 /** 2030-01-01 09:30:00 UTC. */
 export const utc = (at) => `${new Date(at).toISOString().slice(0, 19).replace("T", " ")} UTC`;
-export const both = (at) => `${local(at)} ${zone}\n${utc(at)}`;
+/** Whether the viewer's clock shows UTC then, so that one of the two is enough. */
+export const isUtc = (at) => utc(at).startsWith(local(at));
+export const both = (at) => (isUtc(at) ? utc(at) : `${local(at)} ${zone}\n${utc(at)}`);
 
 /** 1234567 -> "1,234,567". */
 export const count = (n) => (n === null || n === undefined ? "–" : Number(n).toLocaleString("en"));
@@ -53,6 +59,8 @@ export function short(n) {
   const [unit, size] = [["G", 1e9], ["M", 1e6], ["k", 1e3]].find(([, size]) => n >= size) ?? ["", 1];
   return unit ? `${(n / size).toFixed(n / size < 10 ? 1 : 0)} ${unit}` : String(Math.round(n * 10) / 10);
 }
+/** 0.04 -> "<0.1", 4.25 -> "4.3", 1234 -> "1.2 k". */
+export const rate = (n) => (!n || n >= 10 ? short(Math.round(n)) : n < 0.05 ? "<0.1" : n.toFixed(1));
 export function bytes(n) {
   const [unit, size] = [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]].find(([, size]) => n >= size) ?? ["B", 1];
   return `${(n / size).toFixed(size === 1 || n / size >= 100 ? 0 : 1)} ${unit}`;

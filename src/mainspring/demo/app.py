@@ -7,6 +7,9 @@ import random
 
 from .. import Backoff, Clock, Context, Mainspring
 
+# Of the payments this share fails at first.
+UNLUCKY = 0.06
+
 
 def shop(store: str | None, clock: Clock | None = None) -> Mainspring:
     """The app on this store, or on that of the settings, with the tasks it registers."""
@@ -24,7 +27,7 @@ def shop(store: str | None, clock: Clock | None = None) -> Mainspring:
     @app.task(max_retries=4, backoff=Backoff(initial=0.5, max=4))
     async def charge_card(order: int, cents: int) -> None:
         await app.clock.sleep(random.uniform(0.1, 0.4))
-        if random.random() < 0.2:
+        if random.random() < UNLUCKY:
             raise ConnectionError("the bank timed out")
         await send_receipt.enqueue(order)
 

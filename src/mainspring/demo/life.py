@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
+import math
 import os
 import random
+from datetime import datetime
 from tempfile import TemporaryDirectory
 
-from .. import Backoff, Context, Discard, every
+from .. import Backoff, Clock, Context, Discard, every
 from ..app import Mainspring
 from .app import shop
 from .feeder import wishes
@@ -17,15 +18,21 @@ HASTE = 60
 PARTNERS = ("Acme", "Globex", "Initech", "Umbrella")
 
 
-def busy_shop(store: str | None = None) -> Mainspring:
+def crowd(at: datetime) -> int:
+    """How many customers come in this second: more and fewer by turns, every twenty minutes."""
+    return round(0.8 + 0.7 * math.sin(at.timestamp() / 190) + random.uniform(-0.5, 0.5))
+
+
+def busy_shop(store: str | None = None, clock: Clock | None = None) -> Mainspring:
     """The shop, with somebody who buys, and more to look at."""
-    app = shop(store)
+    app = shop(store, clock)
 
     @app.every(seconds=1, overlap="skip")
     @app.task(queue="customers", max_retries=0, tags=["life"])
     async def serve_customers(ctx: Context) -> int:
         assert ctx.scheduled_at
-        jobs = wishes(app, int(ctx.scheduled_at.timestamp()))
+        second = int(ctx.scheduled_at.timestamp())
+        jobs = [job for n in range(crowd(ctx.scheduled_at)) for job in wishes(app, second + 7 * n)]
         await app.enqueue_many(jobs)
         return len(jobs)
 
@@ -34,18 +41,18 @@ def busy_shop(store: str | None = None) -> Mainspring:
     async def render_trailer(ctx: Context, clip: str = "big-buck-bunny", frames: int = 240) -> dict[str, object]:
         ctx.log.info("rendering %d frames of %s", frames, clip)
         for frame in range(0, frames, 8):
-            await asyncio.sleep(random.uniform(0.2, 0.7))
+            await app.clock.sleep(random.uniform(0.2, 0.7))
             ctx.progress(frame + 8, frames, f"frame {frame + 8} of {frames}")
             if frame % 80 == 40:
                 ctx.log.warning("frame %d took long: the card was busy", frame)
         ctx.log.info("done")
         return {"clip": f"{clip}.webm", "frames": frames, "checksum": random.getrandbits(63)}
 
-    @app.every(seconds=15)
+    @app.every(seconds=40)
     @app.task(queue="reports", max_retries=1, backoff=Backoff(initial=2), tags=["billing"])
     async def convert_invoice(ctx: Context) -> None:
         invoice = random.randint(10_000, 99_999)
-        await asyncio.sleep(0.2)
+        await app.clock.sleep(0.2)
         if random.random() < 0.5:
             raise Discard(f"invoice {invoice} is in a currency that nobody knows: 'XQQ'")
         if random.random() < 0.4:
@@ -53,7 +60,7 @@ def busy_shop(store: str | None = None) -> Mainspring:
 
     @app.task(queue="partners", tags=["partner"])
     async def publish_catalogue(partner: str, products: int) -> str:
-        await asyncio.sleep(random.uniform(0.5, 1.5))
+        await app.clock.sleep(random.uniform(0.5, 1.5))
         return f"{products} products at {partner}"
 
     @app.cron("30 1 * * sun", tz="Europe/London", kwargs={"clip": "best-of-the-week", "frames": 240})

@@ -68,7 +68,7 @@ function Filters({ asked, filtered }) {
 function TextFilter({ name, label, hint, value, onValue }) {
   const [text, set] = useState(value);
   useEffect(() => set(value), [value]);
-  return html`<label>${label}<input name=${name} value=${text} placeholder=${hint} spellcheck="false" autocomplete="off"
+  return html`<label>${label}<input name=${name} value=${text} placeholder=${hint} spellcheck=${false} autocomplete="off"
     onInput=${(event) => set(event.target.value)} onChange=${() => onValue(text.trim())} /></label>`;
 }
 

@@ -42,7 +42,7 @@ export function Charts({ stats, window, queue }) {
 }
 
 const LINES = {
-  pending: { label: "due", colour: "--state-scheduled", area: true },
+  pending: { label: "pending", colour: "--state-scheduled", area: true },
   retrying: { label: "retrying", colour: "--state-retrying" },
   running: { label: "running", colour: "--state-running" },
 };

@@ -1,13 +1,13 @@
 // The figures at the top of the overview.
 import { now } from "../clock.js";
-import { count, duration, percent, short } from "../format.js";
+import { count, duration, percent, rate, short } from "../format.js";
 import { html } from "../html.js";
 import { Icon } from "../parts/icons.js";
 import { MEANING } from "../parts/state.js";
 import { lately } from "../parts/window.js";
 import { link } from "../route.js";
 
-const NOW = { running: "Running", pending: "Due", scheduled: "Scheduled", retrying: "Retrying", dead: "Dead" };
+const NOW = { running: "Running", pending: "Pending", scheduled: "Scheduled", retrying: "Retrying", dead: "Dead" };
 
 export function Figures({ stats, window }) {
   const { total } = stats;
@@ -41,7 +41,6 @@ function Figure({ words, value, title, kind = "" }) {
     <dd class=${`overview-figure ${kind}`}>${value}</dd></div>`;
 }
 
-const rate = (n) => (n && n < 10 ? n.toFixed(n < 1 ? 2 : 1) : short(Math.round(n)));
 const runs = (points) => points.reduce((sum, one) => sum + one.completed + one.failed, 0);
 
 /** What goes on now, by the last whole minutes where the series has them; else since the first run of the window. */

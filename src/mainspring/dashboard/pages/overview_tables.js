@@ -48,11 +48,12 @@ export function Failures({ stats, window }) {
   const gone = (error) => dead.filter((one) => one.error === error).reduce((sum, one) => sum + one.count, 0);
   return html`<${Panel} title="Failures by error" more="Dead letters" href="dead" heads=${["Error", "Runs", "Dead now"]}
     nothing=${`No run has failed in ${lately(window)}.`} rest=${stats.errors.length - rows.length}
-    rows=${rows.map(({ error, count: runs, tasks }) => html`<tr key=${error}>
-      <${Name} href=${error === OTHERS ? "" : link("jobs", { error })} name=${error} words=${tasks.join(", ")} />
+    rows=${rows.map(({ error, message, count: runs, tasks }) => html`<tr key=${error}>
+      <${Name} href=${error === OTHERS ? "" : link("jobs", { error })} name=${message || error}
+        words=${tasks.join(", ")} />
       <${Cell} of="Runs">${count(runs)}<//>
       <${Cell} of="Dead now"><${Failed} n=${gone(error)} href=${link("jobs", { state: "dead", error })}
-        label=${`${gone(error)} dead with ${error}`} /><//>
+        label=${`${gone(error)} dead with ${message || error}`} /><//>
     </tr>`)} />`;
 }
 
@@ -83,7 +84,7 @@ export function Workers({ workers }) {
     nothing=${html`No worker is alive. Start one: <code>mainspring worker MODULE:ATTR</code>`}
     rest=${workers.length - SOME}
     rows=${workers.slice(0, SOME).map((one) => html`<tr key=${one.id}>
-      <${Name} href=${workerLink(one.id)} name=${`${one.host} ${one.pid}`}
+      <${Name} href=${workerLink(one.id)} name=${one.id}
         words=${one.queues?.join(", ") ?? "all queues"}>
         ${one.shown !== "open" && html`<${WorkerState} of=${one} />`}<//>
       <${Cell} of="Slots"><${Slots} of=${one} /><//>
@@ -100,13 +101,13 @@ export function Queues({ stats, workers }) {
   const all = [...stats.queues, ...idle].sort((a, b) => b.pending - a.pending || a.name.localeCompare(b.name));
   const stuck = (name) => workers && hindrance(service(workers, name));
   return html`<${Panel} title="Queues" more="Queues" href="queues"
-    heads=${["Queue", "Due", "Running", "Retrying", "Wait p95"]}
+    heads=${["Queue", "Pending", "Running", "Retrying", "Wait p95"]}
     nothing="No queue holds a job." rest=${all.length - SOME}
     rows=${all.slice(0, SOME).map((one) => html`<tr key=${one.name}>
       <${Name} href=${queueLink(one.name)} name=${one.name}>${one.paused && html`<${State} of="paused" />`}
         ${stuck(one.name) && html`<span class="state state-retrying" title=${stuck(one.name)}>
           <${Icon} name="warning" />no worker</span>`}<//>
-      <${Cell} of="Due">${count(one.pending)}<//>
+      <${Cell} of="Pending">${count(one.pending)}<//>
       <${Cell} of="Running">${count(one.running)}<//>
       <${Cell} of="Retrying">${count(one.retrying)}<//>
       <${Cell} of="Wait p95">${duration(stats.by_queue[one.name]?.wait_p95)}<//>

@@ -1,6 +1,6 @@
 // /queues: what waits where and for how long, who serves it, and whether it may go on.
 import { now } from "../clock.js";
-import { count, duration, plural } from "../format.js";
+import { count, duration, plural, rate } from "../format.js";
 import { html, useMemo, useRef } from "../html.js";
 import { useData } from "../live.js";
 import { Columns } from "../parts/columns.js";
@@ -79,35 +79,35 @@ function Row({ row, past, words, seconds, after }) {
   const { name, figures } = row;
   const of = (state) => html`<${JobsFigure} n=${row[state]} queue=${name} state=${state}>${count(row[state])}<//>`;
   return html`<tr>
-    <td data-label="Queue"><span class="queue-name"><a href=${queueLink(name)} title=${name}>
+    <td data-label="" class="name"><span class="queue-name"><a href=${queueLink(name)} title=${name}>
       <b>${name}</b></a>${row.paused && html`<${Paused} by=${row.pause} />`}</span></td>
     <td class="tight" data-label="Depth">${past && html`<${Depth} past=${past} row=${row} words=${words}
       seconds=${seconds} />`}</td>
     <td class="number" data-label="Pending">${of("pending")}</td>
-    <td class="number nowrap" data-label="Oldest">${row.oldest ? html`<${Span} from=${row.oldest} />` : html`<span
+    <td class="number less" data-label="Oldest">${row.oldest ? html`<${Span} from=${row.oldest} />` : html`<span
       class="muted">–</span>`}</td>
-    <td class="number" data-label="Running">${of("running")}</td>
-    <td class="number" data-label="Retrying">${of("retrying")}</td>
-    <td class="number" data-label="Scheduled">${of("scheduled")}</td>
-    <td class="number nowrap" data-label="Wait p50 / p95">
+    <td class="number less" data-label="Running">${of("running")}</td>
+    <td class="number less" data-label="Retrying">${of("retrying")}</td>
+    <td class="number less" data-label="Scheduled">${of("scheduled")}</td>
+    <td class="number" data-label="Wait p50 / p95">
       ${duration(figures?.wait_p50)} / ${duration(figures?.wait_p95)}</td>
-    <td class="number nowrap" data-label="Runs">
+    <td class="number" data-label="Runs">
       <span>${count(figures?.runs)} ${figures && html`<span
       class="muted">${perMinute(figures.runs, seconds)}</span>`}</span></td>
-    <td class="number" data-label="Failed"><span
+    <td class="number less" data-label="Failed"><span
       class=${figures?.failed ? "bad" : "muted"}>${count(figures?.failed)}</span></td>
     <td data-label="Workers"><${Service} of=${row} /></td>
     <td class="tight" data-label=""><${PauseButton} queue=${row} after=${after} /></td>
   </tr>`;
 }
 
-/** What was due, minute by minute, and what is now. */
+/** What was pending, minute by minute, and what is now. */
 function Depth({ past, row, words, seconds }) {
   const until = now() / 1000;
   const depths = depthsOf(past, "pending", row.name);
   const points = [...past.map(({ at }, n) => [at, depths[n]]), [until, row.pending]];
   const most = Math.max(...points.map(([, value]) => value ?? 0));
-  const label = `Jobs due in ${row.name} in the last ${words}: up to ${count(most)}, now ${count(row.pending)}`;
+  const label = `Jobs pending in ${row.name} in the last ${words}: up to ${count(most)}, now ${count(row.pending)}`;
   return html`<${Sparkline} points=${points} from=${until - seconds} until=${until} label=${label} />`;
 }
 
@@ -116,7 +116,4 @@ export function Paused({ by }) {
     at=${by.at} /></span>`}</span>`;
 }
 
-export function perMinute(runs, seconds) {
-  const rate = (runs * 60) / seconds;
-  return `${rate >= 10 || !rate ? Math.round(rate) : rate.toFixed(1)}/min`;
-}
+export const perMinute = (runs, seconds) => `${rate((runs * 60) / seconds)}/min`;

@@ -98,7 +98,7 @@ function List({ items, act }) {
 
 function Row({ row, act }) {
   return html`<tr>
-    <td data-label="" class="schedule-name"><div><a href=${scheduleLink(row.name)}><b>${row.name}</b></a>
+    <td data-label="" class="name schedule-name"><div><a href=${scheduleLink(row.name)}><b>${row.name}</b></a>
       ${row.owner === "code" && html` <span class="tag" title="declared in code">code</span>`}
       <div>${row.spec.meaning}
         ${row.spec.task !== row.name && html`<span class="muted"> · runs ${row.spec.task}</span>`}</div>
@@ -115,7 +115,7 @@ function Row({ row, act }) {
       ${row.status === "paused"
         ? html`<button class="quiet" aria-label=${`Resume ${row.name}`} title="Resume"
             onClick=${() => act({ kind: "resume", row })}><${Icon} name="retrying" /></button>`
-        : html`<button class="quiet" aria-label=${`Pause ${row.name}`} title="Pause"
+        : row.status === "active" && html`<button class="quiet" aria-label=${`Pause ${row.name}`} title="Pause"
             onClick=${() => act({ kind: "pause", row })}><${Icon} name="pause" /></button>`}
     </span></td>`}
   </tr>`;

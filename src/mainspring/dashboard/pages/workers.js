@@ -1,4 +1,5 @@
 // /workers: who is alive, how busy, and whether they are heard of.
+import { get } from "../api.js";
 import { bytes, count, plural } from "../format.js";
 import { html, useRef } from "../html.js";
 import { useData } from "../live.js";
@@ -8,20 +9,34 @@ import { Empty, Head, Loaded } from "../parts/page.js";
 import { Tiles } from "../parts/tiles.js";
 import { Span, Time } from "../parts/time.js";
 import { loadWorkers, Slots, WorkerActs, WorkerLink, WorkerState } from "../parts/worker.js";
+import { jobLink } from "../route.js";
+import { useSession } from "../session.js";
 
 const FOLLOWED = { type: ["worker.started", "worker.stopping", "worker.stopped", "worker.changed"] };
 const KEPT = 20; // workers that have gone while somebody looked
+const NAMED = 3; // of what a worker runs
+const RUNS = 200; // that are asked for, of all workers
 
 export function Workers() {
+  const session = useSession();
   const known = useRef({ before: [], gone: [] });
-  const load = async (signal) => remembered(known.current, await loadWorkers(signal));
-  const data = useData(load, [], { live: FOLLOWED, every: 3 });
+  const load = async (signal) => {
+    const [alive, runs] = await Promise.all([loadWorkers(signal), session.sees("jobs") ? loadRuns(signal) : []]);
+    return remembered(known.current, alive.map((worker) => ({ ...worker, runs: runs[worker.id] ?? [] })));
+  };
+  const data = useData(load, [session], { live: FOLLOWED, every: 3 });
   return html`<${Head} title="Workers" />
     <${Loaded} data=${data}>${({ alive, gone }) => html`
       ${alive.length > 0 && html`<${Summary} workers=${alive} />`}
       ${alive.length + gone.length > 0 && html`<${Table} workers=${[...alive, ...gone]} after=${data.reload} />`}
       ${alive.length === 0 && html`<${Empty} title="No worker is alive"
         code="mainspring worker MODULE:ATTR">Jobs wait until one is started:<//>`}`}<//>`;
+}
+
+/** What runs now by its worker, that which runs for longest first. */
+async function loadRuns(signal) {
+  const { items } = await get("jobs", { state: "running", order: "asc", limit: RUNS }, signal);
+  return Object.groupBy(items.sort((a, b) => Date.parse(a.started_at) - Date.parse(b.started_at)), (job) => job.worker);
 }
 
 /** One that dies is no longer in the list; whoever looks at the page should see that it is missing. */
@@ -49,8 +64,8 @@ function Summary({ workers }) {
 }
 
 function Table({ workers, after }) {
-  return html`<div class="table"><table>
-    <${Columns} of=${["Worker", "State", "Slots", "Queues", "#Finished", "#Memory", "#Up", "#Last beat", ""]} />
+  return html`<div class="table workers"><table>
+    <${Columns} of=${["Worker", "State", "Slots", "Runs now", "Queues", "#Finished", "#Memory", "#Up", "#Last beat", ""]} />
     <tbody>${workers.map((worker) => html`<${Row} key=${worker.id} worker=${worker}
       after=${after} />`)}</tbody></table></div>`;
 }
@@ -58,10 +73,11 @@ function Table({ workers, after }) {
 function Row({ worker, after }) {
   const gone = worker.shown === "gone";
   return html`<tr class=${gone ? "muted" : ""}>
-    <td data-label="Worker"><span>${gone ? worker.id : html`<${WorkerLink} id=${worker.id} />`} <span
-      class="muted">${worker.host}, pid ${worker.pid}</span></span></td>
+    <td data-label="" class="name"><span>${gone ? worker.id : html`<${WorkerLink} id=${worker.id} />`}
+      <div class="muted">${worker.host}, pid ${worker.pid}</div></span></td>
     <td data-label="State"><${WorkerState} of=${worker} />${worker.deaf && !gone && html`<${Deaf} />`}</td>
     <td data-label="Slots">${gone ? "–" : html`<span><${Slots} of=${worker} /></span>`}</td>
+    <td data-label="Runs now"><${Runs} of=${worker} gone=${gone} /></td>
     <td data-label="Queues"><${QueueNames} of=${worker} /></td>
     <td class="number" data-label="Finished">${count(worker.finished)}</td>
     <td class="number nowrap" data-label="Memory">${worker.memory ? bytes(worker.memory) : "–"}</td>
@@ -69,6 +85,14 @@ function Row({ worker, after }) {
     <td class="number nowrap" data-label="Last beat"><span class=${worker.shown === "late" ? "bad" : ""}>
       <${Time} at=${worker.beat_at} /></span></td>
     <td class="tight" data-label="">${!gone && html`<${WorkerActs} worker=${worker} after=${after} />`}</td></tr>`;
+}
+
+function Runs({ of: { runs, running }, gone }) {
+  if (gone || !runs.length) return html`<span class="muted">–</span>`;
+  const more = Math.max(running, runs.length) - Math.min(runs.length, NAMED);
+  return html`<ul class="worker-runs">${runs.slice(0, NAMED).map((job) => html`<li key=${job.id}>
+    <a href=${jobLink(job.id)}>${job.task}</a> <span class="muted nowrap"><${Span} from=${job.started_at} /></span></li>`)}
+    ${more > 0 && html`<li class="muted">and ${count(more)} more</li>`}</ul>`;
 }
 
 /** It works all the same, only later. */

@@ -47,7 +47,7 @@ export function Field({ label, hint, fault, value, onValue, ...rest }) {
   const id = useId();
   return html`<div class="field"><label for=${id}>${label}</label>
     <input id=${id} value=${value} aria-describedby=${(fault || hint) && `${id}-hint`}
-      aria-invalid=${fault ? "true" : undefined} autocomplete="off" spellcheck="false" ...${rest}
+      aria-invalid=${fault ? "true" : undefined} autocomplete="off" spellcheck=${false} ...${rest}
       onInput=${(event) => onValue(event.target.value)} />
     <${Hint} id=${`${id}-hint`} hint=${hint} fault=${fault} /></div>`;
 }

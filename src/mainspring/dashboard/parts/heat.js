@@ -4,7 +4,7 @@ import { html } from "../html.js";
 
 const HOUR = 3_600_000;
 const LEVELS = 5;
-const EVEN = 1.2; // the fullest hour by the emptiest
+const EVEN = 1.2; // the fullest hour by the emptiest, below which shades would make much of little
 const DAY_NAME = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short" });
 const HOURS = Array.from({ length: 24 }, (_, hour) => hour);
 const two = (n) => String(n).padStart(2, "0");
@@ -23,17 +23,30 @@ function days(since, hours) {
   return [...found.values()];
 }
 
-/** Colours go from the emptiest hour to the fullest; where those hardly differ, all have the same. */
-function levels(least, most) {
-  if (most < EVEN * least) return () => 2;
-  return (ticks) => (ticks ? 1 + Math.round(((LEVELS - 1) * (ticks - least)) / (most - least)) : 0);
+/**
+ * { level, legend: [[level, words], …] }: shades go from the emptiest hour to the fullest. Where those hardly differ, most
+ * hours have one shade, and those with more or fewer ticks than that are told from it, but not loudly.
+ */
+export function shades(hours) {
+  const sorted = hours.toSorted((a, b) => a - b);
+  const [least, usual, most] = [sorted[0], sorted[sorted.length >> 1], sorted.at(-1)];
+  if (most < EVEN * least) {
+    const legend = [[1, "fewer"], [2, `${count(usual)} an hour`], [3, "more"]];
+    const seen = legend.filter(([n]) => n === 2 || (n === 1 ? least < usual : most > usual));
+    return { level: (ticks) => 2 + Math.sign(ticks - usual), legend: seen };
+  }
+  const level = (ticks) => (ticks ? 1 + Math.round(((LEVELS - 1) * (ticks - least)) / (most - least)) : 0);
+  const [none, low] = [least ? [] : [[0, "none"]], Math.max(1, least)];
+  const steps = Array.from({ length: LEVELS }, (_, n) => [n + 1, ""]);
+  [steps[0][1], steps.at(-1)[1]] = [short(low), `${short(most)} an hour`];
+  return { level, legend: [...none, ...steps] };
 }
 
 /** `load` is what the API answers to scheduler/distribution?days=7. */
 export function Heat({ load }) {
   const since = Date.parse(load.since);
   const most = Math.max(...load.hours);
-  const level = levels(Math.min(...load.hours), most);
+  const { level, legend } = shades(load.hours);
   return html`<div class="heat"><table>
     <caption class="unseen">Ticks in each hour of the coming week, in ${zone}</caption>
     <thead><tr><th scope="col"><span class="unseen">Day</span></th>
@@ -43,6 +56,8 @@ export function Heat({ load }) {
         class=${cell ? `heat-${level(cell.count)}` : "heat-none"}
         title=${cell ? words(cell) : undefined}><span>${cell ? short(cell.count) : ""}</span></td>`)}</tr>`)}
     </tbody></table></div>
+    ${most > 0 && html`<p class="heat-legend muted">Ticks:${legend.map(([n, words]) => html`<span key=${n}>
+      <i class=${`heat-${n}`}></i>${words}</span>`)}</p>`}
     <p class="muted">${inWords(load, most)}</p>`;
 }
 

@@ -27,7 +27,7 @@ export function JobSearch({ filter, known, onFilter }) {
   return html`<form class="job-search" role="search" onSubmit=${submit}>
     <${Icon} name="search" />
     <label class="unseen" for="search">Search jobs</label>
-    <input id="search" type="search" list="search-words" autocomplete="off" spellcheck="false" enterkeyhint="search"
+    <input id="search" type="search" list="search-words" autocomplete="off" spellcheck=${false} enterkeyhint="search"
       value=${text}
       placeholder="Task, job id, or queue:mail state:dead tag:… error:…" aria-describedby="search-said"
       aria-invalid=${Boolean(state.words)}
@@ -129,7 +129,7 @@ function Field({ name, label, filter, offers, onFilter }) {
   };
   return html`<div class="field"><label for=${id}>${label}</label>
     <input id=${id} type=${time ? "datetime-local" : "text"} step=${time ? 1 : undefined}
-      autocomplete="off" spellcheck="false"
+      autocomplete="off" spellcheck=${false}
       value=${text} list=${offers.length ? `${id}-offers` : undefined} placeholder=${time ? undefined : "any"}
       onInput=${(event) => set(event.target.value)} onChange=${apply} />
     ${offers.length > 0 && html`<datalist id=${`${id}-offers`}>

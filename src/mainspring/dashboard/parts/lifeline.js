@@ -1,6 +1,6 @@
 // The timeline of a job, drawn: runs are solid and can be chosen, waits are thin, what is to come is hatched.
 import { useNow } from "../clock.js";
-import { clockTime, duration, local, utc } from "../format.js";
+import { both, clockTime, duration } from "../format.js";
 import { html } from "../html.js";
 import { Icon } from "./icons.js";
 import { State } from "./state.js";
@@ -23,7 +23,7 @@ export function Lifeline({ job, runs, chosen, onChoose }) {
     </ol>
     <div class="lifeline-marks" aria-hidden="true">${marks(drawn).map((one, n) => html`<span key=${n}
       class=${one.end ? "end" : ""} style=${one.end ? { right: 0 } : { left: `${one.left}%` }}
-      title=${`${local(one.at)}\n${utc(one.at)}`}>
+      title=${both(one.at)}>
       ${n ? `+${duration((one.at - drawn[0].from) / 1000)}` : clockTime(one.at)}</span>`)}</div>
     <p class="lifeline-kinds">
       ${kinds.map((kind) => html`<${State} key=${kind} of=${kind} word=${WORDS[kind] ?? kind} />`)}

@@ -1,5 +1,5 @@
 // A field for an instant: typed on the viewer's clock, and read back in UTC.
-import { utc, zone } from "../format.js";
+import { isUtc, utc, zone } from "../format.js";
 import { html, useId } from "../html.js";
 
 const FIELD = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium" });
@@ -12,7 +12,8 @@ export const instant = (text) => (text && !Number.isNaN(Date.parse(text)) ? new 
 export function Moment({ label, text, onText, required = false, hint, fault }) {
   const id = useId();
   const at = instant(text);
-  const read = at ? `${utc(Date.parse(at))}; typed in ${zone}` : hint ?? `in ${zone}`;
+  const other = at && !isUtc(Date.parse(at));
+  const read = other ? `${utc(Date.parse(at))}; typed in ${zone}` : (!at && hint) || `in ${zone}`;
   return html`<div class="field"><label for=${id}>${label}</label>
     <input id=${id} type="datetime-local" step="1" value=${text} required=${required} aria-describedby=${`${id}-hint`}
       aria-invalid=${Boolean(fault)} onInput=${(event) => onText(event.target.value)} />

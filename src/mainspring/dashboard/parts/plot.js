@@ -1,7 +1,7 @@
 // How uPlot draws a chart: its colours, its axes and what is pointed at.
 import uPlot from "../vendor/uplot.js";
 import { now } from "../clock.js";
-import { clockTime, duration } from "../format.js";
+import { axisDuration, clockTime, duration } from "../format.js";
 
 const DAY = 86400;
 const WHOLE = [1, 2, 5].flatMap((n) => [...Array(12)].map((_, power) => n * 10 ** power)).sort((a, b) => a - b);
@@ -43,7 +43,7 @@ export function options(latest, { width, height, point }) {
   const colours = palette(["--muted", "--line", ...series.map((one) => one.colour)]);
   const grid = { stroke: colours["--line"], width: 1 };
   const axis = { stroke: colours["--muted"], grid, ticks: { show: false }, font: "11px system-ui, sans-serif" };
-  const words = (value) => (latest.current.axis ?? latest.current.format ?? String)(value);
+  const words = (value) => (seconds ? axisDuration : latest.current.axis ?? latest.current.format ?? String)(value);
   const write = (value) => (value ? words(value).replace(".0 ", " ") : "0");
   const lines = series.map((one) => line(one, colours[one.colour], bars));
   return {

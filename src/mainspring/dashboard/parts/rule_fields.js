@@ -74,7 +74,7 @@ function CronFields({ draft, onChange, fault, describedby }) {
   const id = useId();
   const both = bothDays(draft.expr);
   return html`<div class="field"><label for=${id}>Cron expression</label>
-      <input id=${id} class="code" value=${draft.expr} required spellcheck="false" autocomplete="off"
+      <input id=${id} class="code" value=${draft.expr} required spellcheck=${false} autocomplete="off"
         aria-invalid=${Boolean(fault)} aria-describedby=${describedby}
         onInput=${(event) => onChange({ expr: event.target.value })} />
       <p class="hint">minute, hour, day of month, month, day of week; six fields have seconds first</p></div>

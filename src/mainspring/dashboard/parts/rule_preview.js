@@ -55,19 +55,31 @@ function wall(text) {
   return `${day} ${text.slice(0, 10)} ${text.slice(11, 19)}`;
 }
 
-/** Ticks on the clocks of their own zone, of the viewer's and in UTC. */
+const CLOCKS = {
+  own: (tick) => tick.local.slice(0, 19).replace("T", " "), yours: (tick) => local(tick.at),
+  utc: (tick) => tick.at.slice(0, 19).replace("T", " "),
+};
+
+/** Ticks on the clocks of their own zone, of the viewer's and in UTC; those that show the same are one column. */
 export function ComingTicks({ ticks, tz }) {
   if (!ticks.length) return html`<p class="muted">No ticks to come.</p>`;
+  const same = (one, other) => ticks.every((tick) => CLOCKS[one](tick) === CLOCKS[other](tick));
+  const [mine, world] = [same("own", "yours"), same("own", "utc")];
+  const names = [...new Set([tz, mine && "your time", world && "UTC"])].filter(Boolean).join(", ");
+  const own = names ? names[0].toUpperCase() + names.slice(1) : "On its clocks";
+  const others = [
+    ...(mine ? [] : [["yours", same("yours", "utc") ? "Your time, UTC" : "Your time"]]),
+    ...(world || same("yours", "utc") ? [] : [["utc", "UTC"]]),
+  ];
   return html`<div class="table ticks"><table>
     <thead><tr>
-      <th scope="col">${tz ?? "On its clocks"}</th><th scope="col">When</th>
-      <th scope="col" title=${zone}>Your time</th><th scope="col">UTC</th></tr></thead>
+      <th scope="col">${own}</th><th scope="col">When</th>
+      ${others.map(([clock, words]) => html`<th key=${clock} scope="col" title=${zone}>${words}</th>`)}</tr></thead>
     <tbody>${ticks.map((tick) => html`<tr key=${tick.at}>
-      <td data-label="On its clocks"><div>${wall(tick.local)}
+      <td data-label=${own}><div>${wall(tick.local)}
         ${tick.note && html`<div class="preview-warning">
           <${Icon} name="warning" size=${13} /> ${tick.note}</div>`}</div></td>
       <td data-label="When" class="nowrap"><${Time} at=${tick.at} /></td>
-      <td data-label="Your time">${local(tick.at)}</td>
-      <td data-label="UTC">${tick.at.slice(0, 19).replace("T", " ")}</td>
+      ${others.map(([clock, words]) => html`<td key=${clock} data-label=${words}>${CLOCKS[clock](tick)}</td>`)}
     </tr>`)}</tbody></table></div>`;
 }

@@ -1,7 +1,7 @@
 // What operators do with one schedule, each in a dialog.
 import { post, segment } from "../api.js";
 import { Raw, stringify } from "../exact.js";
-import { local, plural, utc } from "../format.js";
+import { both, local, plural } from "../format.js";
 import { html, useState } from "../html.js";
 import { now } from "../clock.js";
 import { go, jobLink } from "../route.js";
@@ -127,7 +127,7 @@ function Instants({ of: instants }) {
   if (!instants.length) return null;
   return html`<ul class="instants">
     ${instants.slice(0, LISTED).map((at) => html`<li key=${at}>
-      ${local(at)} <span class="muted">${utc(Date.parse(at))}</span></li>`)}
+      ${both(Date.parse(at)).replace("\n", ", ")}</li>`)}
     ${instants.length > LISTED
       && html`<li class="muted">and ${instants.length - LISTED} more, until ${local(instants.at(-1))}</li>`}</ul>`;
 }

@@ -89,7 +89,7 @@ function Who({ session, onLeave }) {
     return () => (removeEventListener("click", elsewhere), removeEventListener("keydown", elsewhere));
   }, []);
   return html`<details class="who" ref=${ref}>
-    <summary aria-label=${`Signed in as ${session.name}`}>${session.name.slice(0, 1).toUpperCase()}</summary>
+    <summary aria-label=${`Signed in as ${session.name}`}>${session.name.replace(/^\w+:/, "").slice(0, 1).toUpperCase()}</summary>
     <div class="card"><p><b>${session.name}</b><br /><span class="muted">${session.role}</span></p>
       ${session.expires_at && html`<button onClick=${onLeave}>Sign out</button>`}</div>
   </details>`;

@@ -11,7 +11,16 @@ const PLACES = {
 /** A filter is written as JSON; it is no one thing. */
 export function Target({ action, target }) {
   const place = PLACES[action.split(".")[0]];
-  const many = !target || /^[[{]/.test(target);
   if (!target) return html`<span class="muted">all</span>`;
-  return place && !many ? html`<a href=${place(target)}>${target}</a>` : html`<code>${target}</code>`;
+  if (/^[[{]/.test(target)) return html`<span>${inWords(target)}</span>`;
+  return place ? html`<a href=${place(target)}>${target}</a>` : html`<code>${target}</code>`;
+}
+
+/** {"tasks": ["send", "bill"]} -> "tasks: send, bill"; what has been cut is left as it is. */
+function inWords(filter) {
+  try {
+    return Object.entries(JSON.parse(filter)).map(([name, value]) => `${name}: ${[value].flat().join(", ")}`).join("; ");
+  } catch {
+    return filter;
+  }
 }

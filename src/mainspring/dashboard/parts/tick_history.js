@@ -1,5 +1,5 @@
 // A schedule's ticks, newest first: what became of each, and its job.
-import { duration, plural } from "../format.js";
+import { duration, local, plural } from "../format.js";
 import { html } from "../html.js";
 import { useData } from "../live.js";
 import { go, jobLink, link, scheduleLink, useRoute } from "../route.js";
@@ -40,11 +40,11 @@ function Row({ tick, job }) {
   const asked = tick.reason === "by_hand" || tick.reason === "backfill";
   const late = (Date.parse(tick.seen_at) - Date.parse(tick.at)) / 1000;
   return html`<tr>
-    <td data-label="Tick"><div><${Time} at=${tick.at} />${tick.last_at && html` to <${Time} at=${tick.last_at} />${" "}
-      <span class="muted">${plural(tick.count, "tick")}</span>`}</div></td>
+    <td data-label="Tick"><div>${local(tick.at)}${tick.last_at && html` to ${local(tick.last_at)}`}${" "}
+      <span class="muted nowrap">${tick.last_at ? plural(tick.count, "tick") : html`<${Time} at=${tick.at} />`}</span></div></td>
     <td data-label="What became of it"><${State} of=${state} word=${state === "fired" ? "fired" : state} /></td>
     <td data-label="Why" class=${tick.reason || job?.error ? "" : "blank"}>
-      ${job?.error ? html`<span class="history-error">${job.error}</span>` : reasonWords(tick.reason ?? "")}</td>
+      ${job?.error ? html`<span class="history-error">${job.message}</span>` : reasonWords(tick.reason ?? "")}</td>
     <td data-label="Job">${tick.job_id ? made(tick, job) : html`<span class="muted">none</span>`}</td>
     <td data-label="Decided" class=${asked || late >= 1 ? "nowrap" : "nowrap blank"}>
       ${asked ? html`<${Time} at=${tick.seen_at} />` : late >= 1 ? `${duration(late)} later` : "on time"}</td>

@@ -1,6 +1,6 @@
 // Times and durations: how long ago, and exactly when, here and in UTC.
 import { useNow } from "../clock.js";
-import { both, duration, local, relative, utc } from "../format.js";
+import { both, duration, isUtc, local, relative, utc } from "../format.js";
 import { html } from "../html.js";
 
 /** "3 min ago", with the exact time when pointed at; `exact` shows that in full. */
@@ -9,8 +9,9 @@ export function Time({ at, exact = false }) {
   if (!at) return html`<span class="muted">–</span>`;
   const when = Date.parse(at);
   if (exact) {
-    return html`<time datetime=${at} class="exact">${local(when)}${" "}
-      <span class="muted">${relative(when, now)} · ${utc(when)}</span></time>`;
+    const [shown, more] = isUtc(when) ? [utc(when), ""] : [local(when), ` · ${utc(when)}`];
+    return html`<time datetime=${at} class="exact">${shown}${" "}
+      <span class="muted">${relative(when, now)}${more}</span></time>`;
   }
   return html`<time datetime=${at} title=${both(when)}>${relative(when, now)}</time>`;
 }

@@ -1,0 +1,44 @@
+"""What belongs together stands together."""
+
+from __future__ import annotations
+
+from live import Live
+from playwright.sync_api import Locator, expect
+from scenery import shown
+from visit import Visits
+
+PHONE = {"width": 390, "height": 844}
+
+
+def edges(found: Locator, *names: str) -> list[tuple[float, ...]]:
+    boxes = [one.bounding_box() for one in found.all()]
+    return [tuple(dict(box)[name] for name in names) for box in boxes if box]  # type: ignore[misc]
+
+
+def test_filters_of_the_trail_stand_in_one_line(visit: Visits, live: Live) -> None:
+    labels = shown(visit(live, "/audit", role="admin")).get_by_role("search").locator("label")
+    assert len(set(edges(labels, "y", "height"))) == 1
+
+
+def test_buttons_below_each_other_are_as_wide_as_each_other(visit: Visits, live: Live) -> None:
+    live.do(live.app.queues.pause("mail"))
+    main = shown(visit(live, "/queues"))
+    expect(main.get_by_role("button", name="Resume queue")).to_be_visible()
+    assert len(set(edges(main.locator("td button"), "x", "width"))) == 1
+
+
+def test_a_card_of_a_phone_begins_with_its_name(visit: Visits, live: Live) -> None:
+    live.enqueue("send_email", "ada@example.org")
+    for path in ("/queues", "/workers"):
+        page = visit(live, path, viewport=PHONE)
+        card = shown(page).locator("tbody tr").first
+        ((left,),) = edges(card, "x")
+        ((name,),) = edges(card.get_by_role("link").first, "x")
+        assert name - left < 20, path
+
+
+def test_spans_to_choose_from_fill_the_width_of_a_phone(visit: Visits, live: Live) -> None:
+    for path in ("/", "/queues"):
+        page = visit(live, path, viewport=PHONE)
+        ((left, width),) = edges(shown(page).get_by_role("group", name="Figures of the last"), "x", "width")
+        assert abs(left + width + left - PHONE["width"]) < 1, path

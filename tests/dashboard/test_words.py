@@ -1,0 +1,142 @@
+"""How figures, times and failures are written on the pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from live import Live
+from playwright.sync_api import Page, expect
+from scenery import shown
+from visit import Visits
+
+from mainspring import Filter, acting, cron
+
+MODULE = "(name) => import(new URL(`${name}.js`, document.querySelector(`[href$='/format.js']`).href))"
+
+
+def call(page: Page, module: str, name: str, *given: Any) -> Any:
+    """What a function of a module answers."""
+    return page.evaluate(
+        f"([module, name, given]) => ({MODULE})(module).then((found) => found[name](...given))", [module, name, given]
+    )
+
+
+DURATIONS = {
+    0: "0 ms", 0.00002: "<1 ms", 0.0009: "<1 ms", 0.00096: "1.0 ms", 0.0042: "4.2 ms", 0.0096: "10 ms",
+    0.9994: "999 ms", 0.9996: "1.0 s", 9.94: "9.9 s", 9.96: "10 s", 75: "1 min 15 s", 90000: "1 d 1 h",
+    -75: "−1 min 15 s", -0.0042: "−4.2 ms",
+}  # fmt: skip
+RATES = {0: "0", 0.0007: "<0.1", 0.06: "0.1", 4.25: "4.3", 72.4: "72", 1234: "1.2 k"}
+
+
+def test_durations_and_rates_are_written_as_people_say_them(visit: Visits, live: Live) -> None:
+    page = visit(live)
+    assert {n: call(page, "format", "duration", n) for n in DURATIONS} == DURATIONS
+    assert {n: call(page, "format", "rate", n) for n in RATES} == RATES
+
+
+def test_no_two_steps_of_an_axis_are_written_alike(visit: Visits, live: Live) -> None:
+    page = visit(live)
+    steps = [n * size for size in (0.0002, 0.002, 0.5) for n in range(5)]
+    written = [call(page, "format", "axisDuration", step) for step in steps]
+    assert len(set(written)) == len(set(steps))
+
+
+@pytest.mark.parametrize(
+    ("hours", "levels"),
+    [
+        ([100] * 9 + [101], [2] * 9 + [3]),
+        ([100] * 9 + [99], [2] * 9 + [1]),
+        ([0, 1, 2, 3, 4, 5], [0, 2, 3, 3, 4, 5]),
+        ([10] * 5 + [50], [1] * 5 + [5]),
+    ],
+    ids=["one more", "one fewer", "none to five", "a peak"],
+)
+def test_an_hour_that_differs_has_another_shade(visit: Visits, live: Live, hours: list[int], levels: list[int]) -> None:
+    page = visit(live)
+    level = f"([hours]) => ({MODULE})('parts/heat').then(({{ shades }}) => hours.map(shades(hours).level))"
+    assert page.evaluate(level, [hours]) == levels
+    assert {n for n, _ in call(page, "parts/heat", "shades", hours)["legend"]} >= set(levels)
+
+
+@pytest.mark.parametrize(
+    ("tz", "viewer", "heads"),
+    [
+        ("UTC", "UTC", ["UTC, your time", "When"]),
+        ("UTC", "Asia/Tokyo", ["UTC", "When", "Your time"]),
+        ("Asia/Tokyo", "Asia/Tokyo", ["Asia/Tokyo, your time", "When", "UTC"]),
+        ("Asia/Tokyo", "UTC", ["Asia/Tokyo", "When", "Your time, UTC"]),
+        ("Asia/Tokyo", "America/Lima", ["Asia/Tokyo", "When", "Your time", "UTC"]),
+    ],
+)
+def test_clocks_that_show_the_same_are_one_column(
+    visit: Visits, live: Live, tz: str, viewer: str, heads: list[str]
+) -> None:
+    name = f"{tz} {viewer}".replace("/", "-")
+    live.do(live.app.schedules.create(name, cron("0 9 * * *", tz=tz), "sync_crm"))
+    page = visit(live, f"/schedules/{name}", timezone_id=viewer)
+    ticks = shown(page).get_by_role("table").first
+    assert ticks.get_by_role("columnheader").all_inner_texts() == heads
+
+
+@pytest.mark.parametrize(("viewer", "times"), [("UTC", 1), ("Asia/Tokyo", 2)])
+def test_who_lives_in_utc_reads_a_time_once(visit: Visits, live: Live, viewer: str, times: int) -> None:
+    id = live.enqueue("send_email", "ada@example.org")
+    done = live.do(live.app.jobs.wait(id, 20))
+    page = visit(live, f"/jobs/{id}", timezone_id=viewer)
+    created = shown(page).locator("time.exact").first
+    expect(created).to_contain_text(f"{done.created_at:%Y-%m-%d %H:%M:%S} UTC")
+    assert created.inner_text().count(f"{done.created_at:%M:%S}") == times
+
+
+def test_a_failure_is_told_as_it_was_said_and_leads_to_all_of_its_kind(visit: Visits, live: Live) -> None:
+    id = live.enqueue("sync_crm", 1)
+    live.do(live.app.jobs.wait(id, 20))
+    said = "ConnectionError: the CRM does not answer: 503 Service Unavailable"
+    page = visit(live)
+    expect(shown(page).get_by_role("region", name="thing")).to_contain_text(said)
+    page.get_by_role("link", name=said, exact=True).click()
+    row = shown(page).get_by_role("row").filter(has_text=id[:18])
+    expect(row).to_contain_text(said)
+    page.goto(f"{live.address}/dead")
+    expect(shown(page).get_by_role("region", name=said)).to_be_visible()
+
+
+def test_a_state_is_called_the_same_on_every_page(visit: Visits, live: Live) -> None:
+    live.enqueue("send_email", "ada@example.org")
+    page = visit(live)
+    expect(shown(page).get_by_role("link", name="pending: see these jobs")).to_be_visible()
+    expect(page.get_by_role("columnheader", name="Pending")).to_be_visible()
+
+
+def test_the_list_of_workers_tells_what_they_run(visit: Visits, live: Live) -> None:
+    ids = [live.enqueue("export", f"list {n}") for n in range(4)]
+    page = visit(live, "/workers")
+    row = shown(page).get_by_role("row").filter(has_text=live.worker.id)
+    expect(row.get_by_role("link", name="export")).to_have_count(3)
+    expect(row).to_contain_text("and 1 more")
+    row.get_by_role("link", name="export").first.click()
+    expect(page).to_have_url(f"{live.address}/jobs/{ids[0]}")
+    for n in range(4):
+        live.cue(f"list {n}", "end", None)
+
+
+def test_the_trail_tells_in_words_which_jobs_were_meant(visit: Visits, live: Live) -> None:
+    async def cancel() -> None:
+        with acting("ada"):
+            await live.app.jobs.cancel(Filter(tasks=("echo", "export"), queues=("nowhere",)), "not needed")
+
+    live.do(cancel())
+    row = shown(visit(live, "/audit", role="admin")).get_by_role("row").filter(has_text="jobs.cancel")
+    expect(row).to_contain_text("tasks: echo, export")
+    expect(row).to_contain_text("queues: nowhere")
+
+
+def test_keys_and_names_are_not_spelt_for_anybody(visit: Visits, live: Live) -> None:
+    visit.expects("status of 401")
+    page = visit(live, role=None)
+    expect(page.get_by_label("API key")).to_have_attribute("spellcheck", "false")
+    page = visit(live, "/workers")
+    shown(page).get_by_role("button", name="Resize worker").click()
+    expect(page.get_by_label("Slots", exact=True)).to_have_attribute("spellcheck", "false")
