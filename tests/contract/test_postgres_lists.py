@@ -17,6 +17,7 @@ from mainspring.stores.postgres.lists import FINISHED, JOBS, _List
 from mainspring.stores.postgres.place import Place
 from mainspring.stores.postgres.pool import SETTINGS
 from mainspring.testing.contract.build import NOW, Contract, act, claimed, later, new_job, put
+from mainspring.testing.contract.lists import died
 from servers import Postgres
 
 US = 1_000_000_000_000_000
@@ -74,6 +75,19 @@ class TestWays(Served):
             monkeypatch.setattr(lists, name, value)
         async with self.opened() as store:
             await check(store, await gather(store), newest)
+
+    @pytest.mark.parametrize("counted", [-1, 20_000], ids=["hops", "read"])
+    async def test_the_dead_are_grouped_the_same_in_either_way(
+        self, counted: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(count, "COUNTED", counted)
+        async with self.opened() as store:
+            found = [await died(store, message, at=at) for at, message in enumerate(("a", "b", "a"))]
+            groups = await store.dead(limit=9)
+        assert [(one.error, one.count, one.newest, one.last_at) for one in groups] == [
+            ("OSError: a", 2, found[2].id, later(2)),
+            ("OSError: b", 1, found[1].id, later(1)),
+        ]
 
 
 class TestEstimates(Served):

@@ -82,8 +82,6 @@ class Source(NamedTuple):
     sql: str
     by: str
     head: str = ""
-    told: bool = False
-    """It has the id, too, without a look at the row."""
 
 
 class _List:
@@ -310,14 +308,19 @@ class _List:
             return None
         return Source(f"SELECT job_id AS led FROM mainspring_odd WHERE {_all(times)}", "id")
 
+    @property
+    def _scattered(self) -> bool:
+        """Whether only scheduled jobs are asked for, which lie far apart by id and together in an index that has it."""
+        return self._by_id and self._wanted == {"scheduled"}
+
+    @property
+    def apart(self) -> Source | None:
+        return self._grouped() if self._scattered else None
+
     def _grouped(self) -> Source:
         """The jobs of these states, and of these names where an index is ordered by them."""
         head = f"WITH RECURSIVE {self._named(READY)}, {self._named(ENDED)}"
-        return Source(" UNION ALL ".join(self._arms()), "n", head, self._told)
-
-    @property
-    def _told(self) -> bool:
-        return self._by_id and self._states == {"pending"}
+        return Source(" UNION ALL ".join(self._arms()), "n", head)
 
     def _arms(self) -> Iterator[str]:
         if held := sorted(self._states & _AT_HAND):
@@ -329,7 +332,7 @@ class _List:
             yield f"SELECT n AS led FROM ended CROSS JOIN {ENDED.table} WHERE {ENDED.one}"
 
     def _waiting(self) -> Iterator[str]:
-        wanted, id = self._wanted - _PLAIN, ", id AS of_id" if self._told else ""
+        wanted, id = self._wanted - _PLAIN, ", id AS of_id" if self._scattered else ""
         if wanted == {"expired"}:  # what no claim has ended yet
             yield f"SELECT n AS led FROM mainspring_jobs INDEXED BY mainspring_jobs_expiring WHERE {_LATE}"
             return
@@ -344,9 +347,9 @@ class _List:
         return f"{source.head} SELECT count(*) FROM (SELECT 1 FROM ({source.sql}) LIMIT {most + 1})"
 
     def told(self, source: Source) -> str:
-        """Of the next ones of a source that tells their ids, those that match."""
+        """Of the next ones of a source that tells their ids, those that match: nearly all, as a rule."""
         ahead = _all([*self._beyond("of_id"), *self._made("of_id")])
-        walk = f"SELECT led FROM ({source.sql}) WHERE {ahead} ORDER BY of_id {self._way} LIMIT {self.nearby}"
+        walk = f"SELECT led FROM ({source.sql}) WHERE {ahead} ORDER BY of_id {self._way} LIMIT {2 * self.limit}"
         return self._page(walk, "n", [*self._names, *self._state(), *self._said], source.head)
 
     def collected(self, source: Source) -> str:
@@ -389,6 +392,8 @@ def _page(db: sqlite3.Connection, asked: _List) -> list[Row]:
     source, _ = _smallest(db, asked, asked.led(), SOON)
     if source is not None:
         return _read(db, asked, asked.collected(source))
+    if (apart := asked.apart) is not None and len(found := _read(db, asked, asked.told(apart))) == asked.limit:
+        return found
     room, limit = asked.nearby, asked.limit
     found = _read(db, asked, asked.near(room))
     if len(found) == limit:
@@ -401,8 +406,6 @@ def _page(db: sqlite3.Connection, asked: _List) -> list[Row]:
             return found
     if source is None:
         return _read(db, asked, asked.whole())
-    if source.told and len(found := _read(db, asked, asked.told(source))) == limit:
-        return found
     return _read(db, asked, asked.collected(source))
 
 
