@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -23,8 +24,8 @@ def call(page: Page, module: str, name: str, *given: Any) -> Any:
 
 
 DURATIONS = {
-    0: "0 ms", 0.00002: "<1 ms", 0.0009: "<1 ms", 0.00096: "1.0 ms", 0.0042: "4.2 ms", 0.0096: "10 ms",
-    0.9994: "999 ms", 0.9996: "1.0 s", 9.94: "9.9 s", 9.96: "10 s", 75: "1 min 15 s", 90000: "1 d 1 h",
+    0: "0 ms", 0.00002: "<1 ms", 0.0009: "<1 ms", 0.00096: "1 ms", 0.0042: "4.2 ms", 0.0096: "10 ms",
+    0.9994: "999 ms", 0.9996: "1 s", 9.94: "9.9 s", 9.96: "10 s", 75: "1 min 15 s", 90000: "1 d 1 h",
     -75: "−1 min 15 s", -0.0042: "−4.2 ms",
 }  # fmt: skip
 RATES = {0: "0", 0.0007: "<0.1", 0.06: "0.1", 4.25: "4.3", 72.4: "72", 1234: "1.2 k"}
@@ -103,6 +104,17 @@ def test_a_failure_is_told_as_it_was_said_and_leads_to_all_of_its_kind(visit: Vi
     expect(shown(page).get_by_role("region", name=said)).to_be_visible()
 
 
+def test_the_title_of_the_window_counts_what_needs_somebody(visit: Visits, live: Live) -> None:
+    live.do(live.app.queues.pause("any"))
+    id = live.enqueue("echo", 1)
+    page = visit(live)
+    expect(shown(page).get_by_text("Queue any is paused")).to_be_visible()
+    expect(page).to_have_title(re.compile(r"^\(\d+\) Overview"))
+    page.get_by_role("link", name="1 pending in any").click()
+    expect(shown(page).get_by_role("row").filter(has_text=id[:18])).to_be_visible()
+    expect(page).to_have_title("Jobs · Mainspring")
+
+
 def test_a_state_is_called_the_same_on_every_page(visit: Visits, live: Live) -> None:
     live.enqueue("send_email", "ada@example.org")
     page = visit(live)
@@ -131,6 +143,17 @@ def test_the_trail_tells_in_words_which_jobs_were_meant(visit: Visits, live: Liv
     row = shown(visit(live, "/audit", role="admin")).get_by_role("row").filter(has_text="jobs.cancel")
     expect(row).to_contain_text("tasks: echo, export")
     expect(row).to_contain_text("queues: nowhere")
+
+
+def test_the_trail_tells_what_was_changed_and_nothing_else(visit: Visits, live: Live) -> None:
+    async def change() -> None:
+        with acting("ada"):
+            await live.app.schedules.create("moved", cron("0 9 * * *"), "sync_crm")
+            await live.app.schedules.update("moved", trigger=cron("30 8 * * *"))
+
+    live.do(change())
+    row = shown(visit(live, "/audit", role="admin")).get_by_role("row").filter(has_text="schedules.update")
+    expect(row).to_contain_text("spec.trigger.expr: 0 9 * * * → 30 8 * * *")
 
 
 def test_keys_and_names_are_not_spelt_for_anybody(visit: Visits, live: Live) -> None:

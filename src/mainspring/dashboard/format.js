@@ -11,9 +11,9 @@ export function duration(given) {
   if (seconds === null) return "–";
   if (seconds < 0) return `−${duration(-seconds)}`;
   if (seconds < 0.00095) return seconds ? "<1 ms" : "0 ms";
-  if (seconds < 0.0095) return `${(seconds * 1000).toFixed(1)} ms`;
+  if (seconds < 0.0095) return `${Number((seconds * 1000).toFixed(1))} ms`;
   if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
-  if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
+  if (seconds < 9.95) return `${Number(seconds.toFixed(1))} s`;
   let rest = Math.round(seconds);
   const parts = [];
   for (const [unit, length] of STEPS) {

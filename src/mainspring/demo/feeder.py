@@ -35,7 +35,7 @@ def wishes(app: Mainspring, tick: int) -> list[NewJob]:
     if tick % 4 == 2:
         delay = random.uniform(2, 8)
         jobs.append(tasks["remind_of_cart"].using(delay=delay).job(customer))
-    if tick % 60 == 3:
+    if tick % 120 == 3:
         jobs.append(tasks["sync_crm"].job(customer))
     if tick % 40 == 5:
         jobs += [tasks["send_newsletter"].job(tick // 40 + 1, reader) for reader in range(READERS)]

@@ -1,7 +1,7 @@
 // /audit: who did what to what, when, and what became of it.
 import { get } from "../api.js";
 import { Exact, stringify } from "../exact.js";
-import { count } from "../format.js";
+import { count, local } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
 import { useData } from "../live.js";
 import { Columns } from "../parts/columns.js";
@@ -68,8 +68,8 @@ function Filters({ asked, filtered }) {
 function TextFilter({ name, label, hint, value, onValue }) {
   const [text, set] = useState(value);
   useEffect(() => set(value), [value]);
-  return html`<label>${label}<input name=${name} value=${text} placeholder=${hint} spellcheck=${false} autocomplete="off"
-    onInput=${(event) => set(event.target.value)} onChange=${() => onValue(text.trim())} /></label>`;
+  return html`<label>${label}<input name=${name} value=${text} placeholder=${hint} spellcheck=${false}
+    autocomplete="off" onInput=${(event) => set(event.target.value)} onChange=${() => onValue(text.trim())} /></label>`;
 }
 
 /** An instant as the field wants it: in the viewer's zone, to the minute. */
@@ -116,8 +116,20 @@ const isObject = (value) =>
   value !== null && typeof value === "object" && !Array.isArray(value) && !(value instanceof Exact);
 
 function brief(value) {
-  const text = typeof value === "string" ? value : stringify(value ?? null);
+  if (value === null || value === undefined || value === "") return "none";
+  const text = typeof value === "string" ? value : stringify(value);
+  if (/^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(text)) return local(text);
   return text.length > 60 ? `${text.slice(0, 59)}…` : text;
+}
+
+/** [["spec.trigger.expr", before, after], …] of what differs, as deep as both sides have the same things in it. */
+function differences(before, after, path = "") {
+  const names = Object.keys({ ...before, ...after });
+  return names.filter((name) => stringify(before[name] ?? null) !== stringify(after[name] ?? null)).flatMap((name) => {
+    const [old, now] = [before[name], after[name]];
+    return isObject(old) && isObject(now)
+      ? differences(old, now, `${path}${name}.`) : [[`${path}${name}`, old, now]];
+  });
 }
 
 /** "paused: false → true" of what was before and after, or how many were changed. */
@@ -126,8 +138,7 @@ function changes({ before, after, done, refused }) {
   if (!isObject(before) && isObject(after)) return ["made"];
   if (isObject(before) && !isObject(after)) return ["gone"];
   if (!isObject(before)) return [];
-  const differs = (name) => stringify(before[name] ?? null) !== stringify(after[name] ?? null);
-  const names = Object.keys({ ...before, ...after }).filter(differs);
-  const told = names.slice(0, SHOWN).map((name) => `${name}: ${brief(before[name])} → ${brief(after[name])}`);
-  return names.length > SHOWN ? [...told, `${names.length - SHOWN} more`] : told;
+  const found = differences(before, after);
+  const told = found.slice(0, SHOWN).map(([name, old, now]) => `${name}: ${brief(old)} → ${brief(now)}`);
+  return found.length > SHOWN ? [...told, `${found.length - SHOWN} more`] : told;
 }

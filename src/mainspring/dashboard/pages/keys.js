@@ -61,7 +61,7 @@ function Table({ keys, may, after }) {
 
 function Row({ of: key, may, after }) {
   return html`<tr>
-    <td data-label="Name"><span><b>${key.name}</b> <code class="muted"
+    <td data-label="" class="name"><span><b>${key.name}</b> <code class="muted"
       title="The middle part of the secret: a key that got out is known by it">${key.id}</code></span></td>
     <td data-label="Role">${key.role}</td>
     <td data-label="May"><span>${key.scopes ? key.scopes.map((scope) => html`<span class="tag"

@@ -25,8 +25,8 @@ export function Charts({ stats, window, queue }) {
   return html`<div class="overview-charts">
     <section class="card"><${Chart} ...${shared} title=${`Runs per ${word}`} bars stacked format=${count} axis=${short}
       series=${[
-        { label: "completed", values: of("completed"), colour: "--state-completed", rest: count(total.completed) },
-        { label: "failed", values: of("failed"), colour: "--state-dead", rest: count(total.failed) },
+        { label: "completed", values: of("completed"), colour: "--chart-good", rest: count(total.completed) },
+        { label: "failed", values: of("failed"), colour: "--chart-bad", rest: count(total.failed) },
       ]} /></section>
     <section class="card"><${Chart} ...${shared} title="Run time" format=${duration} series=${[
       { label: "p95", values: of("p95"), colour: "--state-running", area: true, rest: duration(total.p95) },

@@ -5,7 +5,7 @@ import { both, bytes, count, duration, percent, plural } from "../format.js";
 import { html, useState } from "../html.js";
 import { useData } from "../live.js";
 import { Icon } from "../parts/icons.js";
-import { queueLink } from "../parts/queue.js";
+import { JobsFigure, queueLink } from "../parts/queue.js";
 import { hindrance, service } from "../parts/service.js";
 import { State } from "../parts/state.js";
 import { Time } from "../parts/time.js";
@@ -59,11 +59,11 @@ export function Failures({ stats, window }) {
 
 export function NextTicks({ outlook }) {
   const paused = outlook.paused ? `; ${count(outlook.paused)} paused` : "";
-  return html`<${Panel} title="Next ticks" more="Schedules" href="schedules" heads=${["Schedule", "Task", "Next"]}
+  return html`<${Panel} title="Next ticks" more="Schedules" href="schedules" heads=${["Schedule", "Next"]}
     nothing=${`No schedule is active${paused}. A schedule makes a job at each of its ticks.`}
     rows=${outlook.next.slice(0, SOME).map((row) => html`<tr key=${row.name}>
-      <${Name} href=${scheduleLink(row.name)} name=${row.name} words=${row.spec.meaning} />
-      <td data-label="Task" class="number">${row.spec.task}</td>
+      <${Name} href=${scheduleLink(row.name)} name=${row.name}
+        words=${row.spec.meaning + (row.spec.task === row.name ? "" : ` · runs ${row.spec.task}`)} />
       <${Cell} of="Next"><${Tick} row=${row} /><//>
     </tr>`)} />`;
 }
@@ -93,6 +93,7 @@ export function Workers({ workers }) {
     </tr>`)} />`;
 }
 
+const CALLED = { pending: "Pending", running: "Running", retrying: "Retrying" };
 const EMPTY = { paused: false, pending: 0, running: 0, retrying: 0 };
 
 export function Queues({ stats, workers }) {
@@ -101,15 +102,14 @@ export function Queues({ stats, workers }) {
   const all = [...stats.queues, ...idle].sort((a, b) => b.pending - a.pending || a.name.localeCompare(b.name));
   const stuck = (name) => workers && hindrance(service(workers, name));
   return html`<${Panel} title="Queues" more="Queues" href="queues"
-    heads=${["Queue", "Pending", "Running", "Retrying", "Wait p95"]}
+    heads=${["Queue", ...Object.values(CALLED), "Wait p95"]}
     nothing="No queue holds a job." rest=${all.length - SOME}
     rows=${all.slice(0, SOME).map((one) => html`<tr key=${one.name}>
       <${Name} href=${queueLink(one.name)} name=${one.name}>${one.paused && html`<${State} of="paused" />`}
         ${stuck(one.name) && html`<span class="state state-retrying" title=${stuck(one.name)}>
           <${Icon} name="warning" />no worker</span>`}<//>
-      <${Cell} of="Pending">${count(one.pending)}<//>
-      <${Cell} of="Running">${count(one.running)}<//>
-      <${Cell} of="Retrying">${count(one.retrying)}<//>
+      ${["pending", "running", "retrying"].map((state) => html`<${Cell} key=${state} of=${CALLED[state]}>
+        <${JobsFigure} n=${one[state]} queue=${one.name} state=${state}>${count(one[state])}<//><//>`)}
       <${Cell} of="Wait p95">${duration(stats.by_queue[one.name]?.wait_p95)}<//>
     </tr>`)} />`;
 }

@@ -89,7 +89,7 @@ function Servers({ workers, queue, tasks }) {
   const limited = (worker) => Object.entries(worker.limits).filter(([task]) => tasks.includes(task));
   return html`<section><h2>Workers that serve it</h2><div class="table"><table>
     <${Columns} of=${["Worker", "State", "#Slots for it", "Limits", "Serves"]} />
-    <tbody>${all.map((worker) => html`<tr key=${worker.id}><td data-label="Worker">
+    <tbody>${all.map((worker) => html`<tr key=${worker.id}><td data-label="" class="name">
       <${WorkerLink} id=${worker.id} /></td>
       <td data-label="State"><${WorkerState} of=${worker} /></td>
       <td class="number" data-label="Slots for it">${count(slots(worker, queue))}</td>
@@ -108,7 +108,7 @@ function Tasks({ stats, queue }) {
   if (!tasks.length) return null;
   return html`<section><h2>What it runs</h2><div class="table"><table>
     <${Columns} of=${["Task", "#Runs", "#Failed", "#Succeeded", "#Wait p50 / p95", "#Run p50 / p95", "#Last"]} />
-    <tbody>${tasks.map(([task, one]) => html`<tr key=${task}><td data-label="Task">
+    <tbody>${tasks.map(([task, one]) => html`<tr key=${task}><td data-label="" class="name">
       <a href=${jobsOf({ queue, task })}>${task}</a></td>
       <td class="number" data-label="Runs">${count(one.runs)}</td>
       <td class="number" data-label="Failed"><span

@@ -43,7 +43,7 @@ function Table({ hooks, after }) {
   return html`<div class="table"><table>
     <${Columns} of=${["Webhook", "State", "Events", "Delivered", "Failures in a row", ""]} />
     <tbody>${hooks.map((hook) => html`<tr key=${hook.name}>
-      <td data-label="Webhook"><span><a href=${webhookLink(hook.name)}><b>${hook.name}</b></a><br />
+      <td data-label="" class="name"><span><a href=${webhookLink(hook.name)}><b>${hook.name}</b></a><br />
         <span class="muted url">${hook.url}</span></span></td>
       <td data-label="State"><${WebhookState} of=${hook} /></td>
       <td class="events" data-label="Events"><span>${hook.events.map((event) => html`<span class="tag"

@@ -67,7 +67,7 @@ function Jobs({ jobs }) {
   return html`<div class="table"><table>
     <${Columns} of=${["Job", "Queue", "#Attempt", "#Runs for", "Progress"]} />
     <tbody>${jobs.map((job) => html`<tr key=${job.id}>
-      <td data-label="Job"><span><a href=${jobLink(job.id)}>
+      <td data-label="" class="name"><span><a href=${jobLink(job.id)}>
         <b>${job.task}</b></a> <span class="muted code">${job.id}</span></span></td>
       <td data-label="Queue"><a href=${queueLink(job.queue)}>${job.queue}</a></td>
       <td class="number" data-label="Attempt">${job.attempt}</td>

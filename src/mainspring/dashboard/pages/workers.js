@@ -21,8 +21,9 @@ export function Workers() {
   const session = useSession();
   const known = useRef({ before: [], gone: [] });
   const load = async (signal) => {
-    const [alive, runs] = await Promise.all([loadWorkers(signal), session.sees("jobs") ? loadRuns(signal) : []]);
-    return remembered(known.current, alive.map((worker) => ({ ...worker, runs: runs[worker.id] ?? [] })));
+    const jobs = session.sees("jobs") ? get("jobs", { state: "running", order: "asc", limit: RUNS }, signal) : null;
+    const [alive, page] = await Promise.all([loadWorkers(signal), jobs]);
+    return remembered(known.current, page ? busyWith(alive, page) : alive);
   };
   const data = useData(load, [session], { live: FOLLOWED, every: 3 });
   return html`<${Head} title="Workers" />
@@ -33,10 +34,14 @@ export function Workers() {
         code="mainspring worker MODULE:ATTR">Jobs wait until one is started:<//>`}`}<//>`;
 }
 
-/** What runs now by its worker, that which runs for longest first. */
-async function loadRuns(signal) {
-  const { items } = await get("jobs", { state: "running", order: "asc", limit: RUNS }, signal);
-  return Object.groupBy(items.sort((a, b) => Date.parse(a.started_at) - Date.parse(b.started_at)), (job) => job.worker);
+/** The workers with their `runs`, the longest first. Beats tell a little later how many those are. */
+function busyWith(workers, { items, next }) {
+  const sorted = items.sort((a, b) => Date.parse(a.started_at) - Date.parse(b.started_at));
+  const by = Object.groupBy(sorted, (job) => job.worker);
+  return workers.map((worker) => {
+    const runs = by[worker.id] ?? [];
+    return { ...worker, runs, running: next ? worker.running : runs.length };
+  });
 }
 
 /** One that dies is no longer in the list; whoever looks at the page should see that it is missing. */
@@ -65,7 +70,8 @@ function Summary({ workers }) {
 
 function Table({ workers, after }) {
   return html`<div class="table workers"><table>
-    <${Columns} of=${["Worker", "State", "Slots", "Runs now", "Queues", "#Finished", "#Memory", "#Up", "#Last beat", ""]} />
+    <${Columns} of=${["Worker", "State", "Slots", "Runs now", "Queues", "#Finished", "#Memory", "#Up", "#Last beat",
+      ""]} />
     <tbody>${workers.map((worker) => html`<${Row} key=${worker.id} worker=${worker}
       after=${after} />`)}</tbody></table></div>`;
 }
@@ -87,11 +93,12 @@ function Row({ worker, after }) {
     <td class="tight" data-label="">${!gone && html`<${WorkerActs} worker=${worker} after=${after} />`}</td></tr>`;
 }
 
-function Runs({ of: { runs, running }, gone }) {
+function Runs({ of: { runs = [], running }, gone }) {
   if (gone || !runs.length) return html`<span class="muted">–</span>`;
   const more = Math.max(running, runs.length) - Math.min(runs.length, NAMED);
   return html`<ul class="worker-runs">${runs.slice(0, NAMED).map((job) => html`<li key=${job.id}>
-    <a href=${jobLink(job.id)}>${job.task}</a> <span class="muted nowrap"><${Span} from=${job.started_at} /></span></li>`)}
+    <a href=${jobLink(job.id)}>${job.task}</a>${" "}
+    <span class="muted nowrap"><${Span} from=${job.started_at} /></span></li>`)}
     ${more > 0 && html`<li class="muted">and ${count(more)} more</li>`}</ul>`;
 }
 

@@ -1,7 +1,7 @@
 // One line that says whether all is well; if not, what needs somebody, and the way there.
 import { relative } from "../format.js";
 import { troubles, wellness } from "../health.js";
-import { html } from "../html.js";
+import { html, useEffect } from "../html.js";
 import { useNow } from "../clock.js";
 import { useSession } from "../session.js";
 import { Icon } from "./icons.js";
@@ -23,6 +23,9 @@ export function Health({ facts, whole, since, reload }) {
   const words = since
     ? `Not known: the last answer came ${relative(since, now)}`
     : needs || (whole ? well : "Looking…");
+  // Who has the page in a tab behind others sees it too.
+  const many = found.length ? `(${found.length}) ` : "";
+  useEffect(() => void (document.title = `${many}Overview · Mainspring`), [many]);
   return html`<section class=${`health health-${level}`} aria-labelledby="health">
     <h2 id="health"><${Icon} name=${level === "good" ? "completed" : "warning"} size=${18} />
       <span role="status">${words}</span>

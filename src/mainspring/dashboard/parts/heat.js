@@ -24,8 +24,8 @@ function days(since, hours) {
 }
 
 /**
- * { level, legend: [[level, words], …] }: shades go from the emptiest hour to the fullest. Where those hardly differ, most
- * hours have one shade, and those with more or fewer ticks than that are told from it, but not loudly.
+ * { level, legend: [[level, words], …] }: shades go from the emptiest hour to the fullest. Where those hardly differ,
+ * most hours have one shade, and those with more or fewer ticks than that are told from it, but not loudly.
  */
 export function shades(hours) {
   const sorted = hours.toSorted((a, b) => a - b);

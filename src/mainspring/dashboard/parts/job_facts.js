@@ -57,13 +57,12 @@ function backoff(given, rules) {
   const of = (name) => (given[name] === undefined ? DEFAULT[name] : given[name]);
   const [initial, multiplier, most, jitter] =
     ["initial", "multiplier", "max", "jitter"].map((name) => Number(of(name)));
-  const span = (seconds) => duration(seconds).replace(".0 ", " ");
   const less = jitter ? `; up to ${Math.round(jitter * 100)} % less` : "";
   if (of("curve") === "linear") {
-    return `${span(initial)}, and as much longer each time, up to ${span(most)}${less}`;
+    return `${duration(initial)}, and as much longer each time, up to ${duration(most)}${less}`;
   }
-  if (multiplier === 1) return `${span(initial)} each time${less}`;
-  return `${span(initial)}, then ${multiplier} times as long each time, up to ${span(most)}${less}`;
+  if (multiplier === 1) return `${duration(initial)} each time${less}`;
+  return `${duration(initial)}, then ${multiplier} times as long each time, up to ${duration(most)}${less}`;
 }
 
 /** Of 00-<trace>-<span>-01 what one looks for. */

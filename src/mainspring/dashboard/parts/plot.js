@@ -44,7 +44,7 @@ export function options(latest, { width, height, point }) {
   const grid = { stroke: colours["--line"], width: 1 };
   const axis = { stroke: colours["--muted"], grid, ticks: { show: false }, font: "11px system-ui, sans-serif" };
   const words = (value) => (seconds ? axisDuration : latest.current.axis ?? latest.current.format ?? String)(value);
-  const write = (value) => (value ? words(value).replace(".0 ", " ") : "0");
+  const write = (value) => (value ? words(value) : "0");
   const lines = series.map((one) => line(one, colours[one.colour], bars));
   return {
     width, height, legend: { show: false }, padding: [8, 6, 0, 0],

@@ -88,8 +88,9 @@ function Who({ session, onLeave }) {
     addEventListener("keydown", elsewhere);
     return () => (removeEventListener("click", elsewhere), removeEventListener("keydown", elsewhere));
   }, []);
+  const initial = session.name.replace(/^\w+:/, "").slice(0, 1).toUpperCase(); // of key:ada that is A
   return html`<details class="who" ref=${ref}>
-    <summary aria-label=${`Signed in as ${session.name}`}>${session.name.replace(/^\w+:/, "").slice(0, 1).toUpperCase()}</summary>
+    <summary aria-label=${`Signed in as ${session.name}`}>${initial}</summary>
     <div class="card"><p><b>${session.name}</b><br /><span class="muted">${session.role}</span></p>
       ${session.expires_at && html`<button onClick=${onLeave}>Sign out</button>`}</div>
   </details>`;

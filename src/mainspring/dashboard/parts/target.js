@@ -19,7 +19,8 @@ export function Target({ action, target }) {
 /** {"tasks": ["send", "bill"]} -> "tasks: send, bill"; what has been cut is left as it is. */
 function inWords(filter) {
   try {
-    return Object.entries(JSON.parse(filter)).map(([name, value]) => `${name}: ${[value].flat().join(", ")}`).join("; ");
+    const parts = Object.entries(JSON.parse(filter));
+    return parts.map(([name, value]) => `${name}: ${[value].flat().join(", ")}`).join("; ");
   } catch {
     return filter;
   }

@@ -41,7 +41,8 @@ function Row({ tick, job }) {
   const late = (Date.parse(tick.seen_at) - Date.parse(tick.at)) / 1000;
   return html`<tr>
     <td data-label="Tick"><div>${local(tick.at)}${tick.last_at && html` to ${local(tick.last_at)}`}${" "}
-      <span class="muted nowrap">${tick.last_at ? plural(tick.count, "tick") : html`<${Time} at=${tick.at} />`}</span></div></td>
+      <span class="muted nowrap">${tick.last_at
+        ? plural(tick.count, "tick") : html`<${Time} at=${tick.at} />`}</span></div></td>
     <td data-label="What became of it"><${State} of=${state} word=${state === "fired" ? "fired" : state} /></td>
     <td data-label="Why" class=${tick.reason || job?.error ? "" : "blank"}>
       ${job?.error ? html`<span class="history-error">${job.message}</span>` : reasonWords(tick.reason ?? "")}</td>

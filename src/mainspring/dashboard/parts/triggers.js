@@ -51,7 +51,7 @@ function Table({ triggers, may, show, after }) {
   return html`<div class="table"><table>
     <${Columns} of=${["Trigger", "State", "Sets off", "Arguments", "Made", ""]} />
     <tbody>${triggers.map((trigger) => html`<tr key=${trigger.name}>
-      <td data-label="Trigger"><span><b>${trigger.name}</b><br />
+      <td data-label="" class="name"><span><b>${trigger.name}</b><br />
         <code class="muted url">POST ${address(trigger.name)}</code>
         ${trigger.note && html`<br />${trigger.note}`}</span></td>
       <td data-label="State">${trigger.disabled_at ? html`<span class="state state-paused">
