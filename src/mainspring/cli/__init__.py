@@ -38,7 +38,7 @@ COMMANDS = {
     "webhooks": "Tell other servers what happens: see, make and try webhooks.",
     "why": "Say why a job is not running, or where it runs.",
     "worker": "Run jobs until SIGTERM or Ctrl-C, then let them finish.",
-    "workers": "See workers, resize, drain and resume them.",
+    "workers": "See workers, resize, drain, resume and stop them.",
 }
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from litestar import get, post
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta, Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
 from ...control.workers import MOST
@@ -21,7 +21,7 @@ class WorkerView(WorkerInfo, frozen=True, kw_only=True):
     """A worker as its beat describes it; `queues` is null where it serves all."""
 
     state: WorkerState
-    """Orders it has not heard yet are on their way: draining, resuming."""
+    """Orders it has not heard yet are on their way: draining, resuming, stopping."""
     until: datetime
     """When it is taken for dead, unless it beats again."""
     beat_at: datetime | None
@@ -77,6 +77,15 @@ async def resume_worker(spring: Spring, id: FromPath[str]) -> WorkerView:
     return await _seen(spring, id)
 
 
+@post("/workers/{id:str}/stop", status_code=200, **may("operator"))
+async def stop_worker(spring: Spring, id: FromPath[str]) -> WorkerView:
+    """It ends: nothing new from its next beat on, what runs may finish within its grace, the rest runs elsewhere."""
+    worker = await spring.workers.get(id)
+    await spring.workers.stop(worker.info.id)
+    # It may be gone already, so it is not looked up again.
+    return _view(replace(worker, orders=replace(worker.orders, stopped=True)))
+
+
 async def _seen(spring: Mainspring, id: str) -> WorkerView:
     return _view(await spring.workers.get(id))
 
@@ -87,4 +96,4 @@ def _view(worker: LiveWorker) -> WorkerView:
     )
 
 
-ROUTES = [list_workers, get_worker, resize_worker, drain_worker, resume_worker]
+ROUTES = [list_workers, get_worker, resize_worker, drain_worker, resume_worker, stop_worker]

@@ -76,7 +76,7 @@ ALTER TABLE mainspring_jobs ADD COLUMN error TEXT;      -- the kind of its failu
 UPDATE mainspring_jobs SET error = mainspring_kind(failure) WHERE failure IS NOT NULL;
 ALTER TABLE mainspring_jobs ADD COLUMN progress TEXT;   -- JSON: run, at, done, total, note
 ALTER TABLE mainspring_executions ADD COLUMN account TEXT;  -- JSON: items, usage, metadata
-ALTER TABLE mainspring_workers ADD COLUMN orders TEXT;  -- JSON: concurrency, drained
+ALTER TABLE mainspring_workers ADD COLUMN orders TEXT;  -- JSON: concurrency, drained, stopped
 
 -- Each partial index is weighed at every change of a row, so there are as few as will do.
 DROP INDEX mainspring_jobs_running;
