@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from litestar import get, post
 from litestar.params import FromQuery, JSONBody, QueryParameter
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
 from ...job import Action, DeadGroup, Filter, JobId
@@ -57,7 +57,7 @@ async def _lines(spring: Mainspring, groups: Sequence[DeadGroup]) -> dict[JobId,
 
 
 def _view(group: DeadGroup, line: str) -> DeadGroupView:
-    return DeadGroupView(**asdict(group) | {"error": shown_error(group.error), "message": shown_message(line)})
+    return DeadGroupView(**asdict(replace(group, error=shown_error(group.error))), message=shown_message(line))
 
 
 @post("/dead/redrive", status_code=200, **may("operator"))
