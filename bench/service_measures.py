@@ -111,7 +111,8 @@ def _middle(service: Service, query: str) -> str:
     ends = [service.get(f"{API}/jobs?limit=1&order={order}")["items"] for order in ("asc", "desc")]
     oldest, newest = (datetime.fromisoformat(found[0]["created_at"]).timestamp() for found in ends)  # type: ignore[index]
     middle = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime((oldest + newest) / 2))
-    found = service.get(f"{API}/jobs?limit=1{query}&created_before={middle}")["next"]
+    order = "&sort=finished" if "state=" in query else ""
+    found = service.get(f"{API}/jobs?limit=1{query}{order}&created_before={middle}")["next"]
     if found is None:
         raise Failed(f"nothing of {query!r} before {middle}")
     return f"&after={quote(str(found))}"

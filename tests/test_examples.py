@@ -23,6 +23,7 @@ import pytest
 from msgspec.structs import fields
 
 import mainspring
+from kits import USERS_PYTEST
 from mainspring import events
 from mainspring.cli import main as cli
 from mainspring.config import Settings, load
@@ -40,7 +41,7 @@ LOOKING = tuple(f"mainspring {command}" for command in _LOOK)
 def environ(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MAINSPRING_")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
-    return kept | {"PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"} | more
+    return kept | {"PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"} | USERS_PYTEST | more
 
 
 # examples

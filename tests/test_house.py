@@ -240,6 +240,12 @@ def test_a_newcomer_finds_each_file_by_its_noun() -> None:
     assert named & VAGUE == set()
 
 
+def test_every_folder_of_tests_is_among_the_parts_that_run() -> None:
+    parts = (ROOT / "scripts" / "test").read_text()
+    folders = {path.parent.relative_to(ROOT).as_posix() for path in TESTS.rglob("test_*.py")} - {"tests"}
+    assert [folder for folder in sorted(folders) if folder not in parts] == []
+
+
 def test_every_test_file_has_a_name_of_its_own() -> None:
     """pytest imports them by name, so a second one of the same name would not run."""
     names = Counter(path.name for path in TESTS.rglob("test_*.py"))

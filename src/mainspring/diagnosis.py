@@ -146,7 +146,7 @@ def _due(facts: Facts) -> int:
 _STUCK: Mapping[Code, tuple[str, str]] = {
     "unknown_task": ("no live worker knows {task}", "deploy a worker that has it, or cancel its jobs"),
     "queue_not_served": ("no live worker serves queue {queue} for {task}", "start one that does: --queues {queue}"),
-    "draining": ("every worker for {task} is drained", "resume one: mainspring workers resume ID"),
+    "draining": ("every worker for {task} is drained", "resume one: mainspring workers resume ID; or start another"),
 }
 
 

@@ -20,7 +20,7 @@ MainspringError
 ├── ApiKeyExists                an API key of that name is there already
 ├── NotLeader                   what only the leader may do was asked of another
 ├── JobExists                   on_conflict="raise" met a job that holds the key
-├── InvalidTransition           the job's state does not allow the action
+├── InvalidTransition           the state of the job, or worker, does not allow the action
 ├── JobUnfinished               result() cannot return a value
 │   ├── JobDead                 ... out of retries
 │   ├── JobCancelled
@@ -127,17 +127,19 @@ class JobExists(MainspringError):
 
 
 class InvalidTransition(MainspringError):
-    """The job's state does not allow the action."""
+    """The state of the job, or of the worker, does not allow the action; the id of the other one is empty."""
 
-    def __init__(self, job_id: str, state: str, action: str, allowed: str) -> None:
-        super().__init__(f"cannot {action} job {job_id}: it is {state}, {action} needs {allowed}")
+    def __init__(self, job_id: str, state: str, action: str, allowed: str, worker_id: str = "") -> None:
+        what = f"worker {worker_id}" if worker_id else f"job {job_id}"
+        super().__init__(f"cannot {action} {what}: it is {state}, {action} needs {allowed}")
         self.job_id = job_id
+        self.worker_id = worker_id
         self.state = state
         self.action = action
         self.allowed = allowed
 
     def __reduce__(self) -> tuple[type, tuple[str, ...]]:
-        return type(self), (self.job_id, self.state, self.action, self.allowed)
+        return type(self), (self.job_id, self.state, self.action, self.allowed, self.worker_id)
 
 
 class JobUnfinished(MainspringError):

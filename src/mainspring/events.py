@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
-from .job import Action, Enqueued, Job, JobId, NewJob, Report, State, WorkerId
+from .job import Action, Enqueued, Job, JobId, NewJob, Order, Report, State, WorkerId
 from .outcome import Outcome
 from .schedule import Tick
 
@@ -168,7 +168,7 @@ class WorkerStopped(Event, frozen=True, kw_only=True):
 class WorkersOrdered(Event, frozen=True, kw_only=True):
     """Somebody has given these workers orders through this app; each hears them at its next beat."""
 
-    action: Literal["resize", "drain", "resume"]
+    action: Order
     workers: tuple[WorkerId, ...]
 
 

@@ -385,6 +385,8 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     """It listens for news in vain, and looks for jobs at its poll interval."""
     lease: float = 0.0
     """Seconds from a beat to the end of its lease; 0: not said."""
+    grace: float | None = None
+    """Seconds that running jobs have to end when it is stopped; None: of a release that cannot be told to."""
     beats: int = 0
     """Which of its beats says so, counted from 1: one that was given up may come after later ones."""
     schema: int = 0
@@ -397,9 +399,12 @@ class Orders(Struct, frozen=True, omit_defaults=True):
     concurrency: int | None = None
     """None: as it was started."""
     drained: bool = False
+    stopped: bool = False
+    """It is to end; there is no way back."""
 
 
-WorkerState = Literal["open", "draining", "drained", "resuming"]
+WorkerState = Literal["open", "draining", "drained", "resuming", "stopping"]
+Order = Literal["resize", "drain", "resume", "stop"]
 
 
 class LiveWorker(Struct, frozen=True):
@@ -412,6 +417,8 @@ class LiveWorker(Struct, frozen=True):
     @property
     def state(self) -> WorkerState:
         """What people see: orders it has not heard yet are on their way."""
+        if self.orders.stopped:
+            return "stopping"
         if self.orders.drained:
             return "drained" if self.info.drained and not self.info.running else "draining"
         return "resuming" if self.info.drained else "open"

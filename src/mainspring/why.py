@@ -118,9 +118,11 @@ def _workers(job: Job, facts: Facts) -> list[Reason]:
     if not serve:
         text = f"no live worker that knows task {job.task!r} serves queue {job.queue!r}"
         return [Reason(code="queue_not_served", text=text)]
-    open = [worker for worker in serve if not (worker.orders.drained or worker.info.drained)]
+    open = [worker for worker in serve if not (worker.info.drained or worker.orders.drained or worker.orders.stopped)]
     if not open:
-        return [Reason(code="draining", text="every worker that could take it is drained; resume one")]
+        leave = all(worker.orders.stopped for worker in serve)
+        text = "stopping; start another" if leave else "drained; resume one"
+        return [Reason(code="draining", text=f"every worker that could take it is {text}")]
     blocked = [reason for worker in open if (reason := _blocked(job, worker, facts)) is not None]
     # One worker with room is enough.
     return blocked if len(blocked) == len(open) else []

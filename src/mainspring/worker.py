@@ -105,7 +105,7 @@ class Worker:
         self._info = WorkerInfo(
             id=self.id, host=host, pid=os.getpid(), queues=None if served is None else tuple(served),
             tasks=tuple(sorted(tasks)), concurrency=settings.concurrency, started_at=clock.now(), lease=settings.lease,
-            limits=given(tasks), queue_limits=given(served),
+            grace=settings.grace, limits=given(tasks), queue_limits=given(served),
         )  # fmt: skip
         self._pulse = Pulse(
             clock, bus, beat=settings.beat, lease=settings.lease, describe=self._describe, heard=self._heard,
@@ -121,6 +121,8 @@ class Worker:
         self._recycles = recycle
         self.recycled: str | None = None
         """Why it stops or has stopped by itself, for a fresh process to take its place; None: it did not."""
+        self.dismissed = False
+        """An operator has told it to stop: only a supervisor puts another in its place."""
         self._main: asyncio.Task[None] | None = None
 
     # start and stop
@@ -154,8 +156,12 @@ class Worker:
     def recycle(self, reason: str) -> None:
         """Begins the graceful stop because the process is worn. The first reason counts, and a stop before it."""
         if not self._stopping:
-            self.recycled = reason
             _logger.info("worker %s recycles: %s", self.id, reason)
+            self._give_way(reason)
+
+    def _give_way(self, reason: str) -> None:
+        if not self._stopping:
+            self.recycled = reason
             self._begin_stop(self._settings.grace)
 
     async def _start(self) -> asyncio.Task[None]:
@@ -340,6 +346,9 @@ class Worker:
         self._orders = orders
         self._slots.size = orders.concurrency or self._settings.concurrency
         self._appetite.ring()
+        if orders.stopped:
+            self.dismissed = True
+            self._give_way("an operator has stopped it")
 
     def _fall_silent(self) -> None:
         self._silent = True

@@ -145,6 +145,24 @@ def test_dev_works_and_serves(developing, cli, shop, enqueued, until):
     assert developing.end()[0] == 0
 
 
+def test_dev_serves_on_when_its_worker_is_stopped_from_afar(developing, cli, shop, until):
+    at = address(developing.line("at work on"))
+    (worker,) = httpx.get(f"{at}/api/v1/workers").json()["items"]
+    answer = httpx.post(f"{at}/api/v1/workers/{worker['id']}/stop")
+    assert (answer.status_code, answer.json()["state"]) == (200, "stopping")
+    until(lambda: cli("workers", "list", "--json", "--app", shop).stdout.strip() == "[]")
+    assert httpx.get(f"{at}/api/v1/workers").json()["items"] == []
+    developing.signal(signal.SIGTERM)
+    assert developing.end()[0] == 0
+
+
+def test_dev_without_the_servers_parts_says_how_to_get_them_and_ends(cli, shop, monkeypatch):
+    monkeypatch.setattr("mainspring.cli.serving.find_spec", lambda name: None)
+    done = cli("dev", shop)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "this needs the server's parts: pip install 'mainspring[server]'" in done.stderr
+
+
 def test_dev_does_not_outlive_whoever_reloads_it(developing):
     at = httpx.URL(address(developing.line("at work on")))
     developing.signal(signal.SIGKILL)

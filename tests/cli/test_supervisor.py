@@ -249,6 +249,28 @@ def test_a_process_that_holds_too_much_memory_gives_way(team, enqueued):
     assert pid_of(two.logged("started")) != large
 
 
+def test_a_process_that_is_stopped_from_afar_gives_way_after_what_it_runs(team, cli, shop, inside, enqueued, gate):
+    two = team(2, "--concurrency", "1")
+    before = pids(two)
+    enqueued("held", f"gate={gate}")
+    busy = pid_of(two.line("held in"))
+    (name,) = [worker.info.id for worker in inside(lambda app: app.workers.list()) if worker.info.pid == busy]
+    assert cli("workers", "stop", name, "--app", shop).exit_code == 0
+    two.logged(f"worker {name} has new orders")
+    gate.touch()
+    assert two.logged("recycled:").endswith(f"(pid {busy}) recycled: an operator has stopped it")
+    fresh = pid_of(two.logged("started: pid"))
+    assert fresh not in before
+    two.line(f"-{fresh}-")
+    assert sorted(worker.info.pid for worker in inside(lambda app: app.workers.list())) == sorted(
+        {*before, fresh} - {busy}
+    )
+    code, out, errors = stopped(two)
+    assert code == 0
+    assert "1 completed, 0 to run again" in out.splitlines()[-1]
+    assert "the next one starts in" not in errors
+
+
 def test_hangup_replaces_every_process_one_after_the_other(team, inside, gate):
     two = team(2, "--concurrency", "1")
     old = pids(two)

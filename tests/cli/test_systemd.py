@@ -84,6 +84,15 @@ def test_a_worker_that_recycles_does_not_say_that_it_stops(process, shop, system
     assert listener.rest() == ["STOPPING=1"]
 
 
+def test_a_worker_that_is_stopped_from_afar_says_so(process, cli, shop, systemd):
+    listener = systemd()
+    worker = process("worker", shop, NOTIFY_SOCKET=listener.name)
+    assert listener.hear() == "READY=1"
+    assert cli("workers", "stop", "--all", "--yes", "--app", shop).exit_code == 0
+    assert worker.end()[0] == 0
+    assert listener.rest() == ["STOPPING=1"]
+
+
 @pytest.mark.parametrize("count", ["1", "2"])
 def test_the_watchdog_is_fed_while_it_works(process, shop, systemd, count):
     listener = systemd()

@@ -101,6 +101,20 @@ def test_a_hangup_makes_it_begin_anew(process, shop):
     assert worker.end()[0] == 0
 
 
+def test_a_process_that_is_stopped_from_afar_ends_well_and_does_not_begin_anew(process, cli, shop, enqueued, until):
+    worker = process("worker", shop)
+    name = worker.line(" on sqlite").split()[1]
+    enqueued("sleep", "seconds=1")
+    until(lambda: cli("jobs", "list", "--state", "running", "--app", shop).stdout)
+    assert cli("workers", "stop", name, "--app", shop).stdout == f"worker {name} stops from its next beat on\n"
+    code, out, errors = worker.end()
+    assert code == 0
+    assert out.splitlines()[-1] == f"worker {name} stopped: 1 completed, 0 to run again, 0 dead, 0 cancelled"
+    assert out.count(" on sqlite") == 1
+    assert "recycles" not in errors
+    assert cli("workers", "list", "--json", "--app", shop).stdout.strip() == "[]"
+
+
 def test_it_begins_anew_where_and_as_it_was_started(process, here, shop):
     here.joinpath("moved.py").write_text(
         "import os\nprint('FROM', os.environ.get('WHERE', 'here'), flush=True)\nos.environ['WHERE'] = 'elsewhere'\n"

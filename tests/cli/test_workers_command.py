@@ -34,7 +34,7 @@ def crew(shop):
 
 
 def info(id: str, **more) -> WorkerInfo:
-    return WorkerInfo(**{**ABOUT, "id": id, "queues": None, "concurrency": 10} | more)
+    return WorkerInfo(**{**ABOUT, "id": id, "queues": None, "concurrency": 10, "grace": 30.0} | more)
 
 
 def listed(cli, shop) -> list[dict]:
@@ -70,7 +70,7 @@ def test_the_list_fits_80_columns_and_has_more_when_wide(cli, shop, crew, monkey
 def test_what_a_worker_says_of_itself_cannot_steer_the_terminal(cli, shop, crew, monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
     crew(info("w\x1b[2J", host="\x1b]0;x\x07", queues=("[red]q\x1b[1m",), tasks=("\x1b[5m",)))
-    for words in (["list"], ["show", "w"], ["resize", "w", "3"], ["drain", "w"]):
+    for words in (["list"], ["show", "w"], ["resize", "w", "3"], ["drain", "w"], ["stop", "w"]):
         shown = cli("workers", *words, "--app", shop)
         assert shown.exit_code == 0
         assert "\x1b" not in shown.output
@@ -92,6 +92,8 @@ def test_no_worker_says_how_to_start_one(cli, shop):
         ({"drained": True, "running": 1}, Orders(drained=True), "draining"),
         ({"drained": True}, Orders(drained=True), "drained"),
         ({"drained": True}, Orders(), "resuming"),
+        ({}, Orders(stopped=True), "stopping"),
+        ({"drained": True}, Orders(drained=True, stopped=True), "stopping"),
     ],
 )
 def test_a_workers_state_shows_orders_on_their_way(about, orders, state):
@@ -145,7 +147,7 @@ def test_resize_says_what_it_ordered_and_the_list_shows_it_on_its_way(cli, shop,
     assert "0/10→50" in cli("workers", "--app", shop).stdout
     done = cli("workers", "resize", "--all", "default", "--app", shop)
     assert done.stdout == "worker web-7-aa is told to have the slots it was started with\n"
-    assert listed(cli, shop)[0]["orders"] == {"concurrency": None, "drained": False}
+    assert listed(cli, shop)[0]["orders"] == {"concurrency": None, "drained": False, "stopped": False}
 
 
 @pytest.mark.parametrize("args", [[], ["web"], ["web", "0"], ["web", "x"], ["web", "100001"], ["web", "3", "--all"]])
@@ -176,7 +178,35 @@ def test_drain_of_all_asks(cli, shop, crew):
     assert [worker["state"] for worker in listed(cli, shop)] == ["draining", "draining"]
 
 
-@pytest.mark.parametrize("words", [["show", "x"], ["drain", "web-7", "x"], ["resume", "x"], ["resize", "x", "1"]])
+def test_stop_of_some_and_what_they_no_longer_obey(cli, shop, crew):
+    crew(info("web-7-aa"), info("web-8-bb"), info("web-9-cc"))
+    done = cli("workers", "stop", "web-7", "web-8", "web-7", "--app", shop)
+    says = "stops from its next beat on"
+    assert (done.stdout, done.stderr) == (f"worker web-7-aa {says}\nworker web-8-bb {says}\n", "")
+    assert "■ stopping" in cli("workers", "list", "--app", shop).stdout
+    assert [worker["state"] for worker in listed(cli, shop)] == ["stopping", "stopping", "open"]
+    refused = cli("workers", "drain", "web-9", "web-8", "--app", shop)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("error: cannot drain worker web-8-bb: it is stopping, drain needs ")
+    assert listed(cli, shop)[2]["state"] == "open"
+    assert json.loads(cli("workers", "drain", "--all", "--yes", "--json", "--app", shop).stdout) == {
+        "ordered": ["web-9-cc"]
+    }
+
+
+def test_stop_of_all_asks(cli, shop, crew):
+    crew(info("web-7-aa"), info("web-8-bb"), info("old-1-dd", grace=None))
+    refused = cli("workers", "stop", "--all", "--app", shop, input="n\n")
+    assert refused.exit_code == 1
+    assert "stop all 2 workers of sqlite:///jobs.db, so that nothing runs until others are started?" in refused.stderr
+    assert [worker["state"] for worker in listed(cli, shop)] == ["open"] * 3
+    assert cli("workers", "stop", "--all", "-y", "--app", shop).exit_code == 0
+    assert [worker["state"] for worker in listed(cli, shop)] == ["open", "stopping", "stopping"]
+
+
+@pytest.mark.parametrize(
+    "words", [["show", "x"], ["drain", "web-7", "x"], ["resume", "x"], ["resize", "x", "1"], ["stop", "web-7", "x"]]
+)
 def test_an_unknown_worker_is_an_error_before_anything_is_done(cli, shop, crew, words):
     crew(info("web-7-aa"))
     refused = cli("workers", *words, "--app", shop)
@@ -192,7 +222,7 @@ def test_a_beginning_that_fits_several_is_refused(cli, shop, crew):
     assert refused.stderr == "error: the ids of 2 live workers begin with 'web': web-7-aa, web-8-bb\n"
 
 
-@pytest.mark.parametrize("action", ["drain", "resume"])
+@pytest.mark.parametrize("action", ["drain", "resume", "stop"])
 def test_all_of_none_is_no_error(cli, shop, action):
     assert cli("workers", action, "--app", shop).exit_code == 2
     none = cli("workers", action, "--all", "--app", shop)

@@ -70,8 +70,8 @@ async def test_the_jobs_of_a_file_outlast_a_step_down_and_up_again(path: Path) -
     runs = [await store.executions(job.id) for job in jobs]
     workers, queues = await store.workers(now=NOW), await store.queues(now=NOW)
     for _ in range(2):
-        assert await store.migrate(1) == [3, 2, 1]
-        assert await store.migrate() == [2, 3, 4]
+        assert await store.migrate(1) == [5, 4, 3, 2, 1]
+        assert await store.migrate() == [2, 3, 4, 5, 6]
         await recounted(store, jobs)
         assert [await store.executions(job.id) for job in jobs] == runs
         assert (await store.workers(now=NOW), await store.queues(now=NOW)) == (workers, queues)
@@ -89,7 +89,7 @@ async def test_a_file_of_an_earlier_schema_is_stepped_up_when_it_is_opened(path:
     await store.close()
     again = open_store(f"sqlite:///{path}")
     await again.open()
-    assert await again.schema() == Schema(4, 4, 3)
+    assert await again.schema() == Schema(6, 6, 6)
     await recounted(again, jobs)
     assert (await fire(again, a_schedule())).stands
     assert await again.put_documents([a_document()], now=NOW) == [True]
@@ -124,8 +124,8 @@ async def test_schedules_ticks_and_leaders_are_gone_after_a_step_down_and_their_
     await store.lead("reindex", "ada", until=later(60), now=NOW)
     running = await run_again(store, ids[0])
     jobs = await everything(store)
-    assert await store.migrate(2) == [3, 2]
-    assert await store.migrate() == [3, 4]
+    assert await store.migrate(2) == [5, 4, 3, 2]
+    assert await store.migrate() == [3, 4, 5, 6]
     assert (await store.schedules(limit=9), await store.ticks(schedule.name, limit=9)) == ([], [])
     assert (await store.leaders(now=NOW), (await store.due(now=later(9999), limit=9)).schedules) == ([], [])
     await recounted(store, jobs)
@@ -145,8 +145,8 @@ async def test_what_the_service_keeps_is_gone_after_a_step_down_and_the_jobs_are
     await store.publish(["a"], now=NOW)
     await store.watch(until=later(60), now=NOW)
     for _ in range(2):
-        assert await store.migrate(3) == [3]
-        assert await store.migrate() == [4]
+        assert await store.migrate(3) == [5, 4, 3]
+        assert await store.migrate() == [4, 5, 6]
         await recounted(store, jobs)
         assert await store.workers(now=NOW) == workers
     assert (await store.documents("key", now=NOW, limit=9), await store.audit(Trail(), limit=9)) == ([], [])

@@ -2,49 +2,25 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
 from typing import Any
 
 import asyncpg
 import pytest
+from crowd import FILTERS, SORTS, check, gather
 
 from mainspring.errors import StoreUnavailable
-from mainspring.job import Action, Cursor, Filter, Job, NewJob, Sort, State
-from mainspring.outcome import Policy
+from mainspring.job import Action, Filter, NewJob, Sort
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres import count, lists, pool
 from mainspring.stores.postgres.lists import FINISHED, JOBS, _List
 from mainspring.stores.postgres.place import Place
 from mainspring.stores.postgres.pool import SETTINGS
-from mainspring.stores.rules import matches
-from mainspring.testing.contract.build import NOW, Contract, act, bring, claimed, later, new_job, put, settle, start
+from mainspring.testing.contract.build import NOW, Contract, act, claimed, later, new_job, put
+from mainspring.testing.contract.lists import died
 from servers import Postgres
 
 US = 1_000_000_000_000_000
-FILTERS = {
-    "any": Filter(),
-    "queue": Filter(queues=("mail",)),
-    "task": Filter(tasks=("report",)),
-    "tags": Filter(tags=("red",)),
-    "schedule": Filter(schedules=("daily",)),
-    "error": Filter(errors=("ValueError: no",)),
-    "key": Filter(key_prefix="order:"),
-    "running": Filter(states=("running",)),
-    "worker": Filter(workers=("ada",)),
-    "retrying": Filter(states=("retrying",)),
-    "paused": Filter(states=("paused",)),
-    "scheduled": Filter(states=("scheduled",)),
-    "expired": Filter(states=("expired",)),
-    "dead": Filter(states=("dead",)),
-    "time": Filter(created_after=NOW, created_before=later(60)),
-    "queue and state": Filter(queues=("mail",), states=("pending", "completed")),
-    "queues": Filter(queues=("default", "mail")),
-    "tasks": Filter(tasks=("report", "another"), queues=("default",)),
-    "tag and state": Filter(tags=("red",), states=("pending", "dead")),
-    "key and time": Filter(key_prefix="order:", created_after=NOW),
-}
-SORTS: tuple[Sort, ...] = ("created", "due", "finished")
 
 
 class Served(Contract):
@@ -98,44 +74,20 @@ class TestWays(Served):
         for name, value in (("NEAR", near), ("FAR", near), ("FEW", few), ("TOLD", few), ("SOON", soon)):
             monkeypatch.setattr(lists, name, value)
         async with self.opened() as store:
-            await self.fill(store)
-            everything = await store.jobs(Filter(), now=later(1), limit=999)
-            assert len(everything) == 49
-            for sort in SORTS:
-                for which in FILTERS.values():
-                    expected = self.expected(everything, which, newest, sort)
-                    listed = await store.jobs(which, now=later(1), limit=999, newest=newest, sort=sort)
-                    assert [job.id for job in listed] == expected
-                    first = await store.jobs(which, now=later(1), limit=3, newest=newest, sort=sort)
-                    assert [job.id for job in first] == expected[:3]
-                    if first:
-                        after = Cursor(first[-1].id, self.at(first[-1], sort))
-                        rest = await store.jobs(which, now=later(1), limit=4, newest=newest, sort=sort, after=after)
-                        assert [job.id for job in rest] == expected[3:7]
+            await check(store, await gather(store), newest)
 
-    async def fill(self, store: Store) -> None:
-        """Jobs of each kind, stored at some distance in time."""
-        for state in (State.DEAD, State.COMPLETED, State.PAUSED, State.CANCELLED, State.EXPIRED, State.RUNNING):
-            await bring(store, state, queue="mail")
-        await settle(store, await start(store), ValueError("no"), now=NOW, policy=Policy(max_retries=1))
-        kinds: list[dict[str, Any]] = [
-            {}, {"queue": "mail"}, {"task": "report"}, {"tags": ("red", "blue")}, {"schedule": "daily"},
-            {"run_at": later(3600)}, {"unique_key": "order:{n}"}, {"idempotency_key": "order:i{n}"},
-        ]  # fmt: skip
-        for n in range(40):
-            kind = {key: value.format(n=n) if isinstance(value, str) else value for key, value in kinds[n % 8].items()}
-            await store.enqueue([new_job(**kind)], now=NOW + timedelta(seconds=10 * n - 200))
-        await put(store, new_job(expires_at=later(0.5)), new_job(id="by-hand"))
-
-    def at(self, job: Job, sort: Sort) -> datetime | None:
-        return {"created": None, "due": job.run_at, "finished": job.finished_at}[sort]
-
-    def expected(self, jobs: list[Job], which: Filter, newest: bool, sort: Sort) -> list[str]:
-        chosen = [job for job in jobs if matches(job, which, later(1))]
-        if sort != "created":
-            chosen = [job for job in chosen if job.state is State.PENDING or sort == "finished"]
-            chosen = [job for job in chosen if job.state.final or sort == "due"]
-        return [job.id for job in sorted(chosen, key=lambda job: (self.at(job, sort) or NOW, job.id), reverse=newest)]
+    @pytest.mark.parametrize("counted", [-1, 20_000], ids=["hops", "read"])
+    async def test_the_dead_are_grouped_the_same_in_either_way(
+        self, counted: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(count, "COUNTED", counted)
+        async with self.opened() as store:
+            found = [await died(store, message, at=at) for at, message in enumerate(("a", "b", "a"))]
+            groups = await store.dead(limit=9)
+        assert [(one.error, one.count, one.newest, one.last_at) for one in groups] == [
+            ("OSError: a", 2, found[2].id, later(2)),
+            ("OSError: b", 1, found[1].id, later(1)),
+        ]
 
 
 class TestEstimates(Served):

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from mainspring.document import Trail
-from mainspring.job import Cursor, Enqueued, Filter
+from mainspring.job import Enqueued
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.sqlite import keeper
-from mainspring.stores.sqlite.read import jobs
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import NOW, beat, claim, claimed, everything, new_job, put, start
 
@@ -113,45 +112,6 @@ async def plan_of(folder: Path, act: Callable[[sqlite3.Connection], object]) -> 
         act(db)
         db.set_trace_callback(None)
         return " ".join(row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {said[-1]}"))
-
-
-async def test_a_page_of_a_tag_is_read_in_the_order_of_its_index(tmp_path: Path) -> None:
-    plan = await plan_of(tmp_path, lambda db: jobs(db, Filter(tags=("a", "b")), 0, 10, Cursor("x"), newest=True))
-    assert "mainspring_tags USING PRIMARY KEY (tag=? AND job_id<?)" in plan
-    assert "TEMP B-TREE" not in plan
-
-
-@pytest.mark.parametrize("after", [None, Cursor("x")])
-async def test_a_page_of_what_many_jobs_have_is_read_in_order_and_no_further_than_it_goes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: Cursor | None
-) -> None:
-    monkeypatch.setattr("mainspring.stores.sqlite.read.FEW", -1)
-    plan = await plan_of(tmp_path, lambda db: jobs(db, Filter(queues=("mail",)), 0, 0, after, newest=True))
-    assert "mainspring_jobs USING INDEX sqlite_autoindex_mainspring_jobs_1" in plan
-    assert "TEMP B-TREE" not in plan
-    assert "CO-ROUTINE" not in plan
-
-
-@pytest.mark.parametrize("newest", [True, False])
-async def test_pages_of_what_many_jobs_have_are_the_same_when_the_walk_is_too_short(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, newest: bool
-) -> None:
-    monkeypatch.setattr("mainspring.stores.sqlite.read.FEW", -1)
-    monkeypatch.setattr("mainspring.stores.sqlite.read.SHORT", 7)
-    store = open_store(f"sqlite:///{tmp_path}/jobs.db")
-    await store.open()
-    queues = ["mail"] * 9 + ["other"] * 20 + ["mail", "other"] * 10
-    made = [new_job(queue=queue) for queue in queues]
-    await store.enqueue(made, now=NOW)
-    found: list[str] = []
-    while True:
-        after = Cursor(found[-1]) if found else None
-        page = await store.jobs(Filter(queues=("mail",)), now=NOW, limit=3, after=after, newest=newest)
-        found += [job.id for job in page]
-        if len(page) < 3:
-            break
-    await store.close()
-    assert found == sorted((job.id for job in made if job.queue == "mail"), reverse=newest)
 
 
 async def test_a_page_of_the_audit_trail_is_read_in_the_order_of_its_ids(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from playwright.sync_api import Locator, Page, expect
 from scenery import shown
 from visit import Visits
 
+from mainspring import Backoff
+
 
 def stay(page: Page) -> None:
     """Marks the page, so that a reload is noticed."""
@@ -57,13 +59,14 @@ def test_the_page_of_a_job_follows_it_to_its_end(visit: Visits, live: Live) -> N
 
 
 def test_a_failed_attempt_is_shown_with_its_stack_and_when_it_is_tried_again(visit: Visits, live: Live) -> None:
-    id = live.enqueue("export", "failing", options={"max_retries": 5})
+    id = live.enqueue("export", "failing", options={"max_retries": 5, "backoff": Backoff(initial=600)})
     page = visit(live, f"/jobs/{id}")
     expect(state(page)).to_have_text("running")
     live.cue("failing", "fail", "the disk is full")
     why = page.get_by_role("region", name="Why")
     expect(why).to_contain_text("the disk is full")
     expect(page.get_by_role("button", name="Run 1", exact=True)).to_be_visible()
+    why.get_by_role("button", name="Run now").click()
     live.cue("failing", "end", "well")
     expect(state(page)).to_have_text("completed")
 

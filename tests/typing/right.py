@@ -230,6 +230,7 @@ async def steering_others() -> None:
     await app.dead.redrive((await app.dead.groups())[0], arguments={"to": "bob"})
     await app.workers.resize("host-1", 20)
     await app.workers.drain(None)
+    await app.workers.stop(None)
     for reason in await app.jobs.why("id"):
         assert_type(reason, Reason)
     async for line in app.jobs.tail("id"):

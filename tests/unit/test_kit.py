@@ -10,11 +10,13 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kits import USERS_PYTEST
 from mainspring import Backoff, BadInput, Context, Mainspring, Retry, Snooze, State
 from mainspring.job import Ending
 from mainspring.middleware import Next
@@ -469,9 +471,15 @@ def user_pytest(folder: Path, *options: str) -> str:
     (folder / "conftest.py").write_text(USER_CONFTEST)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options],
-        cwd=folder, env=dict(os.environ), capture_output=True, text=True, timeout=60,
+        cwd=folder, env=os.environ | USERS_PYTEST, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     return done.stdout + done.stderr
+
+
+def test_pytest_finds_the_fixtures_by_the_name_of_their_module() -> None:
+    """So that asking for them by name, too, does not load them twice."""
+    (ours,) = (found for found in entry_points(group="pytest11") if found.value.startswith("mainspring."))
+    assert ours.name == ours.value == "mainspring.testing.fixtures"
 
 
 def test_the_fixtures_alone_leave_coroutine_tests_to_others(tmp_path: Path) -> None:

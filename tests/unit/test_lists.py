@@ -84,8 +84,9 @@ async def test_the_order_follows_the_question_if_none_is_asked_for(app: Mainspri
         await act(store, Action.CANCEL, early.id, now=later(60))
         finished = await app.jobs.list(Filter(states=("cancelled", "dead")))
         created = await app.jobs.list(Filter(states=("cancelled", "pending")))
+        timed = await app.jobs.list(Filter(states=("cancelled", "dead"), created_before=later(60)))
     assert [job.id for job in finished] == [early.id, late.id]
-    assert [job.id for job in created] == [late.id, early.id]
+    assert [job.id for job in created] == [job.id for job in timed] == [late.id, early.id]
 
 
 @pytest.mark.parametrize("sort", ["priority", "id; DROP TABLE mainspring_jobs", "", "FINISHED", 5, ["due"]])

@@ -125,6 +125,22 @@ CASES: list[tuple[Code, Job, dict[str, Any], str, Any, tuple[str, ...]]] = [
         (),
     ),
     (
+        "draining",
+        a_job(),
+        {"workers": [live(orders=Orders(stopped=True)), live("bob", drained=True)]},
+        "every worker that could take it is drained; resume one",
+        None,
+        (),
+    ),
+    (
+        "draining",
+        a_job(),
+        {"workers": [live(orders=Orders(stopped=True))]},
+        "every worker that could take it is stopping; start another",
+        None,
+        (),
+    ),
+    (
         "workers_full",
         a_job(),
         {"workers": [live(concurrency=3, leaked=1)], "running": runs(2)},

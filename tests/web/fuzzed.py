@@ -12,7 +12,8 @@ from contextlib import nullcontext
 from functools import partial
 
 from mainspring import Mainspring, cron
-from mainspring.api import attempts, service
+from mainspring.api import service
+from mainspring.api.access import attempts
 from mainspring.api.server import Server, address, listen
 
 

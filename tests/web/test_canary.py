@@ -11,8 +11,8 @@ from litestar.enums import MediaType
 from route_table import Route, call, routes
 
 from mainspring import Context, Failure, LogLine, Mainspring, acting, every
-from mainspring.api.door import Principal
-from mainspring.api.redaction import shown_notice, shown_to
+from mainspring.api.access.door import Principal
+from mainspring.api.access.redaction import shown_notice, shown_to
 from mainspring.api.service import asgi, litestar
 from mainspring.clock import EPOCH
 from mainspring.config import Settings
@@ -25,7 +25,7 @@ from mainspring.testing import VirtualClock
 CANARY = "kan4rienvogel"
 # What is no secret by its name, and still nobody's business where payloads are hidden.
 PRIVATE = "lebenslauf"
-TABLE = list(routes(litestar(Mainspring("memory://"))))
+TABLE = list(routes(litestar()))
 
 
 class Planted(NamedTuple):

@@ -11,12 +11,11 @@ from http_client import Client
 from litestar.routes import HTTPRoute
 from route_table import routes
 
-from mainspring import Mainspring
 from mainspring.api.codes import CODES
 from mainspring.api.document import document
 from mainspring.api.service import litestar
 
-APP = litestar(Mainspring("memory://"))
+APP = litestar()
 DOCUMENT = document(APP)
 OPERATIONS = [
     (path, method, operation) for path, methods in DOCUMENT["paths"].items() for method, operation in methods.items()

@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 from http_client import Client, browser
 from litestar import get
+from litestar.handlers import HTTPRouteHandler
 from route_table import Route, call, routes
 
 from mainspring import Mainspring
 from mainspring.api import service as services
-from mainspring.api.door import ANYONE
+from mainspring.api.access.door import ANYONE
 from mainspring.api.service import asgi, litestar
 from mainspring.credential import NOUNS, ROLES, Role
 from mainspring.testing import VirtualClock
 
-TABLE = list(routes(litestar(Mainspring("memory://"))))
+TABLE = list(routes(litestar()))
 # Those that ask nobody who he is: health for whoever watches, /session to sign in, /hooks as its bodies are signed.
 EXEMPT = {"GET /health/live", "GET /health/ready", "POST /api/v1/session", "POST /hooks/{name:str}"}
 # What the dashboard's pages and files, the same for anybody, say for themselves: see test_pages.py.
@@ -137,10 +138,15 @@ async def forgotten() -> str:
     return "everything"
 
 
+def with_route(monkeypatch: pytest.MonkeyPatch, route: HTTPRouteHandler) -> None:
+    monkeypatch.setattr(services, "ROUTES", [*services.ROUTES, route])
+    monkeypatch.setattr(services, "litestar", litestar.__wrapped__)
+
+
 async def test_a_route_that_does_not_say_who_may_is_for_nobody(
     spring: Mainspring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(services, "ROUTES", [*services.ROUTES, forgotten])
+    with_route(monkeypatch, forgotten)
     admin = {"Authorization": f"Bearer {await spring.keys.create('root', 'admin')}"}
     async with browser(spring.asgi()) as http:
         assert (await http.get("/forgotten")).status_code == 401
@@ -188,7 +194,7 @@ async def broken() -> str:
 async def test_an_answer_of_what_went_wrong_has_them_too_and_tells_nothing(
     spring: Mainspring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(services, "ROUTES", [*services.ROUTES, broken])
+    with_route(monkeypatch, broken)
     viewer = {"Authorization": f"Bearer {await spring.keys.create('ada', scopes=['queues:read'])}"}
     admin = {"Authorization": f"Bearer {await spring.keys.create('root', 'admin')}"}
     async with browser(spring.asgi()) as http:

@@ -11,8 +11,8 @@ from http_client import Client, browser
 
 from mainspring import Mainspring, StoreUnavailable
 from mainspring.api import asgi
-from mainspring.api.door import Principal
-from mainspring.api.intake import BATCH
+from mainspring.api.access.door import Principal
+from mainspring.api.routes.intake import BATCH
 from mainspring.retry import Backoff
 from mainspring.testing import VirtualClock
 

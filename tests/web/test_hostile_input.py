@@ -13,7 +13,7 @@ from http_client import browser
 
 from mainspring import Mainspring
 from mainspring.api import asgi
-from mainspring.api.door import Principal
+from mainspring.api.access.door import Principal
 
 STRINGS = [
     "'", '"; drop table jobs; --', "\\", "%", "_", "\x00", "a\x00b", "\x1b[2J", "\u202e", "💥", "\ufffd", "x" * 5000,

@@ -20,6 +20,7 @@ from mainspring import (
     BadPayload,
     BadSetting,
     Filter,
+    InvalidTransition,
     JobExists,
     Mainspring,
     StoreUnavailable,
@@ -245,6 +246,19 @@ async def test_workers_are_seen_and_ordered(near: Mainspring) -> None:
         (seen,) = await near.workers.list()
         assert (seen.orders.concurrency, seen.orders.drained) == (7, True)
         assert await far.workers.running(worker.id) == []
+
+
+async def test_a_worker_is_stopped_from_afar_and_takes_no_other_orders(near: Mainspring) -> None:
+    async with serving(near) as (far, _):
+        worker, now = near.worker(), near.clock.now()  # not at work: one that is would hear it, and go
+        await (await near.opened()).beat(worker._info, until=now + timedelta(seconds=60), now=now)
+        assert await far.workers.stop(worker.id[:8]) == [worker.id]
+        assert (await far.workers.get(worker.id)).state == "stopping"
+        with pytest.raises(InvalidTransition, match=f"cannot drain worker {worker.id}: it is stopping") as refused:
+            await far.workers.drain(worker.id)
+        assert (refused.value.worker_id, refused.value.state) == (worker.id, "stopping")
+        assert await far.workers.resume(None) == []
+        assert await far.workers.stop(None) == [worker.id]
 
 
 async def test_statistics_health_and_the_trail_are_those_of_the_server(near: Mainspring) -> None:

@@ -13,8 +13,8 @@ from route_table import routes
 
 from mainspring import Mainspring, StoreUnavailable
 from mainspring.api import asgi
+from mainspring.api.access.door import Principal
 from mainspring.api.document import document
-from mainspring.api.door import Principal
 from mainspring.api.idempotency import KIND
 from mainspring.api.service import litestar
 from mainspring.testing import VirtualClock
@@ -144,7 +144,7 @@ async def test_an_answer_with_a_secret_is_neither_kept_nor_given_again(
 
 async def test_every_answer_that_has_a_secret_is_one_that_is_not_kept(spring: Mainspring) -> None:
     """Whoever adds a route that tells a secret is reminded."""
-    app = litestar(spring)
+    app = litestar()
     told = {f"/api/v1{path}".replace("/ops/", "/{name}/").replace("/orders/", "/{name}/") for path, _ in SECRETS}
     found = {
         path for path, item in document(app)["paths"].items() if "post" in item and tells(document(app), item["post"])

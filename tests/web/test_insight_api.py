@@ -67,7 +67,9 @@ async def test_a_run_that_is_not_there_is_404(spring: Mainspring, client: Client
 
 async def beat(spring: Mainspring, *ids: str) -> None:
     store, now = await spring.opened(), spring.clock.now()
-    about = WorkerInfo(id="", host="h", pid=1, queues=None, tasks=("send",), concurrency=4, started_at=now, lease=20.0)
+    about = WorkerInfo(
+        id="", host="h", pid=1, queues=None, tasks=("send",), concurrency=4, started_at=now, lease=20.0, grace=30.0
+    )
     for id in ids:
         await store.beat(replace(about, id=id), until=now + timedelta(seconds=20), now=now)
 
@@ -107,6 +109,22 @@ async def test_a_worker_hears_orders(spring: Mainspring, client: Client) -> None
         assert answer.json()["orders"] == {"concurrency": 9}
         answer = await http.post("/workers/web-1/resize", json={"concurrency": None})
         assert answer.json()["orders"] == {}
+
+
+async def test_a_worker_that_is_told_to_stop_hears_nothing_else(spring: Mainspring, client: Client) -> None:
+    await beat(spring, "web-1")
+    async with client("operator") as http:
+        for _ in range(2):
+            answer = await http.post("/workers/web/stop")
+            assert (answer.status_code, answer.json()["id"], answer.json()["state"]) == (200, "web-1", "stopping")
+        assert (await http.get("/workers/web-1")).json()["orders"] == {"stopped": True}
+        for order, body in (("resume", None), ("drain", None), ("resize", {"concurrency": 9})):
+            answer = await http.post(f"/workers/web-1/{order}", json=body)
+            problem = answer.json()
+            assert (answer.status_code, problem["code"]) == (409, "invalid_transition")
+            assert (problem["state"], problem["action"], problem["worker_id"]) == ("stopping", order, "web-1")
+            assert problem["allowed"] == "drained, draining, open, resuming"
+            assert "job_id" not in problem
 
 
 @pytest.mark.parametrize("size", [{"concurrency": 0}, {"concurrency": 10**6}, {"concurrency": "5"}, {}, {"size": 5}])

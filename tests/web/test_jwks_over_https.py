@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
 from authority import Authority
-from mainspring.api.keyset import AGAIN, KeySet
+from mainspring.api.access.keyset import AGAIN, KeySet
 from mainspring.api.problem import Problem
 from mainspring.testing import VirtualClock
 

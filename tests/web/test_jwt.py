@@ -19,7 +19,7 @@ from http_client import browser
 from jwt.algorithms import RSAAlgorithm
 
 from mainspring import BadSetting, Mainspring
-from mainspring.api import keyset
+from mainspring.api.access import keyset
 from mainspring.testing import VirtualClock
 
 SECRET = "a secret of at least thirty-two bytes"

@@ -50,8 +50,11 @@ def in_django(spring: Mainspring) -> Any:
 
 
 def behind_a_proxy(spring: Mainspring) -> Any:
-    """The proxy has taken the prefix away, and says so."""
-    ours = spring.asgi()
+    return behind(spring.asgi())
+
+
+def behind(ours: Any) -> Any:
+    """A proxy that has taken the prefix away, and says so."""
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await ours(scope | {"path": scope["path"].removeprefix(PREFIX), "root_path": PREFIX}, receive, send)
@@ -118,6 +121,20 @@ async def test_a_path_that_only_begins_like_the_prefix_is_not_ours(spring: Mains
 
     async with browser(application) as http, spring:
         assert (await http.get("http://127.0.0.1:8000/opshealth/live")).status_code == 404
+
+
+async def test_two_apps_of_one_process_do_not_meet(spring: Mainspring) -> None:
+    other = Mainspring("memory://")
+    near, far = spring.asgi(), other.asgi(auth=False)
+    async with admin(behind(near), spring) as ours, browser(far) as theirs:
+        key = {"Idempotency-Key": "the same"}
+        here = await ours.post("/api/v1/jobs", json={"task": "send", "arguments": {"to": "ada"}}, headers=key)
+        assert (await theirs.get("/jobs")).json()["items"] == []
+        there = await theirs.post("/jobs", json={"task": "another"}, headers=key)
+        assert (here.status_code, there.status_code) == (201, 201)
+        assert [job["id"] for job in (await ours.get("/api/v1/jobs")).json()["items"]] == [here.json()["id"]]
+        assert [job["id"] for job in (await theirs.get("/jobs")).json()["items"]] == [there.json()["id"]]
+    await other.close()
 
 
 async def test_without_a_lifespan_the_first_request_opens_the_store(spring: Mainspring) -> None:

@@ -8,7 +8,7 @@ import pytest
 from http_client import browser
 
 from mainspring import BadSetting, Mainspring
-from mainspring.api.loopback import check_bind, is_loopback
+from mainspring.api.access.loopback import check_bind, is_loopback
 from mainspring.testing import VirtualClock
 
 OPEN = Mainspring("memory://", clock=VirtualClock())

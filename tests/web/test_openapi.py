@@ -13,7 +13,6 @@ from http_client import Client
 from route_table import routes
 
 import mainspring.api
-from mainspring import Mainspring
 from mainspring.api import problem
 from mainspring.api.codes import CODES
 from mainspring.api.document import document
@@ -51,7 +50,7 @@ BESIDE = "/health/live", "/health/ready", "/hooks/{name}", "/metrics", "/openapi
 
 @pytest.fixture(scope="module")
 def spec() -> dict[str, Any]:
-    return document(litestar(Mainspring("memory://")))
+    return document(litestar())
 
 
 def operations(spec: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -62,9 +61,7 @@ def operations(spec: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def test_every_route_is_in_the_document_and_nothing_else(spec: dict[str, Any]) -> None:
     served = {
-        f"{route.method} {re.sub(':[a-z]+}', '}', route.path)}"
-        for route in routes(litestar(Mainspring("memory://")))
-        if not route.is_page
+        f"{route.method} {re.sub(':[a-z]+}', '}', route.path)}" for route in routes(litestar()) if not route.is_page
     }
     assert {name for name, _ in operations(spec)} == served
 
@@ -131,7 +128,7 @@ def test_nothing_refers_to_what_is_not_there(spec: dict[str, Any]) -> None:
 
 def test_every_code_of_the_source_is_known_and_the_other_way_round() -> None:
     said = {code for _, code in problem._STATUS.values()} | set(problem._CODES.values())
-    for file in API.glob("*.py"):
+    for file in API.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem":
                 said |= {one.value for one in ast.walk(node.args[1]) if isinstance(one, ast.Constant)}

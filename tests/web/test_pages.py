@@ -9,8 +9,8 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.api import asgi
-from mainspring.api.pages import NAMES
-from mainspring.api.site import HOME, site
+from mainspring.api.routes.pages import NAMES
+from mainspring.api.routes.site import HOME, site
 
 STRANGE = ["nowhere.js", "..%2Fapi%2Fdoor.py", "%2Fetc%2Fpasswd", "index.html", "vendor/versions"]
 MARKUP = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|dangerouslySet|\beval\(")

@@ -9,7 +9,7 @@ import pytest
 from http_client import ORIGIN, Http, browser
 
 from mainspring import Mainspring, Trail
-from mainspring.api.attempts import BURST
+from mainspring.api.access.attempts import BURST
 from mainspring.control.keys import HOLDS
 from mainspring.testing import VirtualClock
 

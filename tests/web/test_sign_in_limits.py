@@ -10,8 +10,8 @@ import pytest
 from http_client import Client, browser
 
 from mainspring import Mainspring
-from mainspring.api import attempts
-from mainspring.api.attempts import Attempts, address_of
+from mainspring.api.access import attempts
+from mainspring.api.access.attempts import Attempts, address_of
 from mainspring.api.problem import Problem
 from mainspring.testing import VirtualClock
 

@@ -13,7 +13,7 @@ import pytest
 from http_client import Client
 
 from mainspring import Mainspring, every
-from mainspring.api.triggers import LIMIT
+from mainspring.api.routes.triggers import LIMIT
 from mainspring.testing import VirtualClock
 from mainspring.webhook.record import STANDINGS, Standing
 

@@ -384,6 +384,18 @@ async def test_orders_to_workers_are_recorded_by_worker(app: Mainspring) -> None
         assert resumed.outcome == {"before": {"w2": {"drained": True}}, "after": {"w2": {"drained": False}}}
 
 
+async def test_a_stop_is_recorded_with_what_it_refused_afterwards(app: Mainspring) -> None:
+    async with app, app.worker() as worker:
+        with acting("ada"):
+            await app.workers.stop(worker.id)
+            with pytest.raises(InvalidTransition):
+                await app.workers.resume(worker.id)
+        refused, stopped = await trail(app)
+        assert (stopped.entry.action, stopped.entry.target) == ("workers.stop", worker.id)
+        assert stopped.outcome == {"before": {worker.id: {"stopped": False}}, "after": {worker.id: {"stopped": True}}}
+        assert refused.outcome["error"].startswith(f"InvalidTransition: cannot resume worker {worker.id}")
+
+
 async def test_an_api_key_is_recorded_without_its_secret(app: Mainspring) -> None:
     async with app:
         with acting("ada"):

@@ -17,7 +17,7 @@ CODES = {
     "idempotency_mismatch": "This key came with another request before.",
     "internal": "A bug: the server's log says more.",
     "invalid": "The body is JSON, and not what is asked for.",
-    "invalid_transition": "The job's state does not allow it; `state` and `allowed` name both.",
+    "invalid_transition": "The state of the job, or worker, does not allow it; `state` and `allowed` name both.",
     "job_exists": "A job holds the key already, and the request asked to be told.",
     "job_not_found": "There is no such job or run.",
     "key_exists": "An API key of this name is there already.",

@@ -9,8 +9,8 @@ import msgspec
 from litestar import Litestar, Response
 from litestar.handlers import HTTPRouteHandler
 
+from .access.cookie import NAME
 from .codes import CODES
-from .cookie import NAME
 from .operation import REF, complete
 
 _PROBLEM = {

@@ -18,10 +18,11 @@ from ..app import Mainspring
 from ..document import Document
 from ..errors import StoreError
 from ..ids import following, new_series
+from .access.door import ANYONE
 from .body import read
-from .door import ANYONE
 from .header import header
 from .problem import Problem
+from .served import served
 
 KIND = "answer"
 HEADER = b"idempotency-key"
@@ -65,12 +66,9 @@ class Once(Struct, frozen=True, omit_defaults=True):
 class Idempotency:
     """Around every POST that names a key; others pass."""
 
-    def __init__(self, app: ASGIApp, spring: Mainspring, limit: int) -> None:
+    def __init__(self, app: ASGIApp, limit: int) -> None:
         self._app = app
-        self._spring = spring
         self._limit = limit
-        self._me = secrets.token_hex(8)
-        self._under_way: set[str] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != ScopeType.HTTP or scope["method"] != "POST" or (key := _key(scope)) is None:
@@ -81,9 +79,19 @@ class Idempotency:
             raise Problem(400, "bad_parameter", "the answer to this is never kept: leave Idempotency-Key out")
         body = await read(receive, self._limit)
         name = _hash(scope["user"].name, scope["path"], key)
-        await self._once(name, _hash(scope["query_string"], body), _Exchange(scope, receive, send, body))
+        exchange = _Exchange(self._app, scope, receive, send, body)
+        await served(scope).answers.once(name, _hash(scope["query_string"], body), exchange)
 
-    async def _once(self, name: str, fingerprint: str, exchange: _Exchange) -> None:
+
+class Answers:
+    """What an app's requests were answered, kept in its store."""
+
+    def __init__(self, spring: Mainspring) -> None:
+        self._spring = spring
+        self._me = secrets.token_hex(8)
+        self._under_way: set[str] = set()
+
+    async def once(self, name: str, fingerprint: str, exchange: _Exchange) -> None:
         document = await self._begin(name, fingerprint)
         once = _read(document)
         if once.answer is not None:
@@ -92,7 +100,7 @@ class Idempotency:
         token = _series.set(once.series)
         self._under_way.add(name)
         try:
-            answer = await exchange.carry_out(self._app)
+            answer = await exchange.carry_out()
             await self._end(document, once, answer)
         finally:
             self._under_way.discard(name)
@@ -148,13 +156,13 @@ class Idempotency:
 class _Exchange:
     """A request whose body was read already, and the answer to it."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
-        self._scope, self._receive, self._send = scope, receive, send
+    def __init__(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
+        self._app, self._scope, self._receive, self._send = app, scope, receive, send
         self._body: bytes | None = body
         self._said: list[Any] = []
 
-    async def carry_out(self, app: ASGIApp) -> Answer:
-        await app(self._scope, self._again, self._hear)
+    async def carry_out(self) -> Answer:
+        await self._app(self._scope, self._again, self._hear)
         start, *parts = self._said
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]]
         body = b"".join(part.get("body", b"") for part in parts)

@@ -80,7 +80,7 @@ def _ours(request: Request[Any, Any, Any], error: errors.MainspringError) -> Res
     status, code = code_of(error)
     if status == 422 and request.scope["method"] in ("GET", "DELETE"):  # there is nothing but the address
         status, code = 400, "bad_parameter"
-    extra = {name: value for name, value in vars(error).items() if isinstance(value, str)}
+    extra = {name: value for name, value in vars(error).items() if value and isinstance(value, str)}
     headers = {503: {"Retry-After": str(AGAIN)}, 401: {"WWW-Authenticate": _SIGNED}}.get(status)
     return _answer(request, Problem(status, code, str(error), headers=headers, **extra))
 

@@ -10,7 +10,8 @@ from litestar.di import NamedDependency
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..clock import Clock
-from .door import UNSAFE
+from .access.door import UNSAFE
+from .served import served
 
 T = TypeVar("T")
 # Seconds: what cost less is asked for each time, and the longest that an answer is given again.
@@ -60,14 +61,13 @@ Lately = NamedDependency[Recent]
 class Forgetful:
     """An application after whose changes nothing is known from before."""
 
-    def __init__(self, app: ASGIApp, recent: Recent) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._recent = recent
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def told(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._recent.forget()
+                served(scope).recent.forget()
             await send(message)
 
         await self._app(scope, receive, told if scope.get("method") in UNSAFE else send)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -11,28 +11,31 @@ from litestar import Litestar, Request, Router, get
 from litestar.di import Provide
 from litestar.middleware import DefineMiddleware
 from litestar.openapi.config import OpenAPIConfig
-from litestar.types import ASGIApp
+from litestar.types import ASGIApp, Scope
 
 from ..app import Mainspring
-from .anyone import anyone
-from .attempts import Attempts
-from .bearer import Bearer
+from ..metrics.cluster import Cluster
+from .access.anyone import anyone
+from .access.attempts import Attempts
+from .access.bearer import Bearer
+from .access.door import Door, Principal, Way, may
+from .access.issuer import check_jwt
 from .body import Strict
 from .deadline import Deadline
 from .document import document, operation_id
-from .door import Door, Principal, Way, may
 from .header import Guarded
-from .idempotency import Idempotency
-from .issuer import check_jwt
+from .idempotency import Answers, Idempotency
 from .mounted import ROOT, Mounted
 from .parameters import known_only
 from .problem import HANDLERS
 from .recent import Forgetful, Recent
 from .routes import BESIDE, ROUTES
-from .session import Sessions
+from .routes.session import Sessions
+from .served import Served, opened, served
+from .stream import Streams
 
 if TYPE_CHECKING:
-    from .webtoken import WebTokens
+    from .access.webtoken import WebTokens
 
 PREFIX = "/api/v1"
 # A job's payload has a limit of its own; a body may carry many jobs.
@@ -50,47 +53,44 @@ def asgi(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None = Non
 
     Without `auth` everybody is an admin, and only this machine is served.
     """
-    return Guarded(Mounted(litestar(app, auth=auth, ways=ways)))
-
-
-def litestar(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None = None) -> Litestar:
     attempts = Attempts(app.clock)
     known = Sessions(app, attempts)
-    lately = Recent(app.clock)
     if ways is None:
         ways = (Bearer(app, attempts, _web_tokens(app)), known) if auth else (anyone,)
+    kept = Recent(app.clock), Answers(app), Streams(app), Cluster(app)
+    return Guarded(Mounted(Served(litestar(), app, tuple(ways), known, *kept)))
 
-    async def sessions() -> Sessions:
-        return known
 
-    async def recent() -> Recent:
-        return lately
+# What a handler may ask for.
 
-    async def spring() -> Mainspring:
-        return app
 
-    async def who(request: Request[Any, Any, Any]) -> Principal:
-        principal: Principal = request.scope["user"]
-        return principal
+async def spring(scope: Scope) -> Mainspring:
+    return served(scope).app
 
-    given: dict[str, Any] = {"spring": spring, "who": who, "sessions": sessions, "recent": recent}
 
-    @asynccontextmanager
-    async def opened(_: Litestar) -> AsyncIterator[None]:
-        """Whoever has opened the app before, a worker beside us perhaps, closes it himself."""
-        if app.is_open:
-            yield
-        else:
-            async with app:
-                yield
+async def who(scope: Scope) -> Principal:
+    principal: Principal = scope["user"]
+    return principal
 
+
+async def sessions(scope: Scope) -> Sessions:
+    return served(scope).sessions
+
+
+async def recent(scope: Scope) -> Recent:
+    return served(scope).recent
+
+
+@cache
+def litestar() -> Litestar:
+    """Made once: nothing in it is of one app, and it takes a sixth of a second."""
     return Litestar(
         [Router(PREFIX, route_handlers=ROUTES, before_request=known_only), *BESIDE],
-        dependencies={name: Provide(one) for name, one in given.items()},
+        dependencies={one.__name__: Provide(one) for one in (spring, who, sessions, recent)},
         middleware=[
-            DefineMiddleware(Door, ways=tuple(ways), settings=app.settings),
-            DefineMiddleware(Forgetful, recent=lately),
-            DefineMiddleware(Idempotency, spring=app, limit=BODY_LIMIT),
+            DefineMiddleware(Door),
+            DefineMiddleware(Forgetful),
+            DefineMiddleware(Idempotency, limit=BODY_LIMIT),
             DefineMiddleware(Deadline),
         ],
         exception_handlers=HANDLERS,
@@ -107,7 +107,7 @@ def _web_tokens(app: Mainspring) -> WebTokens | None:
     check_jwt(app.settings)
     if not app.settings.jwt_algorithm:
         return None
-    from .webtoken import WebTokens  # cryptography takes longer to import than all of ours
+    from .access.webtoken import WebTokens  # cryptography takes longer to import than all of ours
 
     return WebTokens(app.settings, app.clock)
 

@@ -16,8 +16,8 @@ from ..app import Mainspring
 from ..errors import MainspringError
 from ..newsstand import Item, Newsstand, Reader, TooSlow
 from ..notice import Wish
+from .access.redaction import shown_notice
 from .problem import Problem
-from .redaction import shown_notice
 
 _logger = logging.getLogger("mainspring")
 # Streams of one principal, and of one process.

@@ -31,14 +31,14 @@ COMMANDS = {
     "prune": "Remove finished jobs that retention does not keep.",
     "queues": "See, pause and resume queues.",
     "schedules": "See and steer what runs when.",
-    "server": "Serve the REST API and metrics until SIGTERM or Ctrl-C.",
+    "server": "Serve dashboard, REST API and metrics until SIGTERM or Ctrl-C.",
     "stats": "Count jobs by state, and tell how runs have gone.",
     "top": "Watch queues, workers and jobs live.",
     "triggers": "Let signed messages set off tasks and schedules.",
     "webhooks": "Tell other servers what happens: see, make and try webhooks.",
     "why": "Say why a job is not running, or where it runs.",
     "worker": "Run jobs until SIGTERM or Ctrl-C, then let them finish.",
-    "workers": "See workers, resize, drain and resume them.",
+    "workers": "See workers, resize, drain, resume and stop them.",
 }
 
 

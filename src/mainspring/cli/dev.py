@@ -15,7 +15,7 @@ from ..program import Program
 from ..reloader import VARIABLE, Reloader
 from .loading import load, named_app, place
 from .loop import run
-from .serving import Service, where
+from .serving import Service, check_parts, where
 from .stderr import log_option, log_to_stderr
 
 # Seconds that a process may take to end: for code that changes, not for work that counts.
@@ -44,6 +44,7 @@ def dev(
     APP is module:attribute, e.g. shop:app. For writing code; in production run `worker` and `server`.
     """
     name, source = named_app(app, named)
+    check_parts()
     if not no_reload and not os.environ.get(VARIABLE):
         log_to_stderr(log_level or "info")
         reloader = Reloader(Program.this(), Path.cwd(), SystemClock(), patience=2 * GRACE)
@@ -58,7 +59,7 @@ async def _work_and_serve(app: Mainspring, service: Service, opening: bool) -> N
         worker = app.worker()
         async with worker:
             page = await service.greet()
-            about = f"{place(app)}, {len(app.tasks)} tasks; {service.address}"
+            about = f"{place(app)}, {len(app.tasks)} task{'' if len(app.tasks) == 1 else 's'}; {service.address}"
             if parent := os.environ.get(VARIABLE):
                 asyncio.get_running_loop().add_reader(int(parent), _orphaned, service, int(parent))
 

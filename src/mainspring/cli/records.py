@@ -40,8 +40,7 @@ def execution_records(executions: Sequence[Execution]) -> list[dict[str, Any]]:
 def worker_record(worker: LiveWorker) -> dict[str, Any]:
     """Every field of the worker, its shown state and its orders; queues are null where it serves all."""
     record: dict[str, Any] = msgspec.to_builtins(worker.info)
-    orders = {"concurrency": worker.orders.concurrency, "drained": worker.orders.drained}
-    return record | {"state": worker.state, "until": worker.until, "orders": orders}
+    return record | {"state": worker.state, "until": worker.until, "orders": msgspec.structs.asdict(worker.orders)}
 
 
 def schedule_record(row: Schedule) -> dict[str, Any]:

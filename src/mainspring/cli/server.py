@@ -1,4 +1,4 @@
-"""mainspring server: the REST API, live events and metrics, until it is told to stop."""
+"""mainspring server: dashboard, REST API, live events and metrics, until it is told to stop."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def server(
     openapi: bool,
     log_level: str | None,
 ) -> None:
-    """Serve the REST API and metrics until SIGTERM or Ctrl-C.
+    """Serve dashboard, REST API and metrics until SIGTERM or Ctrl-C.
 
     APP is module:attribute, e.g. shop:app; it checks the arguments of jobs before they are stored. What has
     begun when the signal comes is answered; a second signal does not wait.
     """
     found = find(named_app(app, named)[0] if app or named else None, store)
     if openapi:
-        click.echo(described(found))
+        click.echo(described())
         return
     log_to_stderr(log_level or found.settings.log_level, found.settings.log_format)
     run(_serve(found, Service(found, host, port, no_auth)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import click
@@ -21,17 +22,23 @@ where = options(
 )
 
 
-def described(app: Mainspring) -> bytes:
+def described() -> bytes:
     """The OpenAPI document, for generators of clients."""
     try:
         from ..api.document import document
         from ..api.service import litestar
     except ImportError as missing:
         raise _without(missing) from None
-    return msgspec.json.encode(document(litestar(app)))
+    return msgspec.json.encode(document(litestar()))
 
 
-def _without(missing: ImportError) -> Failed:
+def check_parts() -> None:
+    """Before a process is made that would fail for the lack of them, again and again."""
+    if find_spec("litestar") is None:
+        raise _without("litestar is not installed")
+
+
+def _without(missing: object) -> Failed:
     return Failed(f"this needs the server's parts: pip install 'mainspring[server]' ({missing})")
 
 
@@ -41,7 +48,7 @@ class Service:
     def __init__(self, app: Mainspring, host: str | None, port: int | None, no_auth: bool) -> None:
         try:
             from ..api import server
-            from ..api.loopback import check_bind
+            from ..api.access.loopback import check_bind
             from ..metrics.timed import measured
         except ImportError as missing:
             raise _without(missing) from None
@@ -70,7 +77,7 @@ class Service:
         if not self._auth:
             hint("anybody on this machine is let in, as an admin (--no-auth)")
             return self.address
-        from ..api.welcome import address, welcome
+        from ..api.access.welcome import address, welcome
 
         if not (token := await welcome(self._app)):
             return self.address

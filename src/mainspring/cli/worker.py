@@ -81,7 +81,7 @@ def worker(
         _supervise(found, Supervisor(program, count, grace=found.settings.grace, clock=found.clock), slots, metrics)
         return
     run(_work(found, one, f"queues {queues or 'all'}", slots, line, metrics))
-    if one.recycled is None:
+    if one.recycled is None or (one.dismissed and line is None):
         return
     if line is not None:
         raise click.exceptions.Exit(RECYCLED)
@@ -100,7 +100,9 @@ async def _work(
     app.events.subscribe(WorkerStarted, lambda event: click.echo(about))
     if line is None:
         app.events.subscribe(WorkerStarted, lambda event: notify("READY=1"))
-        app.events.subscribe(WorkerStopping, lambda event: None if worker.recycled else notify("STOPPING=1"))
+        app.events.subscribe(
+            WorkerStopping, lambda event: None if worker.recycled and not worker.dismissed else notify("STOPPING=1")
+        )
     else:
         _obey(app, worker, line)
         # Before the worker lets go of the signals: one that comes after that ends the process without a word.

@@ -18,6 +18,7 @@ STATES: dict[WorkerState, tuple[str, str]] = {
     "draining": ("◔", "yellow"),
     "drained": ("‖", "magenta"),
     "resuming": ("↻", "yellow"),
+    "stopping": ("■", "red"),
 }
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import click
 
 from ..app import Mainspring
-from ..control.workers import MOST
+from ..control.workers import MOST, refusal
+from ..job import Order
 from . import records
 from .confirm import confirm
 from .failure import hint
@@ -29,7 +30,7 @@ class Listing(click.Group):
 
 @click.group(cls=Listing)
 def workers() -> None:
-    """See workers, resize, drain and resume them.
+    """See workers, resize, drain, resume and stop them.
 
     Without a command it is `list`. A worker is named by its id, or the beginning of it if that is enough.
     Orders are heard at its next beat, and end with it.
@@ -96,10 +97,9 @@ async def drain(app: Mainspring, ids: tuple[str, ...], every: bool, yes: bool, a
 
     What runs goes on, and they stay alive until they are resumed or stopped.
     """
-    named = await _named(app, ids, every)
+    named = await _named(app, "drain", ids, every)
     if every and named and not yes:
-        count = f"the only worker of {place(app)}" if len(named) == 1 else f"all {len(named):,} workers of {place(app)}"
-        confirm(f"drain {count}, so that nothing more is started?")
+        confirm(f"drain {_all(app, named)}, so that nothing more is started?")
     ordered = [id for one in named for id in await app.workers.drain(one)]
     _tell(app, ordered, "takes no more jobs from its next beat on", as_json)
     if ordered and not as_json:
@@ -113,8 +113,27 @@ async def drain(app: Mainspring, ids: tuple[str, ...], every: bool, yes: bool, a
 @with_app
 async def resume(app: Mainspring, ids: tuple[str, ...], every: bool, as_json: bool) -> None:
     """Let drained workers take jobs again."""
-    ordered = [id for one in await _named(app, ids, every) for id in await app.workers.resume(one)]
+    ordered = [id for one in await _named(app, "resume", ids, every) for id in await app.workers.resume(one)]
     _tell(app, ordered, "takes jobs again from its next beat on", as_json)
+
+
+@workers.command()
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--all", "every", is_flag=True, help="Every worker that lives.")
+@yes
+@as_json
+@with_app
+async def stop(app: Mainspring, ids: tuple[str, ...], every: bool, yes: bool, as_json: bool) -> None:
+    """Let workers end, as SIGTERM does.
+
+    They take no more jobs, what runs may finish within their grace, the rest runs elsewhere. Whoever keeps their
+    processes running may start others; a supervisor (--workers) does.
+    """
+    named = await _named(app, "stop", ids, every)
+    if every and named and not yes:
+        confirm(f"stop {_all(app, named)}, so that nothing runs until others are started?")
+    ordered = [id for one in named for id in await app.workers.stop(one)]
+    _tell(app, ordered, "stops from its next beat on", as_json)
 
 
 def _slots(text: str) -> int | None:
@@ -127,13 +146,21 @@ def _slots(text: str) -> int | None:
     return int(text)
 
 
-async def _named(app: Mainspring, ids: tuple[str, ...], every: bool) -> list[str]:
-    """Those meant, by their whole ids: one that is unknown is told before any has got its orders."""
+def _all(app: Mainspring, named: Sequence[str]) -> str:
+    return f"the only worker of {place(app)}" if len(named) == 1 else f"all {len(named):,} workers of {place(app)}"
+
+
+async def _named(app: Mainspring, action: Order, ids: tuple[str, ...], every: bool) -> list[str]:
+    """Those meant, by their whole ids: one that is unknown or cannot obey is told before any has got its orders."""
     if every == bool(ids):
         raise click.UsageError("which workers? Give ids, or --all")
     if every:
-        return [worker.info.id for worker in await app.workers.list()]
-    return list(dict.fromkeys([(await app.workers.get(id)).info.id for id in ids]))
+        return [worker.info.id for worker in await app.workers.list() if refusal(worker, action) is None]
+    found = {worker.info.id: worker for worker in [await app.workers.get(id) for id in ids]}
+    for worker in found.values():
+        if (refused := refusal(worker, action)) is not None:
+            raise refused
+    return list(found)
 
 
 def _tell(app: Mainspring, ordered: Sequence[str], what: str, as_json: bool) -> None:

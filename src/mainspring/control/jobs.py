@@ -84,12 +84,14 @@ class Jobs:
         """Matching jobs, newest first; give the page's `next` as `after` for the next one.
 
         `sort` is "created" (by id), "due" (pending jobs by run_at) or "finished" (final ones by finished_at);
-        left out it is "finished" if only completed, dead or cancelled jobs are asked for, else "created".
+        left out it is "finished" if only completed, dead or cancelled jobs are asked for, and not by when they were
+        created; else "created".
         """
         checked_limit(limit, PAGE)
         which = checked_filter(which or Filter())
         if sort is None:
-            sort = "finished" if which.states and set(which.states) <= _AT_REST else "created"
+            by_time = which.created_after is not None or which.created_before is not None
+            sort = "finished" if which.states and set(which.states) <= _AT_REST and not by_time else "created"
         if sort not in SORTS:
             raise BadInput(f"unknown sort {sort!r} (known: {', '.join(SORTS)})")
         store, end = await self._ground.opened(), None if after is None else _cursor(after, sort)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, get_args
 
 from msgspec.structs import replace
 
-from ..errors import BadInput, WorkerNotFound
+from ..errors import BadInput, InvalidTransition, MainspringError, WorkerNotFound
 from ..events import WorkersOrdered
-from ..job import Filter, Job, LiveWorker, Orders, WorkerId
+from ..job import Filter, Job, LiveWorker, Order, Orders, WorkerId, WorkerState
 from .deed import audited, note
 from .ground import Ground
 from .jobs import PAGE, checked_limit
@@ -65,20 +65,44 @@ class Workers:
     async def resume(self, id: WorkerId | None) -> Sequence[WorkerId]:
         return await self._order("resume", id, drained=False)
 
-    async def _order(
-        self, action: Literal["resize", "drain", "resume"], id: WorkerId | None, **orders: Any
-    ) -> Sequence[WorkerId]:
+    @audited("workers.stop")
+    async def stop(self, id: WorkerId | None) -> Sequence[WorkerId]:
+        """It takes no more jobs, what runs may finish within its grace, the rest is released; then it is gone."""
+        return await self._order("stop", id, stopped=True)
+
+    async def _order(self, action: Order, id: WorkerId | None, **orders: Any) -> Sequence[WorkerId]:
         store, now = await self._ground.opened(), self._ground.clock.now()
         before: dict[WorkerId, Orders] = {}
         after: dict[WorkerId, Orders] = {}
         note(before=before, after=after)
-        for worker in await self.list() if id is None else [await self.get(id)]:
+        for worker in await self._meant(action, id):
             new = replace(worker.orders, **orders)
             for one in await store.order([worker.info.id], new, now=now):
                 before[one], after[one] = worker.orders, new
         if after:
             self._ground.events.emit(WorkersOrdered(at=now, action=action, workers=tuple(after)))
         return list(after)
+
+    async def _meant(self, action: Order, id: WorkerId | None) -> Sequence[LiveWorker]:
+        """An order for all passes by those that cannot obey."""
+        if id is None:
+            return [worker for worker in await self.list() if refusal(worker, action) is None]
+        worker = await self.get(id)
+        if (refused := refusal(worker, action)) is not None:
+            raise refused
+        return [worker]
+
+
+def refusal(worker: LiveWorker, action: Order) -> MainspringError | None:
+    """Why this order is not for this worker."""
+    id, state = worker.info.id, worker.state
+    if action != "stop":
+        needed = ", ".join(sorted(set(get_args(WorkerState)) - {state}))
+        return InvalidTransition("", state, action, needed, worker_id=id) if worker.orders.stopped else None
+    if worker.info.grace is None:
+        where = f"process {worker.info.pid} on {worker.info.host}"
+        return BadInput(f"worker {id} is of a release that cannot be stopped from afar: send SIGTERM to {where}")
+    return None
 
 
 def _names(workers: Sequence[LiveWorker]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from ..control.ground import Ground
 from ..control.jobs import PAGE, Jobs
 from ..control.workers import Workers
-from ..job import Filter, Job, WorkerId
+from ..job import Filter, Job, Order, WorkerId
 from .line import line_of
 
 
@@ -29,9 +29,12 @@ class RemoteWorkers(Workers):
     async def resume(self, id: WorkerId | None) -> Sequence[WorkerId]:
         return await self._each(id, "resume")
 
-    async def _each(self, id: WorkerId | None, order: str, body: Any = None) -> Sequence[WorkerId]:
+    async def stop(self, id: WorkerId | None) -> Sequence[WorkerId]:
+        return await self._each(id, "stop")
+
+    async def _each(self, id: WorkerId | None, order: Order, body: Any = None) -> Sequence[WorkerId]:
         line = await line_of(self._ground)
-        ids = [worker.info.id for worker in (await self.list() if id is None else [await self.get(id)])]
+        ids = [worker.info.id for worker in (await self._meant(order, id) if id is None else [await self.get(id)])]
         for one in ids:
             await line.tell("POST", "workers", one, order, body=body)
         return ids

@@ -198,51 +198,6 @@ def stored(which: Filter) -> set[str]:
     return {kept for shown in which.states for kept in _STORED.get(shown, (shown,))}
 
 
-def where(which: Filter, now: int) -> tuple[str, dict[str, Any]]:
-    """A filter as a condition and its parameters; values are bound, never pasted."""
-    parts: list[str] = ["1"]
-    values: dict[str, Any] = {"now": now}
-
-    def among(column: str, name: str, items: Sequence[str]) -> None:
-        parts.append(f"{column} IN (SELECT value FROM json_each(:{name}))")
-        values[name] = _encode(items).decode()
-
-    if which.ids is not None:
-        among("id", "ids", which.ids)
-    if which.queues is not None:
-        among("queue", "queues", which.queues)
-    if which.tasks is not None:
-        among("task", "tasks", which.tasks)
-    if which.states is not None:
-        among("state", "stored", sorted(stored(which)))
-        among(SHOWN_SQL, "shown", which.states)
-    for n, tag in enumerate(which.tags or ()):
-        parts.append(f"EXISTS (SELECT 1 FROM mainspring_tags WHERE tag = :tag{n} AND job_id = id)")
-        values[f"tag{n}"] = tag
-    if which.workers is not None:
-        parts.append(f"{HELD} AND state = 'running'")
-        among("worker", "workers", which.workers)
-    if which.errors is not None:
-        parts.append("error IS NOT NULL")
-        among("error", "errors", which.errors)
-    if which.schedules is not None:
-        for n, name in enumerate(which.schedules):
-            values |= {f"made{n}": f"schedule:{name}:", f"until{n}": f"schedule:{name};"}  # ";" comes after ":"
-        made = " OR ".join(f"(key >= :made{n} AND key < :until{n})" for n in range(len(which.schedules)))
-        parts.append(f"id IN (SELECT job_id FROM mainspring_keys WHERE {made or '0'})")
-        # The keys of "a:5" begin as those of "a" do, and anybody may use such a key.
-        among("json_extract(options, '$.schedule')", "makers", which.schedules)
-    if which.key_prefix is not None:
-        values |= {"prefix": which.key_prefix, "beyond": beyond(which.key_prefix)}
-        until = "" if values["beyond"] is None else " AND key < :beyond"
-        parts.append(f"id IN (SELECT job_id FROM mainspring_keys WHERE key >= :prefix{until})")
-    for name, sign in (("created_after", ">="), ("created_before", "<=")):
-        if (at := getattr(which, name)) is not None:
-            parts.append(f"created_at {sign} :{name}")
-            values[name] = micros(at)
-    return " AND ".join(parts), values
-
-
 def beyond(prefix: str) -> str | None:
     """The first text after all that begin so, in the order of code points, which SQLite's is; None: there is none."""
     kept = prefix.rstrip(chr(0x10FFFF))

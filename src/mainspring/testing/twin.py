@@ -148,7 +148,11 @@ _STEPS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
     (6, "beat_and_claim", {"worker": _workers, "limit": _some}),
     (8, "finish", {"chosen": st.lists(st.tuples(_which, _endings, _extras), min_size=1, max_size=5), "then": _then}),
     (2, "report", {"chosen": st.lists(_which, min_size=1, max_size=3), "progress": st.booleans()}),
-    (1, "order", {"workers": st.sampled_from([None, ("ada",), ()]), "drained": st.booleans()}),
+    (
+        1,
+        "order",
+        {"workers": st.sampled_from([None, ("ada",), ()]), "drained": st.booleans(), "stopped": st.booleans()},
+    ),
     (1, "prune", {"keep": st.integers(0, 2), "age": st.sampled_from([0, 5, 60]), "limit": _some}),
     (2, "finish_in_vain", {"again": st.lists(_which, max_size=3), "foreign": st.tuples(_which, _which)}),
     (4, "die_and_reap", {"worker": _workers, "limit": _some, "rescued": st.sampled_from([False, False, True])}),
@@ -324,8 +328,8 @@ class _Twin(SeriesSteps, KeeperSteps, RuleBasedStateMachine):
         if self.runs:
             self._both(lambda store: store.report(real(store)))
 
-    def order(self, workers: Sequence[str] | None, drained: bool) -> None:
-        self._both(lambda store: store.order(workers, Orders(3, drained), now=self.now))
+    def order(self, workers: Sequence[str] | None, drained: bool, stopped: bool) -> None:
+        self._both(lambda store: store.order(workers, Orders(3, drained, stopped), now=self.now))
 
     def prune(self, keep: int, age: float, limit: int) -> None:
         before = self.now - timedelta(seconds=age)

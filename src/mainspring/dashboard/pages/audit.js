@@ -16,7 +16,7 @@ import { go, link, useRoute } from "../route.js";
 const ACTIONS = {
   jobs: ["cancel", "retry", "pause", "resume", "reschedule", "update", "delete"], dead: ["redrive"],
   schedules: ["create", "update", "pause", "resume", "trigger", "reschedule", "backfill", "rebalance", "delete"],
-  queues: ["pause", "resume"], workers: ["drain", "resume", "resize"], keys: ["create", "revoke"],
+  queues: ["pause", "resume"], workers: ["drain", "resume", "resize", "stop"], keys: ["create", "revoke"],
   webhooks: ["create", "update", "rotate", "test", "delete"], triggers: ["create", "update", "rotate", "delete"],
 };
 const FILTERS = ["who", "action", "target", "since", "until"];

@@ -16,7 +16,8 @@ import { StateTabs } from "../parts/state_tabs.js";
 import { go, link, useRoute } from "../route.js";
 import { useSession } from "../session.js";
 
-/** value in the field: what the API is asked for, and its words. Without one, what has ended comes by its end. */
+/** value in the field: what the API is asked for, and its words. Without one, what has ended comes by its end, unless
+ * it is asked for by when it was created. */
 const SORTS = {
   "created.desc": ["created", "desc", "newest first"], "created.asc": ["created", "asc", "oldest first"],
   "due.asc": ["due", "asc", "due soonest"], "due.desc": ["due", "desc", "due last"],
@@ -55,7 +56,7 @@ export function Jobs() {
       to=${(state) => link("jobs", { ...others, state, sort, order })} />
     <div class="job-find">
       <${JobSearch} filter=${filter} known=${known} onFilter=${show} />
-      <${SortField} states=${states} sort=${sort} order=${order}
+      <${SortField} filter=${filter} sort=${sort} order=${order}
         onSort=${(sort, order) => go(link("jobs", { ...filter, sort, order }), { replace: true })} />
       <${MoreFilters} filter=${filter} known=${known} onFilter=${show} />
     </div>
@@ -88,8 +89,9 @@ function useKnown() {
   }, [tasks.value, queues.value]);
 }
 
-function SortField({ states, sort, order, onSort }) {
-  const usual = states?.every((state) => AT_REST.includes(state)) ? "finished" : "created";
+function SortField({ filter, sort, order, onSort }) {
+  const ended = filter.state?.every((state) => AT_REST.includes(state));
+  const usual = ended && !filter.created_after && !filter.created_before ? "finished" : "created";
   const by = sort || usual;
   const chosen = `${by}.${order || (by === "due" ? "asc" : "desc")}`;
   return html`<label class="sort"><span>Sort</span>

@@ -14,7 +14,10 @@ import { useSession } from "../session.js";
 import { Deaf, QueueNames } from "./workers.js";
 
 const FOLLOWED = { type: ["worker.stopping", "worker.stopped", "worker.changed"] };
-const DONE = { "workers.drain": "drained it", "workers.resume": "resumed it", "workers.resize": "resized it" };
+const DONE = {
+  "workers.drain": "drained it", "workers.resume": "resumed it", "workers.resize": "resized it",
+  "workers.stop": "stopped it",
+};
 
 export function Worker({ id }) {
   const session = useSession();

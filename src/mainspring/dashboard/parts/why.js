@@ -116,7 +116,7 @@ function Drained({ job, changed }) {
   const { may } = useSession();
   const { value } = useData((signal) => get("workers", {}, signal), [job.id], { every: 10 });
   const serves = (one) => one.tasks.includes(job.task) && (!one.queues || one.queues.includes(job.queue));
-  const able = (value?.items ?? []).filter((one) => one.state !== "open" && serves(one));
+  const able = (value?.items ?? []).filter((one) => !["open", "stopping"].includes(one.state) && serves(one));
   const resume = async (id) => {
     await post(`workers/${segment(id)}/resume`);
     await changed();

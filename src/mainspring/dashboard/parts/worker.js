@@ -1,10 +1,11 @@
 // A worker as others show it: its state with a shape, its name as a link, its slots as a bar; and orders for it.
 import { get, post, segment } from "../api.js";
 import { now } from "../clock.js";
-import { count } from "../format.js";
+import { count, duration, plural } from "../format.js";
 import { html, useState } from "../html.js";
 import { useSession } from "../session.js";
 import { Act } from "./act.js";
+import { confirm } from "./dialog.js";
 import { Field, FormDialog } from "./form.js";
 import { Icon } from "./icons.js";
 import { Meter } from "./meter.js";
@@ -16,6 +17,7 @@ const LOOKS = {
   draining: ["paused", "down", "takes nothing new; what it runs goes on"],
   drained: ["paused", "pause", "takes nothing and runs nothing, until it is resumed"],
   resuming: ["scheduled", "retrying", "takes jobs from its next beat on"],
+  stopping: ["waiting", "ended", "takes nothing new, and ends when what it runs has, or after its grace"],
   late: ["dead", "warning", "has not been heard of for longer than it should take; it may be dead"],
   gone: ["cancelled", "failed", "has ended, or died: its lease is over"],
 };
@@ -49,22 +51,35 @@ export function Slots({ of: worker }) {
       <${Icon} name="warning" />${leaked} leaked</span>`}`;
 }
 
-/** Drain or resume, and resize; they are heard at its next beat. */
+/** Drain or resume, resize, and stop; they are heard at its next beat. One that stops hears nothing else. */
 export function WorkerActs({ worker, after }) {
   const [sizing, size] = useState(false);
   const order = async (verb, words) => (await post(`workers/${segment(worker.id)}/${verb}`), await after(), words);
   if (!useSession().may("operator", "workers")) return null;
-  const stopped = worker.orders.drained;
+  if (worker.state === "stopping") return null;
+  const halt = () => confirm({
+    title: `Stop ${worker.id}?`, action: "Stop", danger: true, words: leaving(worker),
+    run: async () => void toast(await order("stop", `${worker.id} stops.`)),
+  });
   return html`<span class="row">
-    ${stopped
+    ${worker.orders.drained
       ? html`<${Act} icon="play" label=${`Resume worker ${worker.id}`}
         run=${() => order("resume", `${worker.id} takes jobs again.`)}>Resume<//>`
       : html`<${Act} icon="pause" label=${`Drain worker ${worker.id}`} title="Takes nothing new; what it runs goes on"
           run=${() => order("drain", `${worker.id} takes nothing new. What it runs goes on.`)}>Drain<//>`}
     <button type="button" aria-label=${`Resize worker ${worker.id}`} onClick=${() => size(true)}>Resize</button>
+    ${worker.grace !== null && html`<button type="button" aria-label=${`Stop worker ${worker.id}`}
+      onClick=${halt}>Stop</button>`}
     ${sizing && html`<${Resize} worker=${worker}
       onClose=${(words) => (size(false), words && (toast(words), after()))} />`}
   </span>`;
+}
+
+/** What a stop does to it. */
+function leaving({ running, grace }) {
+  const end = Number(grace) ? `may finish within ${duration(grace)}, the rest run elsewhere` : "will run elsewhere";
+  return html`<p>It takes nothing new. ${running ? `${plural(running, "job")} ${end}.` : "It runs nothing now."}</p>
+    <p>Whoever keeps the process running may start another.</p>`;
 }
 
 function Resize({ worker, onClose }) {

@@ -41,6 +41,7 @@ class _Problem(msgspec.Struct):
     code: str = ""
     detail: str = ""
     job_id: str = ""
+    worker_id: str = ""
     key: str = ""
     state: str = ""
     action: str = ""
@@ -102,7 +103,9 @@ class Line:
         if problem.code == "job_exists":
             return errors.JobExists(problem.key, problem.job_id)
         if problem.code == "invalid_transition":
-            return errors.InvalidTransition(problem.job_id, problem.state, problem.action, problem.allowed)
+            return errors.InvalidTransition(
+                problem.job_id, problem.state, problem.action, problem.allowed, problem.worker_id
+            )
         if status in (401, 403):
             return errors.BadSetting(f"{self._place.shown}: {detail} (api_key=, or $MAINSPRING_API_KEY)")
         if kind := _BY_CODE.get(problem.code) or _BY_STATUS.get(status):

@@ -112,7 +112,7 @@ CREATE TABLE mainspring_workers (
     id     text COLLATE "C" PRIMARY KEY,
     until  bigint NOT NULL,
     info   text   NOT NULL,             -- JSON: host, pid, queues, tasks, concurrency, …
-    orders text                         -- JSON: concurrency, drained
+    orders text                         -- JSON: concurrency, drained, stopped
 ) WITH (fillfactor = 50);
 
 CREATE TABLE mainspring_queues (

@@ -10,7 +10,7 @@ from ...job import ALLOWED, Action, Changed, Cursor, Filter, Job, JobId, Refusal
 from ..rows import job_of
 from ..rules import act, lapsed
 from .enqueue import drop, holder, save
-from .read import jobs
+from .lists import jobs
 
 _LAST_RUN = """SELECT id, runs, attempt, ending, worker, lease, started_at, finished_at,
         coalesce(length(CAST(result AS BLOB)), 0), failure, NULL

@@ -12,6 +12,7 @@ from ...clock import micros
 from ...job import Enqueued, Job, JobId, NewJob, State
 from ..rows import COLUMNS, NEW_COLUMNS, job_of, new_row, row_of
 from ..rules import meet
+from . import odd
 from .batch import CHUNKS, chunks, flat, places
 from .series import follow
 
@@ -28,6 +29,7 @@ def enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: i
             _tag(db, [job for job in firsts.values() if job.tags and not _known(db, job.id)])
         for chunk in chunks(jobs):
             db.execute(_INSERT[len(chunk)], flat([new_row(job, us) for job in chunk]))
+        odd.put(db, jobs, us)
         return [Enqueued(job.id) for job in jobs]
     db.execute("SAVEPOINT mainspring_enqueue")
     answers: list[Enqueued] = []
@@ -50,6 +52,7 @@ def _admit(db: sqlite3.Connection, new: NewJob, now: datetime, us: int) -> Enque
         key, held = holder(db, new)
     if held is None:
         db.execute(_INSERT[1], new_row(new, us))
+        odd.put(db, [new], us)
         _tag(db, [new])
         keys = {key for key in (new.unique_key, new.idempotency_key) if key is not None}
         db.executemany("INSERT INTO mainspring_keys VALUES (?, ?)", [(key, new.id) for key in keys])
@@ -124,6 +127,7 @@ def drop(db: sqlite3.Connection, job: Job, now: datetime) -> None:
             db.execute("DELETE FROM mainspring_keys WHERE key = ? AND job_id = ?", (key, job.id))
     if job.state is State.DEAD:
         _raise(db, job)
+    odd.drop(db, job)
     db.execute("DELETE FROM mainspring_jobs WHERE id = ?", (job.id,))
     count(db, {job.state: -1})
 

@@ -14,6 +14,7 @@ from ...schema import Schema
 from ..rows import kind_of
 from ..steps import Steps, steps
 from .lane import translated
+from .odd import is_odd
 
 MINIMUM = (3, 37, 0)  # STRICT tables, RETURNING, UPDATE FROM
 BUSY_SECONDS = 30.0
@@ -137,6 +138,7 @@ def _step(db: sqlite3.Connection, steps: Steps, target: int, now: int, only_up: 
     if schema.version:
         _guard(db, target, steps.oldest(target), now)
     db.create_function("mainspring_kind", 1, kind_of, deterministic=True)
+    db.create_function("mainspring_is_odd", 2, is_odd, deterministic=True)
     for _, text in way:
         for statement in re.sub(r"--.*", "", text).split(";"):
             db.execute(statement)

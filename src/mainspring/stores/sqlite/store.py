@@ -56,7 +56,7 @@ from ..bell import Bell
 from ..borrowed import awaited, borrowed, itself
 from ..rows import COLUMNS, HELD, Row, claimed_of, execution_of, job_of
 from ..steps import Steps
-from . import change, claim, condition, enqueue, file, finish, fire, read, series, tally, transaction
+from . import change, claim, condition, enqueue, file, finish, fire, lists, read, series, tally, transaction
 from .inotify import WriteWatch
 from .keeper import SqliteKeeper
 from .lane import Lane, Watcher, translated
@@ -119,6 +119,7 @@ class SqliteStore(SqliteKeeper):
         self._turnstile = turnstile
         self._writes = Lane("writer", writer, "BEGIN IMMEDIATE", turnstile)
         self._reads = Lane("reader", reader, "BEGIN", nullcontext())
+        self._counted: tuple[tuple[int, int], read.Unfinished] | None = None
         self._pid = os.getpid()
 
     async def close(self) -> None:
@@ -384,7 +385,7 @@ class SqliteStore(SqliteKeeper):
         sort: Sort = "created",
     ) -> list[Job]:
         us = micros(now)
-        rows = await self._read(lambda db: read.jobs(db, which, us, limit, after, newest, sort))
+        rows = await self._read(lambda db: lists.jobs(db, which, us, limit, after, newest, sort))
         return [job_of(row) for row in rows]
 
     async def executions(self, job_id: JobId) -> list[Execution]:
@@ -395,7 +396,7 @@ class SqliteStore(SqliteKeeper):
         return await self._read(lambda db: read.logs(db, job_id, limit, after))
 
     async def queues(self, *, now: datetime) -> list[Queue]:
-        return await self._read(lambda db: read.queues(db, micros(now)))
+        return await self._read(lambda db: read.queues(db, self._unfinished(db, micros(now))))
 
     async def workers(self, *, now: datetime) -> list[LiveWorker]:
         sql = "SELECT info, until, orders FROM mainspring_workers WHERE until > :now ORDER BY id"
@@ -403,7 +404,14 @@ class SqliteStore(SqliteKeeper):
         return [LiveWorker(_info(info), instant(until), claim.orders_of(orders)) for info, until, orders in rows]
 
     async def counts(self, *, now: datetime) -> dict[Shown, int]:
-        return await self._read(lambda db: read.counts(db, micros(now)))
+        return await self._read(lambda db: read.counts(db, self._unfinished(db, micros(now))))
+
+    def _unfinished(self, db: sqlite3.Connection, now: int) -> read.Unfinished:
+        """Counted once for both who ask of one instant, as statistics do."""
+        moment = now, db.execute("PRAGMA data_version").fetchone()[0]
+        if self._counted is None or self._counted[0] != moment:
+            self._counted = moment, read.unfinished(db, now)
+        return self._counted[1]
 
     async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
         return await self._read(lambda db: tally.tallies(db, span, since))

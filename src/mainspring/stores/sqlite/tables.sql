@@ -76,7 +76,7 @@ ALTER TABLE mainspring_jobs ADD COLUMN error TEXT;      -- the kind of its failu
 UPDATE mainspring_jobs SET error = mainspring_kind(failure) WHERE failure IS NOT NULL;
 ALTER TABLE mainspring_jobs ADD COLUMN progress TEXT;   -- JSON: run, at, done, total, note
 ALTER TABLE mainspring_executions ADD COLUMN account TEXT;  -- JSON: items, usage, metadata
-ALTER TABLE mainspring_workers ADD COLUMN orders TEXT;  -- JSON: concurrency, drained
+ALTER TABLE mainspring_workers ADD COLUMN orders TEXT;  -- JSON: concurrency, drained, stopped
 
 -- Each partial index is weighed at every change of a row, so there are as few as will do.
 DROP INDEX mainspring_jobs_running;
@@ -252,3 +252,23 @@ DROP TABLE mainspring_watched;
 DROP TABLE mainspring_news;
 DROP TABLE mainspring_audit;
 DROP TABLE mainspring_documents;
+
+-- up 5, for 3
+-- What waits for another try, which is few of what waits: lists and counts of it need not look at the rest.
+CREATE INDEX mainspring_jobs_retried ON mainspring_jobs (queue, run_at, id)
+    WHERE state = 'pending' AND crashes < 2 AND attempt > 0;
+
+-- down 5
+DROP INDEX mainspring_jobs_retried;
+
+-- up 6
+-- Jobs that were stored at another time than their id says: lists by time find all others along the ids.
+CREATE TABLE mainspring_odd (
+    created_at INTEGER NOT NULL,
+    job_id     TEXT    NOT NULL,
+    PRIMARY KEY (created_at, job_id)
+) STRICT, WITHOUT ROWID;
+INSERT INTO mainspring_odd SELECT created_at, id FROM mainspring_jobs WHERE mainspring_is_odd(id, created_at);
+
+-- down 6
+DROP TABLE mainspring_odd;

@@ -35,6 +35,14 @@ class OrderContract(Contract):
             await store.order(["ada"], SLOW, now=NOW)
             assert await store.workers(now=NOW) == [LiveWorker(a_worker("ada"), later(60), SLOW)]
 
+    async def test_orders_are_kept_whole(self) -> None:
+        async with self.opened() as store:
+            await crew(store, "ada")
+            whole = Orders(concurrency=3, drained=True, stopped=True)
+            await store.order(["ada"], whole, now=NOW)
+            assert (await beat(store)).orders == whole
+            assert [row.orders for row in await store.workers(now=NOW)] == [whole]
+
     async def test_later_orders_take_the_place_of_earlier_ones(self) -> None:
         async with self.opened() as store:
             await crew(store, "ada")

@@ -1,0 +1,105 @@
+"""What may be seen of what users have put in: secrets by nobody, and, where it is so set, nothing of it by viewers.
+
+The door says for each request who looks; a handler shows such things through these functions and need not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from ...codec import data
+from ...config import Settings
+from ...job import KIND_LIMIT, LINE_LIMIT, Failure
+from ...mask import MASK, mask, mask_text
+from ...notice import Notice, encode
+
+if TYPE_CHECKING:
+    from .door import Principal
+
+_hides: ContextVar[bool] = ContextVar("mainspring.hides", default=False)
+
+
+def hides_from(who: Principal | None, settings: Settings) -> bool:
+    """Whether arguments, results, metadata, log lines and error texts are not for them."""
+    return settings.hide_payloads and (who is None or who.role == "viewer")
+
+
+@contextmanager
+def shown_to(who: Principal | None, settings: Settings) -> Iterator[None]:
+    """What is shown inside is for their eyes."""
+    token = _hides.set(hides_from(who, settings))
+    try:
+        yield
+    finally:
+        _hides.reset(token)
+
+
+def hiding() -> bool:
+    """Whether whoever asks is one of those from whom such things are hidden."""
+    return _hides.get()
+
+
+def shown_data(text: str) -> Raw:
+    """JSON without its secrets; what is no JSON becomes text."""
+    return Raw(msgspec.json.encode(MASK if _hides.get() else mask(data(text))))
+
+
+def shown_mapping(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata, or arguments by name. Names are shown to everybody."""
+    if _hides.get():
+        return {mask_text(name): MASK for name in values}
+    masked: dict[str, Any] = mask(values)
+    return masked
+
+
+def shown_failure(failure: Failure | None) -> Failure | None:
+    if failure is None:
+        return None
+    if _hides.get():
+        return Failure(failure.type, MASK, MASK)
+    return Failure(failure.type, mask_text(failure.message), mask_text(failure.stack))
+
+
+def shown_error(kind: str, limit: int = KIND_LIMIT) -> str:
+    """A Failure.kind. Where it was cut, what stands last may be half a secret that no mask would know."""
+    if _hides.get():
+        name, colon, _ = kind.partition(":")
+        return f"{name}: {MASK}" if colon else name
+    return mask_text(kind if len(kind) < limit else f"{kind.rpartition(' ')[0]} …")
+
+
+def shown_message(line: str) -> str:
+    """A Failure.line."""
+    return shown_error(line, LINE_LIMIT)
+
+
+def shown_line(text: str) -> str:
+    """What a run has logged or noted."""
+    return MASK if text and _hides.get() else mask_text(text)
+
+
+def shown_notice(notice: Notice, text: str) -> str:
+    """A live event as JSON: `text`, in which secrets are masked already, or that without what viewers may not see."""
+    if not _hides.get() or (notice.error is None and notice.line is None and notice.progress is None):
+        return text
+    error, line, progress = notice.error, notice.line, notice.progress
+    return encode(
+        replace(
+            notice,
+            error=shown_failure(error),
+            line=line and replace(line, text=MASK),
+            progress=progress and replace(progress, note=shown_line(progress.note)),
+        )
+    )
+
+
+def shown_text(text: str | None) -> str | None:
+    """What an operator wrote: reasons and notes."""
+    return None if text is None else mask_text(text)

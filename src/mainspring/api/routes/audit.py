@@ -1,0 +1,70 @@
+"""/audit: who did what; and /time, for those who go by the same clock."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from litestar import get
+from litestar.params import FromQuery, QueryParameter
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from ...document import Entry, Trail
+from ..access.door import Spring, may
+from ..access.redaction import shown_data, shown_text
+from ..parameters import When, instant
+
+Limit = Annotated[int, QueryParameter(ge=1, le=200)]
+
+
+class EntryView(Entry, frozen=True, kw_only=True, omit_defaults=False):
+    """Who did what, when, to what; and how that ended."""
+
+    asked: Any = None
+    """The arguments, as data."""
+    outcome: Any = None
+    """What became of it, with what was before and after; null: nobody lived to tell."""
+
+
+class AuditPage(Struct, frozen=True):
+    items: list[EntryView]
+    next: str | None
+    """Give it as `before` for the next page; null: there is none."""
+
+
+class Time(Struct, frozen=True):
+    now: datetime
+
+
+@get("/audit", **may("viewer"))
+async def list_audit(
+    spring: Spring,
+    by: Annotated[str | None, QueryParameter(name="who", description="As the trail names them.")] = None,
+    action: Annotated[str | None, QueryParameter(description="A whole action, jobs.cancel, or a noun: jobs.")] = None,
+    target: FromQuery[str | None] = None,
+    since: When = None,
+    until: When = None,
+    before: FromQuery[str | None] = None,
+    limit: Limit = 50,
+) -> AuditPage:
+    """Changes that were made in somebody's name, newest first."""
+    which = Trail(who=by, action=action, target=target, since=instant(since), until=instant(until))
+    found = await spring.audit.list(which, limit=limit, before=before)
+    return AuditPage([_view(entry) for entry in found], found[-1].id if len(found) == limit else None)
+
+
+@get("/time", **may("viewer", unscoped=True))
+async def get_time(spring: Spring) -> Time:
+    """What time it is for jobs and schedules."""
+    await spring.opened()
+    return Time(spring.clock.now())
+
+
+def _view(entry: Entry) -> EntryView:
+    outcome = None if entry.outcome is None else shown_data(entry.outcome)
+    shown = {"target": shown_text(entry.target), "asked": shown_data(entry.asked), "outcome": outcome}
+    return EntryView(**(asdict(entry) | shown))
+
+
+ROUTES = [list_audit, get_time]

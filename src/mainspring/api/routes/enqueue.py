@@ -1,0 +1,146 @@
+"""POST /jobs: one job, or many that are taken together or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from litestar import Request, Response, post
+from litestar.openapi import ResponseSpec
+from litestar.params import JSONBody
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
+
+from ...app import Mainspring
+from ...errors import BadInput, UnknownTask
+from ...handle import Handle
+from ...job import NewJob, OnConflict
+from ...retry import Backoff
+from ..access.door import Spring, may
+from ..header import header
+from ..idempotency import minted
+from ..problem import Problem, code_of
+from .intake import intake
+from .values import Count, Instant, Limit, Name, Priority, Seconds
+
+MANY = 1000
+_TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+Key = Annotated[str, Meta(min_length=1, max_length=512)]
+
+
+_UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
+JobUuid = Annotated[str, Meta(pattern=_UUID)]
+
+
+class JobRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A call of a task, with the options of task.using()."""
+
+    task: Name | UnsetType = UNSET
+    arguments: dict[str, Any] = {}
+    """By parameter name."""
+    id: JobUuid | UnsetType = UNSET
+    """A UUIDv7 minted by whoever asks, so that the same request sent twice is one job."""
+    queue: Name | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    delay: Seconds | UnsetType = UNSET
+    """Seconds from now."""
+    run_at: Instant | UnsetType = UNSET
+    expires: Limit | Instant | UnsetType | None = UNSET
+    """An instant, or seconds from when it is due: not started by then, it never is."""
+    timeout: Limit | UnsetType | None = UNSET
+    """Seconds; null: no limit."""
+    max_retries: Count | UnsetType = UNSET
+    backoff: Backoff | UnsetType = UNSET
+    unique_key: Key | UnsetType | None = UNSET
+    idempotency_key: Key | UnsetType | None = UNSET
+    on_conflict: OnConflict | UnsetType = UNSET
+    debounce_limit: Limit | UnsetType = UNSET
+    tags: list[Name] | UnsetType = UNSET
+    metadata: dict[str, Any] | UnsetType = UNSET
+
+
+_OPTIONS = tuple(name for name in JobRequest.__struct_fields__ if name not in ("task", "arguments", "id"))
+
+
+class Enqueue(JobRequest, kw_only=True, forbid_unknown_fields=True):
+    """One job; or many, as `jobs` and nothing beside it."""
+
+    jobs: Annotated[list[JobRequest], Meta(min_length=1, max_length=MANY)] | UnsetType = UNSET
+
+
+class Accepted(Struct, frozen=True):
+    """A job that is safe in the store."""
+
+    id: str
+    status: str
+    """new, duplicate, replaced or debounced."""
+    duplicate: bool
+    """A job held the key already, and this is that job."""
+
+
+class AllAccepted(Struct, frozen=True):
+    jobs: list[Accepted]
+
+
+@post(
+    "/jobs",
+    responses={200: ResponseSpec(Accepted | AllAccepted, False, "They were there already.")},
+    **may("operator"),
+)
+async def enqueue(
+    spring: Spring, data: JSONBody[Enqueue], request: Request[Any, Any, Any]
+) -> Response[Accepted | AllAccepted]:
+    """Stores a job, or up to 1,000 of them together; they are safe when the answer comes.
+
+    A `traceparent` of the request becomes theirs, unless their metadata has one.
+    """
+    if data.jobs is not UNSET:
+        if data != Enqueue(jobs=data.jobs):
+            raise Problem(422, "invalid", "`jobs` are many; what is said beside them belongs into each of them")
+        return await _many(spring, data.jobs, request)
+    handle = await intake(spring).take(_traced(new_job(spring, data), request))
+    made = _accepted(handle)
+    headers = {"Location": f"jobs/{handle.id}"}
+    return Response(made, status_code=200 if made.duplicate else 201, headers=headers)
+
+
+async def _many(
+    spring: Mainspring, asked: Sequence[JobRequest], request: Request[Any, Any, Any]
+) -> Response[Accepted | AllAccepted]:
+    jobs = []
+    for n, one in enumerate(asked):
+        try:
+            jobs.append(_traced(new_job(spring, one, n), request))
+        except (BadInput, UnknownTask) as bad:
+            raise Problem(422, code_of(bad)[1], f"jobs[{n}]: {bad}", index=n) from None
+        await asyncio.sleep(0)
+    made = [_accepted(handle) for handle in await spring.hand_over(jobs)]
+    return Response(AllAccepted(made), status_code=200 if all(one.duplicate for one in made) else 201)
+
+
+def _traced(job: NewJob, request: Request[Any, Any, Any]) -> NewJob:
+    """With the W3C context of whoever asks."""
+    parent = header(request.scope, b"traceparent")
+    if parent is None or not _TRACEPARENT.fullmatch(parent) or "traceparent" in job.metadata:
+        return job
+    state = header(request.scope, b"tracestate")
+    carried = {"traceparent": parent, **({"tracestate": state[:512]} if state else {})}
+    return replace(job, metadata={**job.metadata, **carried})
+
+
+def _accepted(handle: Handle[Any]) -> Accepted:
+    return Accepted(handle.id, handle.status, handle.duplicate)
+
+
+def new_job(spring: Mainspring, asked: JobRequest, n: int = 0) -> NewJob:
+    """The job that is asked for, the n-th of its request."""
+    if asked.task is UNSET:
+        raise Problem(422, "invalid", "Object missing required field `task`")
+    given = {name: value for name in _OPTIONS if (value := getattr(asked, name)) is not UNSET}
+    job, id = spring.job(asked.task, asked.arguments, **given), minted(n) if asked.id is UNSET else asked.id
+    return job if id is None else replace(job, id=id)
+
+
+ROUTES = [enqueue]

@@ -1,0 +1,71 @@
+"""/jobs/{id}/…: what operators do to one job."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+from litestar import Response, post
+from litestar.params import FromPath, JSONBody
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from ..access.door import Spring, may
+from ..problem import Problem
+from .job_view import JobView
+from .jobs import tagged
+from .values import Instant, Seconds
+
+
+class Cancellation(Struct, forbid_unknown_fields=True):
+    reason: Annotated[str, Meta(max_length=1024)] = "cancelled by an operator"
+    """Kept with the job."""
+
+
+class Postponement(Struct, forbid_unknown_fields=True):
+    """When: an instant, or seconds from now."""
+
+    at: Instant | UnsetType = UNSET
+    delay: Seconds | UnsetType = UNSET
+
+
+@post("/jobs/{id:str}/cancel", status_code=200, **may("operator"))
+async def cancel_job(
+    spring: Spring, id: FromPath[str], data: JSONBody[Cancellation | None] = None
+) -> Response[JobView]:
+    """A waiting job never runs; a running one is interrupted at its worker's next beat."""
+    await spring.jobs.cancel(id, (data or Cancellation()).reason)
+    return tagged(spring, await spring.jobs.get(id))
+
+
+@post("/jobs/{id:str}/retry", status_code=200, **may("operator"))
+async def retry_job(spring: Spring, id: FromPath[str]) -> Response[JobView]:
+    """A dead, cancelled or expired job becomes pending, with all its retries."""
+    await spring.jobs.retry(id)
+    return tagged(spring, await spring.jobs.get(id))
+
+
+@post("/jobs/{id:str}/pause", status_code=200, **may("operator"))
+async def pause_job(spring: Spring, id: FromPath[str]) -> Response[JobView]:
+    """A pending job is held back until it is resumed."""
+    await spring.jobs.pause(id)
+    return tagged(spring, await spring.jobs.get(id))
+
+
+@post("/jobs/{id:str}/resume", status_code=200, **may("operator"))
+async def resume_job(spring: Spring, id: FromPath[str]) -> Response[JobView]:
+    """A paused job may go on."""
+    await spring.jobs.resume(id)
+    return tagged(spring, await spring.jobs.get(id))
+
+
+@post("/jobs/{id:str}/reschedule", status_code=200, **may("operator"))
+async def reschedule_job(spring: Spring, id: FromPath[str], data: JSONBody[Postponement]) -> Response[JobView]:
+    """A waiting job is due at this instant, or so many seconds from now."""
+    when = data.at if data.delay is UNSET else timedelta(seconds=data.delay)
+    if when is UNSET or UNSET not in (data.at, data.delay):
+        raise Problem(422, "invalid", "give either `at`, an instant, or `delay`, seconds from now")
+    await spring.jobs.reschedule(id, when)
+    return tagged(spring, await spring.jobs.get(id))
+
+
+ROUTES = [cancel_job, retry_job, pause_job, resume_job, reschedule_job]

@@ -1,0 +1,157 @@
+"""/jobs: seeing them, one at a time or in pages, and editing those that wait."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from litestar import Response, delete, get, patch
+from litestar.di import Provide
+from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody, QueryParameter
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import asdict, replace
+
+from ...app import Mainspring
+from ...errors import BadInput
+from ...job import Job, Sort
+from ...why import Reason
+from ..access.door import Spring, may
+from ..access.redaction import shown_line
+from ..problem import Problem
+from ..recent import Lately
+from . import values
+from .filters import Which, which_jobs
+from .job_view import JobPage, JobView, LogPage, etag, job_item, job_view, log_line
+from .values import Count, Instant, Name, Priority
+
+# Seconds that a request may wait for a job to end.
+LONGEST = 30.0
+Limit = Annotated[int, QueryParameter(ge=1, le=200)]
+Lines = Annotated[int, QueryParameter(ge=1, le=1000)]
+IfMatch = Annotated[str | None, HeaderParameter(name="If-Match")]
+
+
+class JobEdit(Struct, kw_only=True, forbid_unknown_fields=True):
+    """New values for a job that waits; what is left out stays."""
+
+    arguments: dict[str, Any] | UnsetType = UNSET
+    """By name, on top of those it has."""
+    queue: Name | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    run_at: Instant | UnsetType = UNSET
+    expires_at: Instant | UnsetType | None = UNSET
+    timeout: values.Limit | UnsetType | None = UNSET
+    """Seconds; null: no limit."""
+    max_retries: Count | UnsetType = UNSET
+    tags: list[Name] | UnsetType = UNSET
+    metadata: dict[str, Any] | UnsetType = UNSET
+
+    def given(self) -> dict[str, Any]:
+        """As app.jobs.update takes them."""
+        return {name: value for name, value in asdict(self).items() if value is not UNSET}
+
+
+class Counts(Struct, frozen=True, kw_only=True):
+    """How many jobs are in each state that people see. Large figures may be estimates."""
+
+    pending: int
+    scheduled: int
+    retrying: int
+    running: int
+    waiting: int
+    paused: int
+    completed: int
+    dead: int
+    cancelled: int
+    expired: int
+
+
+@get("/jobs", dependencies={"which": Provide(which_jobs)}, **may("viewer"))
+async def list_jobs(
+    spring: Spring,
+    which: Which,
+    sort: FromQuery[Sort | None] = None,
+    order: FromQuery[Literal["asc", "desc"] | None] = None,
+    after: FromQuery[str | None] = None,
+    limit: Limit = 50,
+    arguments: Annotated[bool, QueryParameter(description="How each job's arguments begin.")] = False,
+    full: Annotated[bool, QueryParameter(description="All of each job, as under its id.")] = False,
+) -> JobPage:
+    """Jobs, newest first; those that are due by `sort=due`, soonest first."""
+    newest = sort != "due" if order is None else order == "desc"
+    page = await spring.jobs.list(which, limit=limit, after=after, newest=newest, sort=sort)
+    now = spring.clock.now()
+    return JobPage([job_item(job, now, arguments=arguments, full=full) for job in page], page.next)
+
+
+@get("/jobs/counts", **may("viewer"))
+async def count_jobs(spring: Spring, recent: Lately) -> Counts:
+    return Counts(**await recent.get("counts", spring.jobs.counts))
+
+
+@get("/jobs/{id:str}", **may("viewer", waits=True))
+async def get_job(
+    spring: Spring, id: FromPath[str], wait: Annotated[float, QueryParameter(ge=0, le=LONGEST)] = 0.0
+) -> Response[JobView]:
+    """All of a job. With `wait` the answer comes when it has ended, or after so many seconds."""
+    return tagged(spring, await (spring.jobs.wait(id, wait) if wait else spring.jobs.get(id)))
+
+
+@patch("/jobs/{id:str}", **may("operator"))
+async def update_job(
+    spring: Spring, id: FromPath[str], data: JSONBody[JobEdit], if_match: IfMatch = None
+) -> Response[JobView]:
+    """Edits a job that waits; with If-Match only if nobody has edited it since it was read."""
+    if if_match is not None:
+        _unchanged(await spring.jobs.get(id), if_match)
+    await spring.jobs.update(id, **data.given())
+    return tagged(spring, await spring.jobs.get(id))
+
+
+@delete("/jobs/{id:str}", status_code=204, **may("operator"))
+async def delete_job(spring: Spring, id: FromPath[str]) -> None:
+    """Gone with its history. A running job is refused: cancel it first."""
+    await spring.jobs.delete(id)
+
+
+@get("/jobs/{id:str}/why", **may("viewer"))
+async def why_job(spring: Spring, id: FromPath[str]) -> list[Reason]:
+    """Every reason why it is not running, or where it runs; never empty."""
+    return [_shown(reason) for reason in await spring.jobs.why(id)]
+
+
+@get("/jobs/{id:str}/logs", **may("viewer"))
+async def job_logs(
+    spring: Spring, id: FromPath[str], after: FromQuery[str | None] = None, limit: Lines = 200
+) -> LogPage:
+    """What its runs have logged, first to last."""
+    lines = await spring.jobs.logs(id, limit=limit, after=(0, 0) if after is None else _line(after))
+    more = f"{lines[-1].run}.{lines[-1].n}" if len(lines) == limit else None
+    return LogPage([log_line(line) for line in lines], more)
+
+
+def _shown(reason: Reason) -> Reason:
+    """How it ended, or why it shall, is in words of the task or of an operator."""
+    said = reason.code in ("final", "stopping")
+    return replace(reason, text=shown_line(reason.text)) if said else reason
+
+
+def tagged(spring: Mainspring, job: Job) -> Response[JobView]:
+    return Response(job_view(job, spring.clock.now()), headers={"ETag": f'"{etag(job)}"'})
+
+
+def _unchanged(job: Job, if_match: str) -> None:
+    """Refuses to edit what others have edited. Between this look and the edit itself they still may: then the edit
+    that comes last stands, of what both have touched."""
+    wanted = [one.strip().removeprefix("W/").strip('"') for one in if_match.split(",")]
+    if "*" not in wanted and etag(job) not in wanted:
+        raise Problem(412, "changed", f"job {job.id} was edited since it was read; read it again", job_id=job.id)
+
+
+def _line(after: str) -> tuple[int, int]:
+    run, dot, n = after.partition(".")
+    if not dot or not (run.isascii() and n.isascii() and run.isdigit() and n.isdigit()) or len(after) > 20:
+        raise BadInput(f"after={after[:80]!r} is not the run and the number of a line, such as 1.20; give `next`")
+    return int(run), int(n)
+
+
+ROUTES = [list_jobs, count_jobs, get_job, update_job, delete_job, why_job, job_logs]

@@ -1,0 +1,103 @@
+"""/scheduler and /cron: all schedules together, and rules that are none of them yet."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from litestar import get, post
+from litestar.params import JSONBody, QueryParameter
+from msgspec import Meta, Struct
+
+from ...distribution import WEEK, Distribution
+from ...scheduler import everything
+from ...spread import Rebalance
+from ...trigger import AnyTrigger, Cron, cron
+from ..access.door import Spring, may
+from .schedule_view import TickView, tick_views
+
+
+class SchedulerFigures(Struct, frozen=True, kw_only=True):
+    """All schedules together."""
+
+    active: int
+    paused: int
+    ended: int
+    late: int
+    """Whose time has come and who have not fired yet."""
+    fired: int
+    skipped: int
+    missed: int
+    completed: int
+    failed: int
+    next_at: datetime | None
+
+
+class RebalanceWish(Struct, forbid_unknown_fields=True):
+    dry_run: bool = False
+
+
+class Rule(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A rule to be looked at."""
+
+    trigger: AnyTrigger | str
+    """A trigger with its kind, or a cron expression."""
+    tz: str = "UTC"
+    """For a cron expression."""
+    name: str = ""
+    """Of the schedule it is for, which settles what depends on it."""
+    count: Annotated[int, Meta(ge=1, le=1000)] = 10
+    after: datetime | None = None
+    """Ticks later than this, instead of now."""
+
+
+class RulePreview(Struct, frozen=True, kw_only=True):
+    meaning: str
+    next: list[TickView]
+    clock_changes: list[str]
+    """What changes of the clocks do to it in the year that follows."""
+    warnings: list[str]
+
+
+@get("/scheduler/metrics", **may("viewer"))
+async def scheduler_metrics(spring: Spring) -> SchedulerFigures:
+    """How many schedules there are, and how their ticks have gone."""
+    rows, now = await everything(await spring.opened()), spring.clock.now()
+    states = [row.status for row in rows]
+    due = [row.due_at for row in rows if row.due_at is not None]
+    return SchedulerFigures(
+        active=states.count("active"), paused=states.count("paused"), ended=states.count("ended"),
+        late=sum(at <= now for at in due), next_at=min((at for at in due if at > now), default=None),
+        fired=sum(row.fired for row in rows), skipped=sum(row.skipped for row in rows),
+        missed=sum(row.missed for row in rows), completed=sum(row.completed for row in rows),
+        failed=sum(row.failed for row in rows),
+    )  # fmt: skip
+
+
+@get("/scheduler/distribution", **may("viewer"))
+async def scheduler_distribution(
+    spring: Spring, days: Annotated[int, QueryParameter(ge=1, le=WEEK)] = 1
+) -> Distribution:
+    """How many ticks come in each hour of the next day, or as many days, and how evenly."""
+    return await spring.schedules.distribution(days=days)
+
+
+@post("/scheduler/rebalance", status_code=200, **may("operator"))
+async def scheduler_rebalance(spring: Spring, data: JSONBody[RebalanceWish | None] = None) -> Rebalance:
+    """Moves intervals made with spread to where fewer ticks are."""
+    return await spring.schedules.rebalance(dry_run=data is not None and data.dry_run)
+
+
+@post("/cron/preview", status_code=200, **may("viewer", reads=True))
+async def preview_rule(spring: Spring, data: JSONBody[Rule]) -> RulePreview:
+    """What a rule means, when it runs next, and what clocks do to it."""
+    rule = (cron(data.trigger, tz=data.tz) if isinstance(data.trigger, str) else data.trigger).named(data.name)
+    after = data.after or spring.clock.now()
+    effects = rule.effects(after=after) if isinstance(rule, Cron) else []
+    return RulePreview(
+        meaning=rule.explain(), next=tick_views(rule.anchored(after).preview(data.count, after=after)),
+        clock_changes=[effect.note for effect in effects], warnings=rule.warnings(),
+    )  # fmt: skip
+
+
+ROUTES = [scheduler_metrics, scheduler_distribution, scheduler_rebalance, preview_rule]

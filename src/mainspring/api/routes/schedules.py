@@ -1,0 +1,162 @@
+"""/schedules: what runs when, and whether it may."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from litestar import Response, delete, get, patch, post
+from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody, QueryParameter
+from msgspec import Struct
+
+from ...amendment import fingerprint
+from ...control.schedules import Backfill, ScheduleStats
+from ...schedule import Owner, Schedule, Status, Tick
+from ..access.door import Spring, may
+from .schedule_view import NewSchedule, Rules, ScheduleView, TickView, schedule_view, tick_views
+
+Limit = Annotated[int, QueryParameter(ge=1, le=200)]
+IfMatch = Annotated[str | None, HeaderParameter(name="If-Match")]
+
+
+class SchedulePage(Struct, frozen=True):
+    items: list[ScheduleView]
+    next: str | None
+    """Give it as `after` for the next page; null: there is none."""
+
+
+class Note(Struct, forbid_unknown_fields=True):
+    note: str = ""
+    """Why; kept with the schedule."""
+
+
+class Resumption(Struct, forbid_unknown_fields=True):
+    catch_up: bool = False
+    """Meet the ticks of the pause by its catch-up rule; else they are let go."""
+
+
+class Trigger(Struct, forbid_unknown_fields=True):
+    kwargs: dict[str, Any] | None = None
+    """In place of its own input."""
+
+
+class Triggered(Struct, frozen=True):
+    job_id: str
+
+
+class Appointment(Struct, forbid_unknown_fields=True):
+    at: datetime
+
+
+class BackfillRange(Struct, forbid_unknown_fields=True):
+    start: datetime
+    end: datetime | None = None
+    dry_run: bool = False
+    limit: int = 1000
+
+
+@get("/schedules", **may("viewer"))
+async def list_schedules(
+    spring: Spring,
+    task: FromQuery[str | None] = None,
+    owner: FromQuery[Owner | None] = None,
+    status: FromQuery[Status | None] = None,
+    after: FromQuery[str | None] = None,
+    limit: Limit = 50,
+) -> SchedulePage:
+    """Schedules, by name."""
+    rows = await spring.schedules.list(task=task, owner=owner, status=status, limit=limit, after=after)
+    return SchedulePage([schedule_view(row) for row in rows], rows[-1].name if len(rows) == limit else None)
+
+
+@post("/schedules", **may("operator"))
+async def create_schedule(spring: Spring, data: JSONBody[NewSchedule]) -> Response[ScheduleView]:
+    """Makes a schedule of the users' own, which no deploy touches."""
+    given = data.given()
+    row = await spring.schedules.create(data.name, given.pop("trigger"), data.task, **given)
+    return _tagged(row, status_code=201)
+
+
+@get("/schedules/{name:str}", **may("viewer"))
+async def get_schedule(spring: Spring, name: FromPath[str]) -> Response[ScheduleView]:
+    return _tagged(await spring.schedules.get(name))
+
+
+@patch("/schedules/{name:str}", **may("operator"))
+async def update_schedule(
+    spring: Spring, name: FromPath[str], data: JSONBody[Rules], if_match: IfMatch = None
+) -> Response[ScheduleView]:
+    """Says some of it anew; with If-Match only if nobody has changed it since it was read."""
+    expected = None if if_match in (None, "*") else str(if_match).removeprefix("W/").strip('"')
+    return _tagged(await spring.schedules.update(name, expected=expected, **data.given()))
+
+
+@delete("/schedules/{name:str}", status_code=204, **may("operator"))
+async def delete_schedule(spring: Spring, name: FromPath[str]) -> None:
+    """Jobs already made are left alone; one that code declares comes back with the next worker that starts."""
+    await spring.schedules.delete(name)
+
+
+@post("/schedules/{name:str}/pause", status_code=200, **may("operator"))
+async def pause_schedule(spring: Spring, name: FromPath[str], data: JSONBody[Note | None] = None) -> ScheduleView:
+    """It makes no jobs until it is resumed; its running jobs go on."""
+    return schedule_view(await spring.schedules.pause(name, data.note if data else ""))
+
+
+@post("/schedules/{name:str}/resume", status_code=200, **may("operator"))
+async def resume_schedule(
+    spring: Spring, name: FromPath[str], data: JSONBody[Resumption | None] = None
+) -> ScheduleView:
+    return schedule_view(await spring.schedules.resume(name, catch_up=data is not None and data.catch_up))
+
+
+@post("/schedules/{name:str}/trigger", **may("operator"))
+async def trigger_schedule(spring: Spring, name: FromPath[str], data: JSONBody[Trigger | None] = None) -> Triggered:
+    """One job at once, paused or not; its next tick is left alone."""
+    handle = await spring.schedules.trigger(name, kwargs=data.kwargs if data else None)
+    return Triggered(handle.id)
+
+
+@post("/schedules/{name:str}/reschedule", status_code=200, **may("operator"))
+async def reschedule_schedule(spring: Spring, name: FromPath[str], data: JSONBody[Appointment]) -> ScheduleView:
+    """Its next tick is at this instant; those after it follow its trigger."""
+    return schedule_view(await spring.schedules.reschedule(name, data.at))
+
+
+@post("/schedules/{name:str}/backfill", status_code=200, **may("operator"))
+async def backfill_schedule(spring: Spring, name: FromPath[str], data: JSONBody[BackfillRange]) -> Backfill:
+    """Makes the jobs of past ticks that have none."""
+    return await spring.schedules.backfill(name, data.start, data.end, dry_run=data.dry_run, limit=data.limit)
+
+
+@get("/schedules/{name:str}/preview", **may("viewer"))
+async def preview_schedule(
+    spring: Spring, name: FromPath[str], count: Annotated[int, QueryParameter(ge=1, le=1000)] = 10
+) -> list[TickView]:
+    """Its next ticks, with what changes of the clocks do to them."""
+    return tick_views(await spring.schedules.preview(name, count))
+
+
+@get("/schedules/{name:str}/executions", **may("viewer"))
+async def schedule_executions(
+    spring: Spring, name: FromPath[str], limit: Limit = 50, before: FromQuery[int | None] = None
+) -> list[Tick]:
+    """What became of its ticks, newest first; each fired one names its job."""
+    return list(await spring.schedules.ticks(name, limit=limit, before=before))
+
+
+@get("/schedules/{name:str}/stats", **may("viewer"))
+async def schedule_stats(spring: Spring, name: FromPath[str]) -> ScheduleStats:
+    """How it has gone so far."""
+    return await spring.schedules.stats(name)
+
+
+def _tagged(row: Schedule, *, status_code: int = 200) -> Response[ScheduleView]:
+    """Its ETag is of what was said about it: that a tick came in between is no change."""
+    return Response(schedule_view(row), status_code=status_code, headers={"ETag": f'"{fingerprint(row.spec)}"'})
+
+
+ROUTES = [
+    list_schedules, create_schedule, get_schedule, update_schedule, delete_schedule, pause_schedule, resume_schedule,
+    trigger_schedule, reschedule_schedule, backfill_schedule, preview_schedule, schedule_executions, schedule_stats,
+]  # fmt: skip

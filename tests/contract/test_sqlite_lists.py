@@ -1,0 +1,138 @@
+"""Lists of the SQLite store go by its indexes, and every way to a page leads to the same one."""
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+from crowd import FILTERS, SORTS, check, gather
+
+from mainspring.job import Action, Cursor, Filter, Sort
+from mainspring.store import Store
+from mainspring.stores import open_store
+from mainspring.stores.sqlite import lists
+from mainspring.stores.sqlite.lists import _List, jobs
+from mainspring.testing.contract.build import NOW, act, later, new_job, put
+
+US = 1_000_000_000_000_000
+
+
+@asynccontextmanager
+async def opened(folder: Path) -> AsyncIterator[Store]:
+    store = open_store(f"sqlite:///{folder}/jobs.db")
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def plans(folder: Path, *statements: tuple[str, object]) -> list[str]:
+    with closing(sqlite3.connect(folder / "jobs.db")) as db:
+        return [
+            "\n".join(row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", values)) for sql, values in statements
+        ]
+
+
+@pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.parametrize("name", FILTERS)
+async def test_every_list_goes_by_an_index(tmp_path: Path, name: str, sort: Sort) -> None:
+    async with opened(tmp_path):
+        asked = _List(FILTERS[name], US, 50, Cursor("x", NOW), True, sort)
+        if asked.empty:
+            return
+        sources = list(asked.sources())
+        ways = [asked.near(9), asked.whole(), *map(asked.collected, sources)]
+        ways += [] if asked.apart is None else [asked.told(asked.apart)]
+        for plan in plans(tmp_path, *((sql, asked.values) for sql in ways)):
+            assert "SCAN mainspring_jobs\n" not in f"{plan}\n"
+            assert "SCAN mainspring_jobs USING INDEX sqlite_autoindex" not in plan
+
+
+@pytest.mark.parametrize(
+    ("soon", "near", "few", "dear"),
+    [(500, 0, -1, 0), (-1, 5000, -1, 0), (-1, 5, 9999, 0), (-1, 5, 9999, 9999), (-1, 5, -1, 0)],
+    ids=["soon", "near", "few", "far", "whole"],
+)
+@pytest.mark.parametrize("newest", [False, True])
+async def test_each_way_leads_to_the_same_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, soon: int, near: int, few: int, dear: int, newest: bool
+) -> None:
+    for name, value in (("SOON", soon), ("FIRST", near), ("NEAR", near), ("FEW", few), ("DEAR", dear)):
+        monkeypatch.setattr(lists, name, value)
+    async with opened(tmp_path) as store:
+        await check(store, await gather(store), newest)
+
+
+@pytest.mark.parametrize("newest", [False, True])
+async def test_lists_by_time_know_the_jobs_of_an_earlier_schema(tmp_path: Path, newest: bool) -> None:
+    async with opened(tmp_path) as store:
+        everything = await gather(store)
+        await store.migrate(5)
+        await store.migrate()
+        await check(store, everything, newest)
+
+
+async def test_a_job_that_is_enqueued_again_much_later_is_listed_once_by_its_own_time(tmp_path: Path) -> None:
+    job = new_job(id="by-hand")
+    async with opened(tmp_path) as store:
+        await put(store, job)
+        await put(store, job, now=later(3600))
+        before = await store.jobs(Filter(created_before=later(60)), now=NOW, limit=9)
+        after = await store.jobs(Filter(created_after=later(60)), now=NOW, limit=9)
+    assert [[job.id for job in found] for found in (before, after)] == [["by-hand"], []]
+
+
+async def test_nothing_is_left_of_an_odd_job_that_is_deleted(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        plain = new_job()
+        await put(store, plain, new_job(id="by-hand"))
+        await put(store, new_job(id="keyed", unique_key="key"))
+        await put(store, plain, now=later(3600))
+        await act(store, Action.DELETE, "by-hand", "keyed", plain.id)
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as db:
+        assert db.execute("SELECT * FROM mainspring_odd").fetchall() == []
+
+
+async def steps_of(folder: Path, act: Callable[[sqlite3.Connection], object]) -> int:
+    """How many statements the lane would wait for."""
+    said: list[str] = []
+    async with opened(folder) as store:
+        await gather(store)
+    with closing(sqlite3.connect(folder / "jobs.db")) as db:
+        db.set_trace_callback(said.append)
+        act(db)
+    return len(said)
+
+
+@pytest.mark.parametrize("sort", SORTS)
+async def test_a_page_of_all_jobs_is_one_statement(tmp_path: Path, sort: Sort) -> None:
+    assert await steps_of(tmp_path, lambda db: jobs(db, Filter(), US, 2, newest=True, sort=sort)) == 1
+
+
+async def test_a_page_of_one_state_is_one_statement(tmp_path: Path) -> None:
+    dead = Filter(states=("dead",))
+    assert await steps_of(tmp_path, lambda db: jobs(db, dead, US, 2, newest=True, sort="finished")) == 1
+
+
+async def test_a_page_of_one_queue_is_one_statement(tmp_path: Path) -> None:
+    assert await steps_of(tmp_path, lambda db: jobs(db, Filter(queues=("mail",)), US, 2, newest=True)) == 1
+
+
+async def test_a_page_of_a_tag_is_read_in_the_order_of_its_index(tmp_path: Path) -> None:
+    asked = _List(Filter(tags=("a", "b")), US, 10, Cursor("x"), True, "created")
+    async with opened(tmp_path):
+        (plan,) = plans(tmp_path, (asked.near(9), asked.values))
+    assert "mainspring_tags USING PRIMARY KEY (tag=? AND job_id<?)" in plan
+    assert "TEMP B-TREE" not in plan
+
+
+@pytest.mark.parametrize("after", [None, Cursor("x")])
+async def test_a_walk_by_id_reads_no_further_than_it_goes(tmp_path: Path, after: Cursor | None) -> None:
+    asked = _List(Filter(queues=("mail",)), US, 10, after, True, "created")
+    async with opened(tmp_path):
+        (plan,) = plans(tmp_path, (asked.near(9), asked.values))
+    assert "CO-ROUTINE walk" in plan
+    assert "mainspring_jobs USING COVERING INDEX sqlite_autoindex_mainspring_jobs_1" in plan
+    assert "TEMP B-TREE" not in plan

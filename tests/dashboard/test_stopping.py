@@ -1,0 +1,54 @@
+"""Stop a worker where the workers are: asked first, seen on its way, and gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from live import Live
+from playwright.sync_api import expect
+from scenery import shown
+from visit import Visits
+
+
+@pytest.fixture
+def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """One that has time to finish; each test ends its worker."""
+    one = Live(tmp_path_factory.mktemp("crew"), grace=30)
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def test_a_worker_is_stopped_after_a_question_and_what_it_runs_may_finish(visit: Visits, crew: Live) -> None:
+    id = crew.enqueue("export", "held")
+    page = visit(crew, "/workers")
+    row = shown(page).get_by_role("row").filter(has_text=crew.worker.id)
+    expect(row).to_contain_text("1 of 100")
+    row.get_by_role("button", name="Stop worker").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("1 job may finish within 30 s, the rest run elsewhere.")
+    expect(dialog).to_contain_text("Whoever keeps the process running may start another.")
+    dialog.get_by_role("button", name="Leave it").click()
+    expect(row).to_contain_text("open")
+    row.get_by_role("button", name="Stop worker").click()
+    dialog.get_by_role("button", name="Stop", exact=True).click()
+    expect(row.locator(".state")).to_have_text("stopping")
+    expect(row.locator(".state .icon-ended")).to_be_visible()
+    expect(row.get_by_role("button")).to_have_count(0)
+    crew.cue("held", "end", "done")
+    expect(row).to_contain_text("gone")
+    assert crew.do(crew.app.workers.list()) == []
+    assert crew.do(crew.app.jobs.get(id)).state == "completed"
+
+
+def test_the_page_of_a_worker_stops_it_too(visit: Visits, crew: Live) -> None:
+    visit.expects("status of 404")
+    page = visit(crew, f"/workers/{crew.worker.id}")
+    shown(page).get_by_role("button", name="Stop worker").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("It runs nothing now.")
+    dialog.get_by_role("button", name="Stop", exact=True).click()
+    expect(page.get_by_role("main")).to_contain_text("gone")
+    expect(page.get_by_role("button", name="Stop worker")).to_have_count(0)
