@@ -6,12 +6,12 @@ Prints:
       queue_paused: queue 'mail' is paused; resume it to go on
       no_worker: no worker is alive: start one with `mainspring worker`
     second import
-      workers_full: all 1 slots of worker … are taken
+      workers_full: the only slot of worker … is taken
       in the way: the first import
     first import
-      running: it is running on … since …, attempt 1
+      running: it has been running on … since …, attempt 1
     first import, later
-      final: it is completed since …
+      final: it has been completed since …
 """
 
 import asyncio

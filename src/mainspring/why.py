@@ -135,7 +135,8 @@ def _blocked(job: Job, worker: LiveWorker, facts: Facts) -> Reason | None:
     room = worker.orders.concurrency or info.concurrency
     if len(mine) + info.leaked >= room:
         leaked = f", {info.leaked} of them leaked" if info.leaked else ""
-        return _full("workers_full", f"all {room} slots of worker {info.id} are taken{leaked}", mine)
+        all = f"the only slot of worker {info.id} is" if room == 1 else f"all {room} slots of worker {info.id} are"
+        return _full("workers_full", f"{all} taken{leaked}", mine)
     for what, limit, held in (
         (f"task {job.task!r}", info.limits.get(job.task), [run for run in mine if run.task == job.task]),
         (f"queue {job.queue!r}", info.queue_limits.get(job.queue), [run for run in mine if run.queue == job.queue]),
