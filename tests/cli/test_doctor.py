@@ -166,6 +166,16 @@ async def test_drained_workers_are_a_warning(app):
         assert (found.verdict, found.text) == ("warn", "every worker for add is drained (1 job is due)")
 
 
+async def test_workers_that_stop_count_as_drained(app):
+    async with app:
+        await app.tasks["add"].enqueue(1)
+        await alive(app, grace=30.0)
+        await app.workers.stop(None)
+        found = (await look(app))["tasks"]
+        assert (found.verdict, found.text) == ("warn", "every worker for add is drained (1 job is due)")
+        assert found.remedy.endswith("; or start another")
+
+
 async def test_a_paused_queue_is_a_warning_if_jobs_wait_in_it(app):
     async with app:
         await app.queues.pause("mail")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import signal
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from mainspring import BadInput, InvalidTransition, Mainspring
+from mainspring.clock import EPOCH
 from mainspring.events import WorkersOrdered, WorkerStopping
-from mainspring.job import LiveWorker
+from mainspring.job import LiveWorker, Orders, WorkerInfo
 from mainspring.testing import VirtualClock
 
 
@@ -169,3 +171,15 @@ async def test_a_stop_is_asked_for_without_await_too(app: Mainspring, clock: Vir
     async with app, app.worker() as worker:
         assert await asyncio.to_thread(app.sync.workers.stop, worker.id) == [worker.id]
         assert (await only(app)).orders.stopped
+
+
+def test_rows_of_an_earlier_release_are_read_and_it_reads_those_of_this_one() -> None:
+    class Earlier(msgspec.Struct):
+        concurrency: int | None = None
+        drained: bool = False
+
+    assert msgspec.json.decode(b'{"drained":true}', type=Orders) == Orders(drained=True)
+    ours = msgspec.json.encode(Orders(drained=True, stopped=True))
+    assert msgspec.json.decode(ours, type=Earlier) == Earlier(drained=True)
+    row = {"id": "a", "host": "h", "pid": 1, "queues": None, "tasks": [], "concurrency": 1, "started_at": EPOCH}
+    assert msgspec.json.decode(msgspec.json.encode(row), type=WorkerInfo).grace is None
