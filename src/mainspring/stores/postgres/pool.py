@@ -80,7 +80,9 @@ class Session:
 
     async def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """The statement for each row, sent together."""
-        await self._answer(self.connection.executemany(self.place.sql(sql), rows))
+        # Of no rows the driver makes a transaction without an end, which the next verb would find.
+        if some := list(rows):
+            await self._answer(self.connection.executemany(self.place.sql(sql), some))
 
     async def copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         schema, name = self.place.names(table)

@@ -98,6 +98,11 @@ class DocumentContract(Contract):
 
 
 class AuditContract(Contract):
+    async def test_nothing_recorded_leaves_nothing_behind(self) -> None:
+        async with self.opened() as store:
+            await store.record([])
+            assert await store.audit(Trail(), limit=10) == []
+
     async def test_the_trail_is_read_newest_first_page_by_page(self) -> None:
         async with self.opened() as store:
             entries = [an_entry(n, who=who, asked='{"n":1}') for n, who in enumerate(EVIL)]
