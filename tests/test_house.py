@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
-import pytest
-
 import mainspring
 from mainspring import errors
 
@@ -111,15 +109,10 @@ def test_every_module_has_its_layer() -> None:
     assert {noun(name_of(path)) for path in MODULES} == set(LEVEL)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_imports_point_one_way(path: Path) -> None:
-    me = name_of(path)
-    upward = [
-        other
-        for other in imports(path)
-        if noun(other) != noun(me) and LEVEL[noun(other)] >= LEVEL[noun(me)] and (me, other) not in UPWARD
-    ]
-    assert upward == []
+def test_imports_point_one_way() -> None:
+    pairs = ((name_of(path), other) for path in MODULES for other in imports(path))
+    upward = {(me, other) for me, other in pairs if noun(other) != noun(me) and LEVEL[noun(other)] >= LEVEL[noun(me)]}
+    assert upward == UPWARD
 
 
 def test_the_imports_are_really_read() -> None:
@@ -151,10 +144,15 @@ def words(tree: ast.Module) -> Iterator[str]:
                 yield word
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if noun(name_of(path)) not in MAY_NAME_STORES], ids=name_of)
-def test_no_store_is_named_outside_the_stores(path: Path) -> None:
-    named = [word for word in words(tree_of(path)) if STORES.search(word)]
-    assert named == (["sqlite:///mainspring.db"] if path.name == "config.py" else [])
+def test_no_store_is_named_outside_the_stores() -> None:
+    named = [
+        (name_of(path), word)
+        for path in MODULES
+        if noun(name_of(path)) not in MAY_NAME_STORES
+        for word in words(tree_of(path))
+        if STORES.search(word)
+    ]
+    assert named == [("config", "sqlite:///mainspring.db")]
 
 
 # time
@@ -176,9 +174,8 @@ def clock_reads(tree: ast.Module) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_only_the_clock_reads_the_time(path: Path) -> None:
-    assert bool(clock_reads(tree_of(path))) == (name_of(path) == "clock")
+def test_only_the_clock_reads_the_time() -> None:
+    assert [name_of(path) for path in MODULES if clock_reads(tree_of(path))] == ["clock"]
 
 
 def test_nobody_waits_in_a_way_that_may_swallow_a_cancellation() -> None:
@@ -255,12 +252,14 @@ def test_every_test_file_has_a_name_of_its_own() -> None:
 # docstrings
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_every_module_says_its_one_job_in_one_line(path: Path) -> None:
-    first, *rest = (ast.get_docstring(tree_of(path), clean=False) or "").splitlines() or [""]
-    assert first
-    assert first.endswith(".")
-    assert rest[:1] in ([], [""])
+def one_sentence(text: str) -> bool:
+    first, *rest = text.splitlines() or [""]
+    return first.endswith(".") and rest[:1] in ([], [""])
+
+
+def test_every_module_says_its_one_job_in_one_line() -> None:
+    said = {name_of(path): ast.get_docstring(tree_of(path), clean=False) or "" for path in MODULES}
+    assert [name for name, text in said.items() if not one_sentence(text)] == []
 
 
 # the public face
@@ -399,11 +398,11 @@ def test_every_error_is_in_the_tree() -> None:
     assert set(drawn()) == set(defined())
 
 
-@pytest.mark.parametrize("name", sorted(defined()))
-def test_the_tree_shows_the_true_parents(name: str) -> None:
-    parent, builtin = drawn()[name]
-    bases = {parent or "Exception"} | ({builtin} if builtin else set())
-    assert {base.__name__ for base in defined()[name].__bases__} == bases
+def test_the_tree_shows_the_true_parents() -> None:
+    shown = {
+        name: {parent or "Exception", *([builtin] if builtin else [])} for name, (parent, builtin) in drawn().items()
+    }
+    assert shown == {name: {base.__name__ for base in kind.__bases__} for name, kind in defined().items()}
 
 
 def test_every_error_is_public() -> None:
