@@ -15,7 +15,9 @@ class Authority:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        self.ca, self._key = self._made("authority", "-addext", "basicConstraints=critical,CA:TRUE")
+        # Python 3.13 and newer ask an authority's certificate what its key may sign.
+        extensions = ("basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,cRLSign")
+        self.ca, self._key = self._made("authority", *(word for one in extensions for word in ("-addext", one)))
 
     def certificate(self, name: str, host: str = "") -> tuple[str, str]:
         """The files of a certificate and of its key; a server's holds for that host, such as IP:127.0.0.1."""

@@ -98,8 +98,10 @@ class _Teller(logging.Handler):
         super().__init__()
         self._line = line
 
-    def createLock(self) -> None:
-        self.lock = None  # the line has its own, which no interruption can leave locked
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Takes no lock of the handler: the line has its own, which no interruption can leave locked."""
+        self.emit(record)
+        return True
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
