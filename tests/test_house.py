@@ -36,7 +36,7 @@ def tree_of(path: Path) -> ast.Module:
 
 # Each may import from those before it, and from its own package. A new module needs its place here.
 LAYERS: list[set[str]] = [
-    {"errors", "bucket", "clock", "document", "hint", "ids", "failpoint", "mask", "program", "signals"},
+    {"errors", "bucket", "clock", "document", "hint", "ids", "failpoint", "mask", "program", "signals", "url"},
     {"acting", "credential", "measure", "retry", "threads", "trigger", "wear", "systemd", "vigil"},
     {"lifeline"},
     {"job", "config", "finding", "reloader", "schema", "supervisor"},

@@ -80,6 +80,17 @@ def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
     assert len(found.bases) == 4
 
 
+def test_sentinels_at_ipv6_addresses_are_found() -> None:
+    found = place("redis+sentinel://[2001:db8::1],[2001:db8::2]:5,three/main")
+    assert found.addresses == [("2001:db8::1", 26379), ("2001:db8::2", 5), ("three", 26379)]
+
+
+@pytest.mark.parametrize("hosts", ["one,[::1", "one,::1", "[::1],two]", "one,[two]", "one,[::1]:http"])
+def test_a_bad_host_in_a_list_is_shown_the_form_of_a_list(hosts: str) -> None:
+    said = refusal(f"redis+cluster://{hosts}/")
+    assert said.endswith("has a bad host or port: use redis+cluster://user:password@host:6379,host:6379/?prefix=name")
+
+
 @pytest.mark.parametrize("homes", [1, 3, 8, 64])
 def test_the_homes_of_a_cluster_lie_in_equal_parts_of_its_slots(homes: int) -> None:
     bases = place(f"redis+cluster://host/?homes={homes}").bases
@@ -139,9 +150,9 @@ def test_any_other_prefix_is_refused(name: str) -> None:
             "names more than one host: use redis://user:password@host:6379/0?prefix=name, redis+cl",
         ),
         ("redis://host:http/0", "has a bad host or port"),
-        ("redis://host:65536/0", "port 65536 in store URL"),
+        ("redis://host:65536/0", "has port 65536, which is not from 1 to 65535"),
         ("redis://host:-1/0", "has a bad host or port"),
-        ("redis://host:0/0", "port 0 in store URL"),
+        ("redis://host:0/0", "has port 0, which is not from 1 to 65535"),
         ("redis://[::1/0", "has a bad host or port"),
         ("redis://host/jobs", "'jobs' in store URL 'redis://host/jobs' is no database's number: use 0, as in redis://"),
         ("redis://host/-1", "'-1' in store URL"),

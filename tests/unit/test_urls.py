@@ -1,8 +1,10 @@
 """open_store: each URL is a store or a refusal that shows the right form."""
 
+import inspect
 from urllib.parse import urlencode
 
 import pytest
+from asyncpg.connect_utils import _parse_connect_dsn_and_args
 
 from mainspring import BadSetting, Mainspring
 from mainspring.stores import open_store
@@ -113,6 +115,35 @@ def test_a_schema_or_prefix_that_is_no_plain_name_is_refused(option: str, name: 
 def test_a_postgres_url_without_a_database_is_shown_the_right_form() -> None:
     with pytest.raises(BadSetting, match="names no database: use postgresql://user@host/database"):
         open_store("postgresql://host")
+
+
+HOSTS = {
+    "[::1]/jobs": [("::1", 5432)],
+    "[::1]:99/jobs": [("::1", 99)],
+    "one,[::1]:99/jobs": [("one", 5432), ("::1", 99)],
+    "[::1],[::2]:99,three:7/jobs?sslmode=disable": [("::1", 5432), ("::2", 99), ("three", 7)],
+    "one,[::1]:99/jobs?host=other&port=1": [("one", 5432), ("::1", 99)],
+}
+
+
+@pytest.mark.parametrize("option", ["", "listen"])
+@pytest.mark.parametrize("where", HOSTS)
+def test_the_driver_of_postgres_finds_hosts_at_ipv6_addresses(where: str, option: str) -> None:
+    url = f"postgresql://ada:p[w@{where}"
+    store = open_store(f"postgresql://host/jobs?{urlencode({'listen': url})}" if option else url)
+    assert isinstance(store, PostgresStore)
+    nothing = dict.fromkeys(inspect.signature(_parse_connect_dsn_and_args).parameters)
+    dsn = store.place.listen if option else store.place.dsn
+    addresses, known = _parse_connect_dsn_and_args(**nothing | {"dsn": dsn})
+    assert (addresses, known.user, known.password, known.database) == (HOSTS[where], "ada", "p[w", "jobs")
+
+
+@pytest.mark.parametrize("where", ["[::1/jobs", "one,::1/jobs", "host:http/jobs", "one,[::1]x/jobs"])
+@pytest.mark.parametrize("option", ["", "listen"])
+def test_a_postgres_url_with_a_bad_host_is_shown_the_right_form(where: str, option: str) -> None:
+    url = f"postgresql://{where}"
+    with pytest.raises(BadSetting, match="has a bad host or port: use postgresql://user@host:5432/database"):
+        open_store(f"postgresql://host/jobs?{urlencode({'listen': url})}" if option else url)
 
 
 def test_the_app_refuses_a_bad_url_at_once() -> None:

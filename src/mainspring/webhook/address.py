@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from ..errors import BadInput, BadSetting
+from ..url import split
 
 Address = IPv4Address | IPv6Address
 
@@ -128,24 +128,22 @@ def target(url: object) -> Target:
     if not isinstance(url, str) or not 0 < len(url) <= LONGEST or not _PRINTABLE.fullmatch(url) or "\\" in url:
         raise BadInput(f"a webhook's URL is up to {LONGEST:,} printable ASCII characters without spaces or backslashes")
     try:
-        parts = urlsplit(url)
-        host, port = (parts.hostname or "").rstrip("."), parts.port
+        parts = split(url)
     except ValueError as bad:
-        raise BadInput(f"a webhook's URL cannot be read: {bad}") from None
+        raise BadInput(f"a webhook's URL has {bad}") from None
     if parts.scheme not in PORTS:
         raise BadInput(f"a webhook's URL begins with https:// (or http://, if webhook_allow names its host), not {parts.scheme!r:.20}")  # fmt: skip  # noqa: E501
-    if "@" in parts.netloc:
+    if parts.user is not None:
         raise BadInput("a webhook's URL has no user and no password in it: the signature says who sends")
     if "#" in url:
         raise BadInput("a webhook's URL has no #fragment: no server gets to see it")
+    host, port = parts.host.name.lower().rstrip("."), parts.host.port
     own = literal(host)
     named = own is None and _HOST.fullmatch(host) and not _NUMERIC.fullmatch(host)
-    if not (named or own) or isinstance(own, IPv6Address) != ("[" in parts.netloc):
+    if not (named or own) or isinstance(own, IPv6Address) != ("[" in parts.authority):
         raise BadInput("a webhook's URL names its host as hooks.example.com, 203.0.113.7 or [2001:db8::7]")
-    if port == 0:
-        raise BadInput("a webhook's URL has a port from 1 to 65535, or none")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Target(parts.scheme == "https", host, port or PORTS[parts.scheme], parts.netloc, path)
+    return Target(parts.scheme == "https", host, port or PORTS[parts.scheme], parts.authority, path)
 
 
 def literal(host: str) -> Address | None:

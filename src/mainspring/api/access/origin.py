@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from litestar.types import Scope
 
+from ...url import split
 from ..header import header
 from ..problem import Problem
 from .loopback import is_loopback, name_of
@@ -40,9 +39,16 @@ def is_local_page(scope: Scope) -> bool:
     """Whether a browser has this from its own machine, without TLS."""
     origin = header(scope, b"origin")
     if origin is not None:
-        page = urlsplit(origin)
-        return page.scheme == "http" and is_loopback(page.hostname or "")
+        return _is_local(origin)
     return scope["scheme"] == "http" and is_loopback(name_of(header(scope, b"host") or ""))
+
+
+def _is_local(origin: str) -> bool:
+    try:
+        page = split(origin)
+    except ValueError:  # "null", or what no browser sends
+        return False
+    return page.scheme == "http" and is_loopback(page.host.name.lower())
 
 
 def _csrf() -> Problem:

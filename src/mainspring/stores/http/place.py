@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 from ssl import SSLContext
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
+from ... import url as urls
 from ...errors import BadSetting
 from ..redis.certificates import FILES, context
 
@@ -18,20 +19,19 @@ class Place:
     def __init__(self, url: str, shown: str) -> None:
         self.shown = shown
         try:
-            parts = urlsplit(url)
-            named = bool(parts.hostname) and parts.port != 0
-        except ValueError as error:
-            raise BadSetting(f"store URL {shown!r}: {error}; {_WAY_OUT}") from None
-        if not named or parts.fragment:
+            parts = urls.split(url)
+        except ValueError as bad:
+            raise BadSetting(f"store URL {shown!r} has {bad}: {_WAY_OUT}") from None
+        if not parts.host.name or parts.fragment:
             raise BadSetting(f"store URL {shown!r} does not name an API: {_WAY_OUT}")
-        if parts.username is not None or parts.password is not None:
+        if parts.user is not None:
             raise BadSetting(f"store URL {shown!r} takes no user or password: give api_key=, or $MAINSPRING_API_KEY")
-        if parts.scheme == "http" and not _near(parts.hostname or ""):
+        if parts.scheme == "http" and not _near(parts.host.name.lower()):
             raise BadSetting(f"store URL {shown!r} would send the API key for everybody to read: use https://")
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         if unknown := [name for name in options if name not in FILES]:
             raise BadSetting(f"store URL {shown!r} has an unknown option {unknown[0]!r} (known: {', '.join(FILES)})")
-        self.root = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+        self.root = f"{parts.scheme}://{parts.authority}{parts.path.rstrip('/')}"
         self._files = options
 
     def tls(self) -> SSLContext:

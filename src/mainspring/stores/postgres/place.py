@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import zlib
 from typing import cast, get_args
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode
 
+from ... import url as urls
 from ...errors import BadSetting
 from .route import Pooler
 
@@ -19,7 +20,7 @@ class Place:
     """Statements are written for tables named mainspring_…; `sql` puts them where they are."""
 
     def __init__(self, url: str, shown: str) -> None:
-        parts = urlsplit(url)
+        parts = _split(url, f"store URL {shown!r}")
         asked = dict(parse_qsl(parts.query, keep_blank_values=True))
         self.schema, self.prefix = asked.pop("schema", "public"), asked.pop("prefix", "mainspring_")
         for option, name in (("schema", self.schema), ("prefix", self.prefix)):
@@ -34,11 +35,13 @@ class Place:
             raise BadSetting(f"listen= in store URL {shown!r} takes postgresql://user@host/database, or off")
         self.pooler: Pooler = cast(Pooler, pooler)
         self.listens = listen != "off"
-        self.listen = listen if self.listens else None
+        self.listen = (
+            _driver_dsn(_split(listen, f"listen= in store URL {shown!r}")) if listen and self.listens else None
+        )
         """The DSN to listen at; None: that of all else."""
         if len(parts.path) < 2:
             raise BadSetting(f"store URL {shown!r} names no database: use postgresql://user@host/database")
-        self.dsn = urlunsplit(parts._replace(query=urlencode(asked)))
+        self.dsn = _driver_dsn(parts._replace(query=urlencode(asked)))
         self.shown = shown
         whole = f"{self.schema}.{self.prefix}"
         # The first half of our advisory locks: two apps in one database do not wait for each other.
@@ -63,3 +66,20 @@ class Place:
     def _named(self, found: re.Match[str]) -> str:
         name = f'"{self.prefix}{found[2]}"'
         return f"{found[1]}{name}" if found[1] else f'"{self.schema}".{name}'
+
+
+def _split(url: str, what: str) -> urls.Url:
+    try:
+        return urls.split(url, many=True)
+    except ValueError as bad:
+        raise BadSetting(f"{what} has {bad}: use postgresql://user@host:5432/database") from None
+
+
+def _driver_dsn(parts: urls.Url) -> str:
+    """The driver reads a DSN by urllib, which takes no brackets in a password, and none in a list of hosts."""
+    authority, query = parts.authority, parts.query
+    if "[" in authority and len(parts.hosts) > 1:
+        more = [(key, value) for key, value in parse_qsl(query, keep_blank_values=True) if key not in ("host", "port")]
+        authority, query = "", urlencode([*more, ("host", unquote(authority))])
+    user = "" if parts.user is None else parts.user.replace("[", "%5B").replace("]", "%5D") + "@"
+    return f"{parts.scheme}://{user}{authority}{parts.path}{query and '?'}{query}"

@@ -7,8 +7,9 @@ from binascii import crc_hqx
 from functools import cached_property
 from ssl import SSLContext
 from typing import Literal, NamedTuple
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
+from ... import url as urls
 from ...errors import BadSetting
 from .certificates import FILES, context
 
@@ -24,7 +25,7 @@ SCHEMES = {
 # The keys of a cluster lie in so many slots, evenly spread; it is written down in the cluster when it is first used.
 HOMES, MOST_HOMES, SLOTS = 8, 64, 16384
 _PREFIX = re.compile(r"[A-Za-z0-9_:.-]{1,64}")
-_HOST = re.compile(r"(?P<host>[\w.%-]+|\[[0-9A-Fa-f:.%]+\])(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
+_HOST = re.compile(r"[\w.%-]+|[0-9A-Fa-f:.]+(%\w+)?", re.ASCII)
 _DB = re.compile(r"[0-9]{1,6}")
 # To the last @, across slashes: a password that should have been percent-encoded must not be shown either.
 _PASSWORD = re.compile(r"(//[^:@]*):.*@")
@@ -54,9 +55,10 @@ class Place:
 
     def __init__(self, url: str, shown: str) -> None:
         self.shown = re.sub(r"([?&]sentinel_password=)[^&]*", r"\1***", _PASSWORD.sub(r"\1:***@", shown))
-        parts = self._parts(url)
-        self.kind: Literal["server", "cluster", "sentinel", "socket"] = SCHEMES.get(parts.scheme, "socket")  # type: ignore[assignment]
+        scheme = url.partition("://")[0]
+        self.kind: Literal["server", "cluster", "sentinel", "socket"] = SCHEMES.get(scheme, "socket")  # type: ignore[assignment]
         self._form = FORMS[self.kind]
+        parts = self._parts(url)
         self._tls = parts.scheme.startswith("rediss")
         self.asked = dict(parse_qsl(parts.query, keep_blank_values=True))
         self.prefix = self.asked.pop("prefix", "mainspring")
@@ -66,14 +68,14 @@ class Place:
             )
         self.bases = self._bases()
         self.base = self.bases[0]
-        user, _, hosts = parts.netloc.rpartition("@")
+        user = parts.user or ""
         self._user, _, password = map(unquote, user.partition(":"))
         self._password = password if ":" in user else None
         self.service, self.db, self.addresses, self.socket = "", 0, list[Address](), ""
         if self.kind == "socket":
-            self._on_socket(parts, hosts)
+            self._on_socket(parts)
         else:
-            self._on_servers(parts, hosts)
+            self._on_servers(parts)
         self._files = {name: self.asked.pop(name) for name in FILES if self._tls and name in self.asked}
         if "key" in self._files and "cert" not in self._files:
             raise BadSetting(f"key= without cert= in store URL {self.shown!r}: name the certificate that it is of")
@@ -100,16 +102,16 @@ class Place:
         """Once: it takes a while to read the authorities of a system, and sentinels are called often."""
         return context(self._files, self.shown) if self._tls else None
 
-    def _parts(self, url: str) -> SplitResult:
+    def _parts(self, url: str) -> urls.Url:
         if not url.isprintable() or " " in url or "#" in url or _LATE_AT.search(url):
             raise BadSetting(
                 f"store URL {self.shown!r} has a character that must be percent-encoded: "
                 "in a password / is %2F, ? is %3F, # is %23, @ is %40"
             )
         try:
-            return urlsplit(url)
-        except ValueError:
-            raise BadSetting(f"store URL {self.shown!r} has a bad host or port: use {FORMS['server']}") from None
+            return urls.split(url, many=True)
+        except ValueError as bad:
+            raise BadSetting(f"store URL {self.shown!r} has {bad}: use {self._form}") from None
 
     def _bases(self) -> list[str]:
         if self.kind != "cluster":
@@ -119,17 +121,13 @@ class Place:
             raise BadSetting(f"homes={asked} in store URL {self.shown!r}: use a number from 1 to {MOST_HOMES}")
         return list(_spread(self.prefix, int(asked)))
 
-    def _on_servers(self, parts: SplitResult, hosts: str) -> None:
-        for text in hosts.split(","):
-            found = _HOST.fullmatch(text)
-            if not text or text.startswith(":"):
+    def _on_servers(self, parts: urls.Url) -> None:
+        for host in parts.hosts:
+            if not host.name:
                 raise BadSetting(f"store URL {self.shown!r} names no host: use {self._form}")
-            if found is None:
+            if not _HOST.fullmatch(host.name):
                 raise BadSetting(f"store URL {self.shown!r} has a bad host or port: use {self._form}")
-            port = int(found["port"] or (26379 if self.kind == "sentinel" else 6379))
-            if not 0 < port < 65536:
-                raise BadSetting(f"port {port} in store URL {self.shown!r} is no server's: use {self._form}")
-            self.addresses.append((found["host"].strip("[]"), port))
+            self.addresses.append((host.name, host.port or (26379 if self.kind == "sentinel" else 6379)))
         if self.kind == "server" and len(self.addresses) > 1:
             raise BadSetting(
                 f"store URL {self.shown!r} names more than one host: use {self._form}, redis+cluster or redis+sentinel"
@@ -143,8 +141,8 @@ class Place:
         if self.kind == "cluster" and self.db:
             raise BadSetting(f"database {self.db} in store URL {self.shown!r}: a cluster has 0 only")
 
-    def _on_socket(self, parts: SplitResult, host: str) -> None:
-        if host or len(parts.path) < 2 or parts.path.endswith("/"):
+    def _on_socket(self, parts: urls.Url) -> None:
+        if parts.authority or len(parts.path) < 2 or parts.path.endswith("/"):
             raise BadSetting(f"store URL {self.shown!r} names no socket: use {self._form}")
         self.socket, self.db = parts.path, self._number(self.asked.pop("db", "0"))
 

@@ -1,0 +1,79 @@
+"""Takes a URL apart in the same way on every release of Python."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv6Address
+from typing import NamedTuple
+from unicodedata import normalize
+
+MAX_PORT = 65_535
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#(.*))?")
+_HOST = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^\[\]:,\s]*))(?::(?P<port>[0-9]{0,6}))?", re.ASCII)
+# What some characters of other scripts become when a name is looked up; it would end the host there.
+_DELIMITERS = set("/?#@:[]")
+
+
+class Host(NamedTuple):
+    """A name or an address without its brackets."""
+
+    name: str
+    port: int | None
+
+
+class Url(NamedTuple):
+    """`user` is all that stands before the last @ of the authority, `authority` what stands after it."""
+
+    scheme: str
+    user: str | None
+    authority: str
+    hosts: list[Host]
+    path: str
+    query: str
+    fragment: str | None
+
+    @property
+    def host(self) -> Host:
+        return self.hosts[0]
+
+
+def split(text: str, *, many: bool = False) -> Url:
+    """Raises ValueError with what the URL has that it must not have; a list of hosts is read if `many` are taken.
+
+    The brackets of IPv6 hosts are why urllib does not do it: which of them `urlsplit` takes has changed in patch
+    releases, and newer ones take none after a comma.
+    """
+    if not text.isprintable():
+        raise ValueError("a character that must be percent-encoded")
+    if (found := _URL.fullmatch(text)) is None:
+        raise ValueError("no scheme, such as https://")
+    scheme, where, path, query, fragment = found.groups()
+    user, at, authority = where.rpartition("@")
+    hosts = [_host(one) for one in (authority.split(",") if many else [authority])]
+    return Url(scheme.lower(), user if at else None, authority, hosts, path, query or "", fragment)
+
+
+def _host(text: str) -> Host:
+    found = _HOST.fullmatch(text)
+    if found is None:
+        raise ValueError("a bad host or port")
+    port = int(found["port"]) if found["port"] else None
+    if port is not None and not 0 < port <= MAX_PORT:
+        raise ValueError(f"port {port}, which is not from 1 to {MAX_PORT}")
+    return Host(_address(found["address"]) if found["address"] else _name(found["name"]), port)
+
+
+def _address(text: str) -> str:
+    """A zone stands behind %, which a URL should have as %25."""
+    address = text.replace("%25", "%")
+    try:
+        IPv6Address(address)
+    except ValueError:
+        raise ValueError("a bad host or port") from None
+    return address
+
+
+def _name(text: str) -> str:
+    if not text.isascii() and _DELIMITERS & set(normalize("NFKC", text)):
+        raise ValueError("a bad host or port")
+    return text
