@@ -474,7 +474,7 @@ class Mainspring:
         """Subscribes a function to a kind of event: @app.on(JobEnded)."""
 
         def subscribe(act: Callable[[E], object]) -> Callable[[E], object]:
-            if asyncio.iscoroutinefunction(act):
+            if is_async(act):
                 raise BadInput(f"subscriber {act.__name__!r} is a coroutine function; events go to plain functions")
             self.events.subscribe(kind, act)
             return act

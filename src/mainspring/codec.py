@@ -8,6 +8,7 @@ import re
 import typing
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -17,7 +18,10 @@ from .errors import BadPayload, BadTask
 from .job import Failure
 
 MAX_INT = 2**63
+# Python 3.11 reads documents of some 900 levels, newer releases of 10,000 and more: each has to read what others wrote.
+MAX_DEPTH = 500
 _SUSPECT = re.compile(rb"\\u0000|null|\d{19}")
+_OTHER = bytes(set(range(256)) - set(b'[]{}"'))
 
 
 def _enc_hook(value: Any) -> Any:
@@ -41,16 +45,31 @@ def encode(value: Any) -> bytes:
     """JSON that every store, page and language can hold; refuses the rest with its reason."""
     try:
         data = _encoder.encode(value)
+        if too_deep(data):
+            raise RecursionError
         if _SUSPECT.search(data):
             _inspect(msgspec.to_builtins(value, enc_hook=_enc_hook))
     except UnicodeEncodeError:
         raise BadPayload("text with a lone surrogate is not valid Unicode: replace it, or send bytes") from None
     except RecursionError:
-        raise BadPayload("nested too deeply: flatten it, or keep it elsewhere and send its name") from None
+        raise BadPayload(
+            f"nested too deeply, over {MAX_DEPTH} levels: flatten it, or keep it elsewhere and send its name"
+        ) from None
     except (TypeError, ValueError, OverflowError) as bad:
         reason = str(bad)
         raise BadPayload(reason if ": send" in reason else f"{reason}: send text or plain data instead") from None
     return data
+
+
+def too_deep(data: bytes) -> bool:
+    """Whether a JSON document has more than MAX_DEPTH levels; it costs next to nothing for one with few parts."""
+    return data.count(b"[") + data.count(b"{") > MAX_DEPTH and _depth(data) > MAX_DEPTH
+
+
+def _depth(data: bytes) -> int:
+    unescaped = data.replace(rb"\\", b"").replace(rb"\"", b"")
+    brackets = b"".join(unescaped.translate(None, _OTHER).split(b'"')[::2])
+    return max(accumulate(1 if bracket in b"[{" else -1 for bracket in brackets), default=0)
 
 
 def _inspect(value: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import math
 import os
@@ -126,7 +127,7 @@ class Leader:
 
     def on_change(self, act: Callable[[bool], object]) -> Callable[[bool], object]:
         """Has a plain function called with True when it begins to lead, and with False when it does no longer."""
-        if not callable(act) or asyncio.iscoroutinefunction(act):
+        if not callable(act) or inspect.iscoroutinefunction(act):
             raise BadInput(f"leader {self.name!r}: on_change takes a plain function of one argument, got {act!r:.80}")
         self._heard.append(act)
         return act

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -130,7 +131,7 @@ class Sync:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._inner, name)
-        if asyncio.iscoroutinefunction(value):
+        if inspect.iscoroutinefunction(value):
             return lambda *args, **kwargs: _plain(run(value(*args, **kwargs)))
         return value if callable(value) or isinstance(value, str | int | float | type(None)) else Sync(value)
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import BadInput, BadPayload, BadTask, Context
-from mainspring.codec import Arguments, Results, encode_call, encode_result
+from mainspring.codec import MAX_DEPTH, Arguments, Results, encode_call, encode_result
 from mainspring.config import Settings
 
 LIMIT = Settings().payload_limit
@@ -388,6 +388,9 @@ UNSENDABLE = [
     ("a\ud800b", "text with a lone surrogate is not valid Unicode"),
     ({"\udfff": 1}, "text with a lone surrogate is not valid Unicode"),
     (nested(100_000), "nested too deeply"),
+    (nested(MAX_DEPTH), "nested too deeply"),
+    ([[], *nested(MAX_DEPTH), "]" * 1000], "nested too deeply"),
+    ({'\\"[': nested(MAX_DEPTH)}, "nested too deeply"),
     (Strange(), "Strange is not a type JSON can carry"),
     ([Strange], "type is not a type JSON can carry"),
     (nothing, "function is not a type JSON can carry"),
@@ -603,6 +606,12 @@ def test_a_result_that_cannot_be_kept_says_why_and_fails_nobody(value: Any, mess
     assert lost is not None
     assert lost.type == "ResultLost"
     assert lost.message.startswith(message)
+
+
+@pytest.mark.parametrize("value", [nested(MAX_DEPTH - 2), [[], {}] * 1000, "[" * 1000, ['\\"[{\\'] * 1000, {"[": None}])
+def test_a_document_with_many_parts_is_kept_if_few_levels_hold_them(value: Any) -> None:
+    payload = encode_call("mail", {"b": value}, LIMIT)
+    assert msgspec.json.decode(payload) == {"b": value}
 
 
 def test_a_result_of_exactly_the_limit_is_kept() -> None:

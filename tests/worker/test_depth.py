@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from datetime import timedelta
 from typing import Any
 
@@ -41,7 +42,7 @@ class Seen:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._store, name)
-        if not asyncio.iscoroutinefunction(value):
+        if not inspect.iscoroutinefunction(value):
             return value
 
         async def call(*args: Any, **given: Any) -> Any:

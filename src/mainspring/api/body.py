@@ -9,6 +9,7 @@ import msgspec
 from litestar import Request
 from litestar.types import Empty, Receive
 
+from ..codec import too_deep
 from .header import header
 from .problem import Problem
 
@@ -45,6 +46,8 @@ async def read(receive: Receive, limit: int | None) -> bytes:
 
 def decoded(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
     try:
+        if too_deep(body):
+            raise RecursionError
         return decoder.decode(body)
     except msgspec.ValidationError as bad:
         raise Problem(422, "invalid", str(bad)) from None
