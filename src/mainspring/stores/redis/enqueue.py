@@ -10,10 +10,11 @@ from ...job import Enqueued, NewJob
 from ..memory import enqueue as memory
 from .home import Home, Homes
 from .index import group, tells
-from .known import Known, load
 from .line import Word
-from .play import play
+from .reads import of_new_jobs
 from .records import new_record, packed, place
+from .tables import Tables
+from .transact import transact
 
 # So many go in one script: others wait for as long. Whoever repeats a call that was cut off in between writes the rest.
 MOST = 1_000
@@ -39,15 +40,12 @@ async def enqueue(homes: Homes, jobs: Sequence[NewJob], now: datetime) -> list[E
             shares.setdefault(homes.of(pair[0].queue), []).append(pair)
         await homes.each(lambda home: _enqueue(home, shares[home], us), shares)
         return [Enqueued(job.id) for job in jobs]
-    keys = {f"u{job.unique_key}" for job in jobs if job.unique_key is not None}
-    keys |= {f"i{job.idempotency_key}" for job in jobs if job.idempotency_key is not None}
 
-    async def prepare(known: Known) -> None:
-        await load(homes, known, "job", {job.id for job in jobs})
-        if keys:
-            await load(homes, known, "key", keys)
+    def rule(tables: Tables, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return memory.enqueue(tables.jobs, jobs, now)
 
-    return await play(homes, lambda part: memory.enqueue(part.jobs, jobs, now), now, prepare, "new")
+    (answers,) = await transact(homes, "enqueue", [jobs], of_new_jobs, rule, now, "new")
+    return answers
 
 
 async def _enqueue(home: Home, jobs: Sequence[tuple[NewJob, bytes]], now: int) -> None:

@@ -31,8 +31,10 @@ def _text(name: str) -> str:
     return _here.joinpath(f"{name}.lua").read_text(encoding="utf-8")
 
 
-SCRIPTS = {name: _text(name) for name in ("enqueue", "claim", "finish", "tidy", "publish", "news")}
-SCRIPTS |= {name: _text("share") + _text(name) for name in ("commit", "promise", "settle")}
+SCRIPTS = {
+    name: _text(name) for name in ("enqueue", "claim", "finish", "due", "page", "names", "tidy", "publish", "news")
+}
+SCRIPTS |= {name: _text("share") + _text(name) for name in ("commit", "promise", "lock", "settle")}
 
 
 class Moved(StoreUnavailable):

@@ -11,7 +11,7 @@ from ...tally import KEPT, SECONDS, Span, Sums, Tally, begin
 from .home import Home, Homes
 from .index import Arguments
 from .known import read_hash
-from .step import commit
+from .step import Unit, commit_one, has
 
 Counted = tuple[int, str, str, Sums]
 Key = tuple[Span, datetime, str, str]
@@ -51,7 +51,7 @@ async def _fold(homes: Homes, home: Home) -> None:
     ]
     newest = max(at for span, at, _, _ in keys if span == "minute")
     commands += await _old(home, newest)
-    await commit(homes, [(f"{base}:meta", "folds", turn)], commands)
+    await commit_one(homes, Unit([has(f"{base}:meta", "folds", turn)], commands))
 
 
 async def _old(home: Home, now: datetime) -> list[Arguments]:
