@@ -3,11 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any, cast
 
 import pytest
-from msgspec.structs import replace
 
 from books import audit
 from clusters import RedisCluster
@@ -17,7 +15,6 @@ from mainspring.outcome import Done, Outcome, decide
 from mainspring.schedule import Firing
 from mainspring.stores import open_store
 from mainspring.stores.redis import attempts, step, transact
-from mainspring.stores.redis.index import Arguments
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract.build import (
     NOW,
