@@ -14,7 +14,7 @@ from mainspring.job import Action, Filter, Job, JobId, NewJob, Progress, Report,
 from mainspring.outcome import Done, Outcome, decide
 from mainspring.schedule import Firing
 from mainspring.stores import open_store
-from mainspring.stores.redis import attempts, step, transact
+from mainspring.stores.redis import attempts, plain, step, transact
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract.build import (
     NOW,
@@ -172,6 +172,7 @@ class TestRoundTrips(OnServers):
     ) -> None:
         """How much of a batch one script may take is another matter: those go one after the other on one way."""
         monkeypatch.setattr(step, "MAX_WORDS", 10**9)
+        monkeypatch.setattr(plain, "MAX_PLAIN", 10**9)
         trips = []
         for count in (FEW, MANY):
             async with self.opened() as store:
@@ -202,7 +203,7 @@ class Rival:
 
     def _bound(self, script: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def bound(name: str, words: Sequence[Any]) -> Any:
-            if name in ("commit", "promise"):
+            if name in ("write", "commit", "promise"):
                 self.commits += 1
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._act(), 0.1)
@@ -226,7 +227,7 @@ class TestRival(OnServers):
             async with asyncio.timeout(SOON):
                 await call()
             assert rival.won >= transact.MAX_RACES
-            assert rival.commits <= (transact.MAX_RACES + 2) * 4 * len(store.place.bases)
+            assert rival.commits <= (transact.MAX_RACES + 4) * 4 * len(store.place.bases)
             await asyncio.sleep(0)
             await audit(other._open())
 

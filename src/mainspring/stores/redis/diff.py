@@ -47,7 +47,7 @@ def _commands(homes: Homes, tables: Tables, changed: Sequence[Changed], now: int
     yield from _told(homes, tables)
     for name, row in series.rows.items():
         if (was := tables.snapshot.schedules.get(name, (None, None))[1]) is not row:
-            yield from schedule_moves(base, was, row)
+            yield from schedule_moves(base, name, was is not None, was.waits_on if was else None, row)
     for name, ticks in series._ticks.items():
         for tick in ticks:
             yield "ZADD", f"{base}:ticks:{name}", tick.n, _encode(tick)
@@ -190,20 +190,22 @@ def _open(key: str, task: str, until: datetime | None) -> Arguments:
     return ("HDEL", key, task) if until is None else ("HSET", key, task, micros(until))
 
 
-def schedule_moves(base: str, old: Schedule | None, new: Schedule | None) -> Iterator[Arguments]:
-    name = (new or old).name  # type: ignore[union-attr]
+def schedule_moves(
+    base: str, name: str, known: bool, waited_on: str | None, new: Schedule | None
+) -> Iterator[Arguments]:  # fmt: skip
+    """What it takes to write a schedule over one that was `known` and waited on that one, or over none."""
     if new is None:
         yield "HDEL", f"{base}:schedule", name
         yield "ZREM", f"{base}:schedules", name
     else:
         yield "HSET", f"{base}:schedule", name, _encode(new)
-    if old is None:
+    if new is not None and not known:
         yield "ZADD", f"{base}:schedules", 0, name
     if new is None or new.due_at is None:
         yield "ZREM", f"{base}:due", name
     else:
         yield "ZADD", f"{base}:due", micros(new.due_at), name
-    if old is not None and old.waits_on is not None and (new is None or new.waits_on != old.waits_on):
-        yield "SREM", f"{base}:waits:{old.waits_on}", name
+    if waited_on is not None and (new is None or new.waits_on != waited_on):
+        yield "SREM", f"{base}:waits:{waited_on}", name
     if new is not None and new.waits_on is not None:
         yield "SADD", f"{base}:waits:{new.waits_on}", name

@@ -14,9 +14,10 @@ from ...failpoint import failpoint
 from ...job import Action, Changed, Cursor, Filter, JobId, Lease, Refusal, Report, Update
 from ...outcome import Outcome
 from ...tally import counted
+from .. import rules
 from ..memory import change as memory_change
 from ..memory import finish as memory
-from ..rules import plain
+from . import plain
 from .home import Home, Homes
 from .known import read_jobs
 from .line import Word
@@ -35,21 +36,23 @@ MAX_PLAIN = 1_000
 async def finish(homes: Homes, outcomes: Sequence[Outcome]) -> set[JobId]:
     failpoint("finish.mid_batch")
     times = Counter(outcome.id for outcome in outcomes)
-    fast = await _simple(homes, outcomes, times)
-    done = await _finish_plain(homes, fast) if fast else set[JobId]()
-    left = [outcome for outcome in outcomes if outcome.id not in done] if done else outcomes
+    simple = await _simple(homes, outcomes, times)
+    done = await _finish_plain(homes, [outcome for outcome in simple if outcome.schedule is None])
+    left = [outcome for outcome in outcomes if outcome.id not in done] if done else list(outcomes)
+    if len(homes.all) == 1:  # in a cluster a job and its schedule lie apart
+        done |= await _finish_scheduled(homes, left, {outcome.id for outcome in simple})
+        left = [outcome for outcome in left if outcome.id not in done]
     return done | await _finish(homes, left, times) if left else done
 
 
 async def _simple(homes: Homes, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> list[Outcome]:
-    """Those that the script may end. What becomes of a circuit depends on the order of all outcomes of its task."""
-    tripping = {outcome.task for outcome in outcomes if outcome.breaker is not None and not plain(outcome)}
+    """Those that may be plain. What becomes of a circuit depends on the order of all outcomes of its task."""
+    tripping = {outcome.task for outcome in outcomes if outcome.breaker is not None and not rules.plain(outcome)}
     simple = [
         outcome for outcome in outcomes
-        if plain(outcome) and not outcome.then and outcome.schedule is None
-        and times[outcome.id] == 1 and outcome.task not in tripping
+        if rules.plain(outcome) and not outcome.then and times[outcome.id] == 1 and outcome.task not in tripping
     ]  # fmt: skip
-    if not simple or len(homes.all) == 1:  # in one home the script looks at circuits by itself
+    if not simple or len(homes.all) == 1:  # in one home circuits are looked at on the way
         return simple
     tasks = list(dict.fromkeys(outcome.task for outcome in simple))
     found = await homes.first.call("HMGET", f"{homes.first.base}:circuit", *tasks)
@@ -59,6 +62,8 @@ async def _simple(homes: Homes, outcomes: Sequence[Outcome], times: Mapping[JobI
 
 async def _finish_plain(homes: Homes, outcomes: Sequence[Outcome]) -> set[JobId]:
     """The jobs that the script has ended."""
+    if not outcomes:
+        return set()
     shares: dict[Home, list[Outcome]] = {}
     for outcome in outcomes:
         shares.setdefault(homes.of(outcome.queue), []).append(outcome)
@@ -78,6 +83,13 @@ async def _finish_in(home: Home, outcomes: Sequence[Outcome]) -> set[JobId]:
                 continue  # what has changed in between is ended the long way
         done |= {outcome.id for outcome in some}
     return done
+
+
+async def _finish_scheduled(homes: Homes, outcomes: Sequence[Outcome], simple: set[JobId]) -> set[JobId]:
+    """The jobs whose plain end was written with what it means for their schedules."""
+    chosen = [outcome for outcome in outcomes if outcome.schedule is not None and outcome.id in simple]
+    others = {outcome.schedule for outcome in outcomes if outcome.schedule is not None and outcome.id not in simple}
+    return await plain.finish(homes, chosen, others) if chosen else set()
 
 
 async def _finish(homes: Homes, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> set[JobId]:

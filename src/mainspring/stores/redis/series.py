@@ -12,6 +12,7 @@ from ...failpoint import failpoint
 from ...schedule import Due, Fired, Firing, Leadership, Schedule, Tick
 from ..memory import fire as memory
 from ..rules import led
+from . import plain
 from .diff import schedule_moves
 from .home import Home, Homes
 from .index import Arguments
@@ -66,7 +67,17 @@ async def fire(homes: Homes, firings: Sequence[Firing], now: datetime) -> list[F
     def rule(tables: Tables, firing: Firing) -> Fired:
         return memory.fire_one(tables.jobs, tables.ledger, firing, now)
 
-    return await transact(homes, "fire", firings, of_firing, rule, now, before=lambda: failpoint("fire.mid_step"))
+    fired = [Fired(True)] * len(firings)
+    left = list(range(len(firings)))
+    if firings and len(homes.all) == 1 and plain.all_plain(firings):
+        written = await plain.fire(homes, firings, now, lambda: failpoint("fire.mid_step"))
+        left = [n for n in left if n not in written]
+    answers = await transact(
+        homes, "fire", [firings[n] for n in left], of_firing, rule, now, before=lambda: failpoint("fire.mid_step")
+    )
+    for n, answer in zip(left, answers, strict=True):
+        fired[n] = answer
+    return fired
 
 
 async def drop(homes: Homes, names: Collection[str]) -> list[str]:
@@ -89,7 +100,7 @@ def _gone(base: str, name: str, text: bytes | None, row: Schedule | None) -> Uni
     """Nothing to write if there is none."""
     if row is None:
         return Unit((), ())
-    commands = [*schedule_moves(base, row, None), ("DEL", f"{base}:ticks:{name}")]
+    commands = [*schedule_moves(base, name, True, row.waits_on, None), ("DEL", f"{base}:ticks:{name}")]
     return Unit([has(f"{base}:schedule", name, text)], commands)
 
 

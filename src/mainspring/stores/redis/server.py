@@ -34,7 +34,7 @@ def _text(name: str) -> str:
 SCRIPTS = {
     name: _text(name) for name in ("enqueue", "claim", "finish", "due", "page", "names", "tidy", "publish", "news")
 }
-SCRIPTS |= {name: _text("share") + _text(name) for name in ("commit", "promise", "lock", "settle")}
+SCRIPTS |= {name: _text("share") + _text(name) for name in ("commit", "write", "promise", "lock", "settle")}
 
 
 class Moved(StoreUnavailable):
