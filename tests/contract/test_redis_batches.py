@@ -14,7 +14,7 @@ from mainspring.job import Action, Filter, Job, JobId, NewJob, Progress, Report,
 from mainspring.outcome import Done, Outcome, decide
 from mainspring.schedule import Firing
 from mainspring.stores import open_store
-from mainspring.stores.redis import attempts, plain, step, transact
+from mainspring.stores.redis import attempts, enqueue, plain, step, transact
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract.build import (
     NOW,
@@ -356,6 +356,131 @@ class TestBounds(OnServers):
                 case _:
                     await beat(store)
             await audit(store._open())
+
+
+class Cutter:
+    """A way to a server that passes on so many bytes, then cuts the connection: of questions, or of answers."""
+
+    def __init__(self, port: int) -> None:
+        self._port, self._writers = port, list[asyncio.StreamWriter]()
+        self.left: dict[str, int | None] = {"asked": None, "answered": None}
+
+    async def __aenter__(self) -> "Cutter":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, onward = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers += (writer, onward)
+        await asyncio.gather(self._pass(reader, onward, "asked"), self._pass(there, writer, "answered"))
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: str) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(1 << 14):
+                left = self.left[way]
+                if left is not None:
+                    data, self.left[way] = data[:left], max(0, left - len(data))
+                writer.write(data)
+                await writer.drain()
+                if left is not None and not self.left[way]:
+                    self.left = dict.fromkeys(self.left)
+                    for one in self._writers:
+                        one.transport.close()
+                    self._writers.clear()
+
+
+class TestAllOrNone(Contract):
+    """An enqueue of very many jobs that is cut off has stored all of them or none; repeated, it stores each once."""
+
+    @pytest.fixture(autouse=True)
+    def _server(self, redis: Redis) -> None:
+        self.server, self.url = redis, redis.fresh()
+
+    def make_store(self) -> RedisStore:
+        return cast(RedisStore, open_store(self.url))
+
+    async def stored(self) -> int:
+        async with self.opened() as other:
+            await beat(other)  # which ends what has been left to others
+            await audit(other._open())
+            return int(await other._open().first.call("HLEN", "{fresh}:job"))
+
+    @pytest.mark.parametrize("most", [20_000, 2_000], ids=["transaction", "step"])
+    @pytest.mark.parametrize(("way", "left"), [("asked", 1), ("asked", 200_000), ("answered", 1)])
+    async def test_an_enqueue_of_2500_that_is_cut_off_stores_all_or_none(
+        self, way: str, left: int, most: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(enqueue, "MAX_TRANSACTION", most)
+        monkeypatch.setattr(step, "PATIENCE", -1)
+        jobs = [new_job() for _ in range(2_500)]
+        async with Cutter(self.server.port) as cutter:
+            store = cast(RedisStore, open_store(self.url.replace(f":{self.server.port}", f":{cutter.port}")))
+            await store.open()
+            await store.time()
+            cutter.left[way] = left
+            with pytest.raises(StoreUnavailable):
+                await store.enqueue(jobs, now=NOW)
+            assert await self.stored() in (0, 2_500)
+            assert len(await store.enqueue(jobs, now=NOW)) == 2_500
+            assert await self.stored() == 2_500
+            await store.close()
+
+    @pytest.mark.parametrize("fields", [{}, {"tags": ("tag",)}], ids=["plain", "tagged"])
+    async def test_an_enqueue_whose_owner_dies_at_any_script_stores_all_or_none(
+        self, fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(enqueue, "MAX_TRANSACTION", 2)
+        monkeypatch.setattr(step, "MAX_UNIT_WORDS", 1)
+        monkeypatch.setattr(step, "MAX_WORDS", 16)
+        monkeypatch.setattr(step, "PATIENCE", -1)
+        jobs, left, found = [new_job(**fields) for _ in range(5)], 0, list[int]()
+        while not found or found[-1] < 5 or left < 10:
+            self.url = self.server.fresh()
+            async with self.opened() as store:
+                die_at(store, left)
+                with suppress(Died):
+                    await store.enqueue(jobs, now=NOW)
+            found.append(await self.stored())
+            async with self.opened() as store:
+                await store.enqueue(jobs, now=NOW)
+            assert await self.stored() == 5
+            left += 1
+        assert set(found) == {0, 5}
+
+    async def test_an_enqueue_of_100000_is_stored_whole(self) -> None:
+        jobs = [new_job() for _ in range(100_000)]
+        async with self.opened() as store:
+            assert len(await store.enqueue(jobs, now=NOW)) == 100_000
+            assert await store._open().first.call("HLEN", "{fresh}:job") == 100_000
+            assert len(await store.enqueue(jobs, now=NOW)) == 100_000
+            assert await store._open().first.call("ZCARD", "{fresh}:ready:default\0task") == 100_000
+
+
+class Died(BaseException):
+    """Nothing is done after it, not even what a process does when it fails."""
+
+
+def die_at(store: RedisStore, left: int) -> None:
+    """After so many scripts nothing reaches the server any more."""
+
+    def bound(script: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def counted(*args: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Died
+            return await script(*args)
+
+        return counted
+
+    for home in store._open().all:
+        home.script = bound(home.script)  # type: ignore[method-assign]
 
 
 def _short(id: JobId) -> bytes:

@@ -78,6 +78,17 @@ class Server:
                 raise
         return await self.call("EVAL", SCRIPTS[name], 1, base, *words)
 
+    async def scripts(self, name: str, base: str, lists: Sequence[Sequence[Word]]) -> list[Answer]:
+        """The answers of one of our scripts, called with each of these in one transaction. All of them run, or none."""
+        sha = self._known.get(name) or (await self.call("SCRIPT", "LOAD", SCRIPTS[name])).decode()
+        self._known[name] = sha
+        first: tuple[Word, ...] = (
+            "EVAL",
+            SCRIPTS[name],
+        )  # a server that has forgotten the script knows it for the rest
+        commands = [(*(("EVALSHA", sha) if n else first), 1, base, *words) for n, words in enumerate(lists)]
+        return await self.many(commands)
+
     async def listen(self, heard: Callable[[Answer], None]) -> Line:
         """A connection of its own, for what is said to all who share this store."""
         try:

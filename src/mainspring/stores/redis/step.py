@@ -44,6 +44,10 @@ PATIENCE, AGAIN = 3, 0.005
 SWEPT = 100
 # Words that one script gets: the server does nothing else while it runs. A larger unit has a script of its own.
 MAX_WORDS = 10_000
+# Words of a unit beyond which it is written in pieces, as a step of many shares.
+MAX_UNIT_WORDS = 60_000
+# Seconds after which the pieces of a step are marked as still wanted; below PATIENCE.
+KEEP_SECONDS = 1.0
 
 Shares = dict[str, list[Word]]
 """For each base what its home has to do with a unit."""
@@ -75,7 +79,9 @@ async def commit(homes: Homes, units: Sequence[Unit], word: str = "", lock: str 
     across: list[tuple[int, Shares]] = []
     for n, unit in enumerate(units):
         shares = _shares(unit) if unit.commands else {}
-        if len(shares) == 1:
+        if sum(map(len, shares.values())) > MAX_UNIT_WORDS:
+            written[n] = await asyncio.shield(asyncio.ensure_future(_in_pieces(homes, shares, word, lock)))
+        elif len(shares) == 1:
             ((base, words),) = shares.items()
             local.setdefault(base, []).append((n, words))
         elif shares:
@@ -225,6 +231,82 @@ async def _write(homes: Homes, steps: Iterable[Step]) -> None:
         await homes.each(lambda home: home.script("settle", ["done", *led[home]]), led)
 
 
+# in pieces
+
+
+class Piece(NamedTuple):
+    id: str
+    home: Home
+    words: list[Word]
+
+
+async def _in_pieces(homes: Homes, shares: Shares, word: str, lock: str) -> bool:
+    """Whether it was written: the same as a step, but of several shares in a home, none of them long.
+
+    Each piece is a step of its own with the same leader, and they are decided together. What is decided is written
+    piece by piece: others may see the first while the last is on its way, and end it if its owner does not.
+    """
+    those = [home for home in homes.all if home.base in shares]
+    leader, stem = those[0], _new_id(those[0].base)
+    split = [(home, some) for home in those for some in _split(shares[home.base], home, word)]
+    pieces = [Piece(f"{stem}-{n}", home, some) for n, (home, some) in enumerate(split)]
+    promised, decided = list[Piece](), False
+    try:
+        decided = await _promise_all(homes, leader, pieces, promised, lock) and await _begin_all(leader, pieces)
+    finally:
+        for piece in () if decided else promised:
+            with suppress(StoreError):  # a process that meets it will ask
+                await settle(homes, piece.home, piece.id, patience=-1)
+    if decided:
+        for piece in pieces:
+            await piece.home.script("settle", ["write", piece.id])
+        ids = [piece.id for piece in pieces]
+        await leader.script("settle", ["write", *ids])  # the tokens
+        await leader.script("settle", ["done", *ids])
+    return decided
+
+
+async def _promise_all(homes: Homes, leader: Home, pieces: Sequence[Piece], promised: list[Piece], lock: str) -> bool:
+    loop = asyncio.get_running_loop()
+    kept = loop.time()
+    for piece in pieces:
+        promised.append(piece)
+        if piece.home is not leader:  # a token: who meets the piece asks the leader whether it is wanted
+            await leader.script("promise", [lock, 2, piece.id, 0])
+        words = [lock, 1 + len(piece.words), piece.id, *piece.words]
+        if not (await _answered(homes, piece.home, await piece.home.script("promise", words)))[0]:
+            return False
+        if loop.time() - kept > KEEP_SECONDS:
+            await leader.script("settle", ["keep", *(one.id for one in promised)])
+            kept = loop.time()
+    return True
+
+
+async def _begin_all(leader: Home, pieces: Sequence[Piece]) -> bool:
+    pairs = [word for piece in pieces for word in (piece.id, f"{leader.base} {piece.home.base} {leader.base}")]
+    return bool(await leader.script("settle", ["begin all", *pairs]))
+
+
+def _split(words: list[Word], home: Home, word: str) -> Iterator[list[Word]]:
+    """Conditions first, then commands in their order, as units of at most MAX_WORDS where that can be."""
+    end, step = 1 + 4 * int(words[0]), MAX_WORDS // 4 * 4
+    for at in range(1, end, step):
+        some = words[at : min(at + step, end)]
+        yield [len(some) // 4, *some]
+    piece, at = list[Word](), end
+    while at < len(words):
+        size = 1 + int(words[at])
+        if piece and len(piece) + size > MAX_WORDS:
+            yield [0, *piece]
+            piece = []
+        piece += words[at : at + size]
+        at += size
+    if word:
+        piece += (3, "PUBLISH", home.base, word)
+    if piece:
+        yield [0, *piece]
+
+
 async def settle(homes: Homes, home: Home, step: str, patience: int | None = None) -> None:
     """Ends a step that this home has promised its share of, as was decided; a young one is left to its owner."""
     leader = homes.named(step.split(" ")[0])
@@ -232,7 +314,7 @@ async def settle(homes: Homes, home: Home, step: str, patience: int | None = Non
     verdict = (await leader.script("settle", ["ask", seconds, step])).decode()
     if verdict == "wait":
         await asyncio.sleep(AGAIN)
-    elif home is not leader:
+    elif home is not leader or verdict == "write":
         await home.script("settle", [verdict, step])
 
 
