@@ -20,7 +20,7 @@ from .transact import transact
 
 # Jobs that go in one script: others wait for as long. More go in one transaction of several scripts, up to a number for
 # which a server may be kept busy; more than that, and those over several homes, are written as a step.
-MAX_JOBS, MAX_TRANSACTION = 1_000, 20_000
+MAX_JOBS, MAX_TRANSACTION = 1_000, 10_000
 Pairs = list[str | bytes]
 Paired = Sequence[tuple[NewJob, bytes]]
 
