@@ -38,8 +38,9 @@ async def rows(url: str) -> list[Schedule]:
     return found
 
 
-def test_a_thousand_schedules_due_at_once_settle_and_their_workers_stop(clockwork: Crew) -> None:
-    workers = [clockwork.up(f"worker{n}", beat=5, lease=30, sweep=5, concurrency=1000) for n in range(2)]
+@pytest.mark.parametrize("count", [1, 2], ids=["worker", "workers"])
+def test_a_thousand_schedules_due_at_once_settle_and_their_workers_stop(clockwork: Crew, count: int) -> None:
+    workers = [clockwork.up(f"worker{n}", beat=5, lease=30, sweep=5, concurrency=COUNT) for n in range(count)]
     at = (datetime.now(UTC) + timedelta(seconds=LEAD_SECONDS)).replace(microsecond=0)
     asyncio.run(make(clockwork.url, at))
     until(lambda: clockwork.client.sync.stats().completed == COUNT, SETTLED_SECONDS)
