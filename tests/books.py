@@ -36,6 +36,8 @@ async def audit(homes: Homes) -> None:
         held |= zip(pairs[::2], pairs[1::2], strict=True)
     assert held == keys
     await _kept(homes)
+    schedules, index = await homes.first.call("HKEYS", f"{homes.first.base}:schedule"), "schedules"
+    assert await _scores(homes.first, index) == dict.fromkeys(schedules, 0)
 
 
 async def _circuits(homes: Homes) -> list[Circuit]:

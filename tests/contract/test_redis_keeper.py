@@ -167,7 +167,7 @@ class TestNews(Served):
             many = home.many
 
             async def noted(commands: Any) -> Any:
-                ways.append([key for _, key, *_ in commands])
+                ways.append([words[1] for words in commands if len(words) > 1])
                 return await many(commands)
 
             home.many = noted  # type: ignore[method-assign]

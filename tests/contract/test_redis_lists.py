@@ -14,10 +14,10 @@ from mainspring.job import FINAL, SORTS, SUSPECT, Cursor, Failure, Filter, Job, 
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.redis import lists
-from mainspring.stores.redis.changes import _of_job, _of_keys
+from mainspring.stores.redis.diff import _of_job, _of_keys
 from mainspring.stores.redis.home import Homes
-from mainspring.stores.redis.known import Known
-from mainspring.stores.redis.step import commit
+from mainspring.stores.redis.snapshot import Snapshot
+from mainspring.stores.redis.step import Unit, commit_one
 from mainspring.stores.redis.store import RedisStore
 from mainspring.stores.rules import matches
 from mainspring.testing.contract.build import NOW, Contract, everything, later, new_job, put
@@ -93,8 +93,8 @@ def made_at(at: Any, n: int) -> str:
 
 async def write(homes: Homes, jobs: list[Job]) -> None:
     for job in jobs:
-        commands = [*_of_job(homes, Known(), job.id, (None, None, None), None, job, micros(NOW))]
-        assert await commit(homes, [], [*commands, *_of_keys(homes, [(None, job)])])
+        commands = [*_of_job(homes, Snapshot(), job.id, (None, None, None), None, job, micros(NOW))]
+        assert await commit_one(homes, Unit((), [*commands, *_of_keys(homes, [(None, job)])]))
 
 
 def expected(jobs: list[Job], which: Filter, sort: Sort, newest: bool) -> list[Job]:

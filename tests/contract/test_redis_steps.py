@@ -79,6 +79,12 @@ async def enqueue(store: RedisStore) -> Deed:
     return lambda store: put(store, *jobs)
 
 
+async def bulk(store: RedisStore) -> Deed:
+    """Plain jobs of several queues, in several pieces each."""
+    jobs = [new_job(queue=f"queue {n % 3}") for n in range(9)]
+    return lambda store: put(store, *jobs)
+
+
 async def finish(store: RedisStore) -> Deed:
     (job_id,) = await put(store, new_job(queue="queue", unique_key="unique"))
     job = await run_again(store, job_id)
@@ -102,11 +108,14 @@ async def delete(store: RedisStore) -> Deed:
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["there", "back"])
-@pytest.mark.parametrize("ready", [enqueue, finish, move, tick, delete])
+@pytest.mark.parametrize("ready", [enqueue, bulk, finish, move, tick, delete])
 async def test_a_step_is_done_or_not_begun_wherever_its_owner_dies(
     redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch, ready: Callable[..., Awaitable[Deed]], there: bool
 ) -> None:
     monkeypatch.setattr(step, "PATIENCE", -1)
+    if ready is bulk:
+        monkeypatch.setattr(step, "MAX_UNIT_WORDS", 1)
+        monkeypatch.setattr(step, "MAX_WORDS", 16)
     left, died = 0, True
     while died:
         url = redis_cluster.fresh()

@@ -59,11 +59,14 @@ class Series:
     def follow(self, old: Job | None, new: Job | None, at: datetime) -> None:
         """A job was written over another one, or over none; new None: it was deleted."""
         job = new or old
-        if job is None or old is None or job.series is None or (row := self.rows.get(job.series)) is None:
+        if job is None or old is None or job.series is None:
             return
-        if not old.state.final and (new is None or new.state.final):
+        final = new is None or new.state.final
+        if old.state.final == final or (row := self.rows.get(job.series)) is None:
+            return  # a schedule that has nothing to learn is not looked at
+        if final:
             self._end(row, job, None if new is None else new.state, at)
-        elif old.state.final and new is not None and not new.state.final:
+        else:
             self.write(revived(row, job.id))
 
     def _end(self, row: Schedule, job: Job, state: State | None, at: datetime) -> None:

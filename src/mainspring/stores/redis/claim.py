@@ -12,15 +12,20 @@ from typing import Any
 from ...clock import instant, micros
 from ...job import Beat, Claim, Job, JobId, LiveWorker, Orders, State, WorkerId, WorkerInfo
 from ..memory import claim as memory
+from ..memory.workers import Workers
+from .attempts import Attempts
+from .diff import unit_of
 from .home import Home, Homes
 from .index import Arguments
 from .kept import instant_of, watched
-from .known import Found, Known, live, load, named, read_hash, read_home, worker_text
+from .known import live, named, read_hash, read_home, worker_text
 from .line import Word
-from .part import Part
-from .play import play
+from .reads import fetch
 from .records import taken, unpacked
-from .step import commit, settle
+from .snapshot import Found, Name, Snapshot
+from .step import Condition, Unit, has, settle
+from .tables import Tables
+from .transact import contend_one
 from .ways import group_names
 
 # A home of a cluster is asked for at least so many when it may be asked for fewer than all.
@@ -35,6 +40,7 @@ async def claim(
     lease, us = os.urandom(8).hex(), micros(now)
     named = list(queues) if queues is not None else []
     which: list[Word] = [-1 if queues is None else len(named), len(tasks), *named, *tasks]
+    attempts = Attempts(homes, "claim")
     while True:
         if len(homes.all) == 1:
             answers = [await homes.first.script("claim", [us, limit, limit, worker, lease, *which])]
@@ -44,6 +50,7 @@ async def claim(
             return await _look(homes, queues, worker, tasks, limit, now)
         if held := [(home, one[1]) for home, one in zip(homes.all, answers, strict=True) if one[0] == b"held"]:
             await settle(homes, held[0][0], held[0][1].decode())
+            await attempts.again()
             continue
         pairs = [pair for _, some in answers for pair in zip(some[::2], some[1::2], strict=True)]
         jobs = [taken(id, text, lease, worker, now) for id, text in pairs]
@@ -86,22 +93,36 @@ def _may_have_more(entries: Sequence[bytes], asked: int, best: Sequence[tuple[by
 async def _look(
     homes: Homes, queues: Collection[str] | None, worker: WorkerId, tasks: Collection[str], limit: int, now: datetime
 ) -> Claim:
-    """A claim in which more than the order has a say: played on all that it may meet."""
-    paused = await paused_queues(homes)
+    """A claim in which more than the order has a say: the rule runs on all that it may meet."""
 
-    async def prepare(known: Known) -> None:
-        await load(homes, known, "worker", [worker])
-        await load(homes, known, "circuits", [""])
-        for some in await homes.each(lambda home: _candidates(home, limit, now)):
-            known.jobs |= some
+    async def propose() -> tuple[Claim, Unit]:
+        snapshot, paused = Snapshot(), set[str]()
+        await fetch(homes, snapshot, [Name("worker", worker), Name("circuits", "")])
+        for found, names in await homes.each(lambda home: _candidates(home, limit, now)):
+            snapshot.jobs |= found
+            paused |= names
+        await fetch(homes, snapshot, _schedules_of(snapshot, now))
+        tables = Tables(snapshot)
+        claim = _claimed(tables, paused, queues, worker, tasks, limit, now)
+        tables.taken_from |= {job.queue for job in claim.jobs}
+        return claim, unit_of(homes, tables, micros(now))
 
-    def verb(part: Part) -> Claim:
-        expired = part.jobs.expire(now)
-        if not part.workers.alive(worker, now):
-            return Claim([], None, expired)
-        return Claim(*memory.claim(part.jobs, part.ledger, paused, queues, worker, tasks, limit, now), expired)
+    return await contend_one(homes, "claim", propose, "new final")
 
-    return await play(homes, verb, now, prepare)
+
+def _claimed(
+    tables: Tables,
+    paused: Collection[str],
+    queues: Collection[str] | None,
+    worker: WorkerId,
+    tasks: Collection[str],
+    limit: int,
+    now: datetime,
+) -> Claim:
+    expired = tables.jobs.expire(now)
+    if not tables.workers.alive(worker, now):
+        return Claim([], None, expired)
+    return Claim(*memory.claim(tables.jobs, tables.ledger, paused, queues, worker, tasks, limit, now), expired)
 
 
 async def paused_queues(homes: Homes) -> set[str]:
@@ -109,31 +130,40 @@ async def paused_queues(homes: Homes) -> set[str]:
     return {name.decode() for some in sets for name in some}
 
 
-async def _candidates(home: Home, limit: int, now: datetime) -> dict[JobId, Found]:
-    """The first of every group, suspects, and what has expired or will be the next to."""
+def _schedules_of(snapshot: Snapshot, now: datetime) -> set[Name]:
+    """A job that expires tells its schedule."""
+    jobs = [job for _, job in snapshot.jobs.values() if job is not None and job.series is not None]
+    return {Name("schedule", job.series or "") for job in jobs if job.shown(now) == "expired"}
+
+
+async def _candidates(home: Home, limit: int, now: datetime) -> tuple[dict[JobId, Found], set[str]]:
+    """The first of every group, suspects, what has expired or will be the next to; and the queues that are paused."""
     base, us = home.base, micros(now)
     expired = await home.call("ZRANGEBYSCORE", f"{base}:expiring", "-inf", us)
-    commands: list[Arguments] = [("SMEMBERS", f"{base}:suspect"), ("ZRANGE", f"{base}:expiring", 0, len(expired))]
+    commands: list[Arguments] = [
+        ("SMEMBERS", f"{base}:paused"), ("SMEMBERS", f"{base}:suspect"),
+        ("ZRANGE", f"{base}:expiring", 0, len(expired)),
+    ]  # fmt: skip
     for name in await group_names(home):
         commands.append(("ZRANGE", f"{base}:ready:{name}", 0, limit + len(expired)))
         commands.append(("ZRANGE", f"{base}:later:{name}", 0, limit + len(expired)))
-    suspects, first, *entries = await home.many(commands)
+    paused, suspects, first, *entries = await home.many(commands)
     ids = {*suspects, *first, *expired, *(entry[10:] for some in entries for entry in some)}
-    return await read_home(home, [unpacked(id) for id in ids])
+    return await read_home(home, [unpacked(id) for id in ids]), {name.decode() for name in paused}
 
 
 async def beat(homes: Homes, worker: WorkerInfo, until: datetime, now: datetime) -> Beat:
     """In the first home is its row, in each how long it lives: never longer than its row says."""
     base = homes.first.base
-    while True:
-        known = Known()
+
+    async def propose() -> tuple[tuple[Orders, LiveWorker | None, bytes | None], Unit]:
         rows, watched_until = await homes.first.many([("HGETALL", f"{base}:worker"), watched(homes.first)])
-        known.workers |= {worker.id: None, **named(rows)}
-        part = Part(known)
-        orders = part.workers.beat(worker, until, now)
-        if await commit(homes, known.expected(homes), list(_rows(base, known, part.workers))):
-            break
-    row = part.workers.get(worker.id)
+        known: dict[WorkerId, bytes | None] = {worker.id: None, **named(rows)}
+        workers = Workers({id: live(text) for id, text in known.items() if text is not None})
+        orders = workers.beat(worker, until, now)
+        return (orders, workers.get(worker.id), watched_until), _rows(base, known, workers)
+
+    orders, row, watched_until = await contend_one(homes, "beat", propose)
     held = await homes.each(lambda home: _held(homes, home, worker.id, None if row is None else row.until))
     mine = [job for some in held for job in some]
     cancels = {job.id: job.cancel_reason for job in mine if job.cancel_reason is not None}
@@ -154,30 +184,31 @@ async def _running(home: Home, ids: Iterable[bytes]) -> list[Job]:
     return [job for _, job in found if job is not None and job.state is State.RUNNING]
 
 
-def _rows(base: str, known: Known, workers: dict[WorkerId, LiveWorker]) -> list[Arguments]:
+def _rows(base: str, known: dict[WorkerId, bytes | None], workers: Workers) -> Unit:
     """What is to be written of workers; only those rows have to be as they were read."""
-    commands: list[Arguments] = []
-    for id, text in list(known.workers.items()):
+    conditions, commands = list[Condition](), list[Arguments]()
+    for id, text in known.items():
         new = workers.get(id)
         fresh = None if new is None else worker_text(new)
         if fresh == text:
-            del known.workers[id]
-        elif new is None or fresh is None:
+            continue
+        conditions.append(has(f"{base}:worker", id, text))
+        if new is None or fresh is None:
             commands += (("HDEL", f"{base}:worker", id), ("HDEL", f"{base}:until", id))
         else:
             commands += (("HSET", f"{base}:worker", id, fresh), ("HSET", f"{base}:until", id, micros(new.until)))
-    return commands
+    return Unit(conditions, commands)
 
 
 async def order(homes: Homes, workers: Collection[WorkerId] | None, orders: Orders, now: datetime) -> list[WorkerId]:
     base = homes.first.base
-    while True:
-        known = Known()
-        known.workers |= await read_hash(homes.first, f"{base}:worker")
-        part = Part(known)
-        found = part.workers.order(workers, orders, now)
-        if await commit(homes, known.expected(homes), list(_rows(base, known, part.workers))):
-            return found
+
+    async def propose() -> tuple[list[WorkerId], Unit]:
+        known: dict[WorkerId, bytes | None] = {**await read_hash(homes.first, f"{base}:worker")}
+        rows = Workers({id: live(text) for id, text in known.items() if text is not None})
+        return rows.order(workers, orders, now), _rows(base, known, rows)
+
+    return await contend_one(homes, "order", propose)
 
 
 async def expired(homes: Homes, now: datetime, limit: int) -> list[Job]:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 
 from ...clock import micros
 from ...job import Enqueued, NewJob
 from ..memory import enqueue as memory
+from .attempts import Attempts
 from .home import Home, Homes
-from .index import group, tells
-from .known import Known, load
+from .index import Arguments, group, tells
 from .line import Word
-from .play import play
+from .reads import of_new_jobs
 from .records import new_record, packed, place
+from .step import Condition, Unit, commit_one, has, settle
+from .tables import Tables
+from .transact import transact
 
-# So many go in one script: others wait for as long. Whoever repeats a call that was cut off in between writes the rest.
-MOST = 1_000
+# Jobs that go in one script: others wait for as long. More go in one transaction of several scripts, up to a number for
+# which a server may be kept busy; more than that, and those over several homes, are written as a step.
+MAX_JOBS, MAX_TRANSACTION = 1_000, 10_000
 Pairs = list[str | bytes]
+Paired = Sequence[tuple[NewJob, bytes]]
 
 
 def plain(job: NewJob, id: bytes, now: int) -> bool:
@@ -37,25 +42,88 @@ async def enqueue(homes: Homes, jobs: Sequence[NewJob], now: datetime) -> list[E
         shares: dict[Home, list[tuple[NewJob, bytes]]] = {}
         for pair in pairs:
             shares.setdefault(homes.of(pair[0].queue), []).append(pair)
-        await homes.each(lambda home: _enqueue(home, shares[home], us), shares)
+        await _enqueue(homes, shares, us)
         return [Enqueued(job.id) for job in jobs]
-    keys = {f"u{job.unique_key}" for job in jobs if job.unique_key is not None}
-    keys |= {f"i{job.idempotency_key}" for job in jobs if job.idempotency_key is not None}
 
-    async def prepare(known: Known) -> None:
-        await load(homes, known, "job", {job.id for job in jobs})
-        if keys:
-            await load(homes, known, "key", keys)
+    def rule(tables: Tables, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return memory.enqueue(tables.jobs, jobs, now)
 
-    return await play(homes, lambda part: memory.enqueue(part.jobs, jobs, now), now, prepare, "new")
+    (answers,) = await transact(homes, "enqueue", [jobs], of_new_jobs, rule, now, "new")
+    return answers
 
 
-async def _enqueue(home: Home, jobs: Sequence[tuple[NewJob, bytes]], now: int) -> None:
-    for start in range(0, len(jobs), MOST):
-        await home.script("enqueue", _words(jobs[start : start + MOST], now))
+async def _enqueue(homes: Homes, shares: dict[Home, list[tuple[NewJob, bytes]]], now: int) -> None:
+    """All of them or none, however many there are and wherever they go."""
+    (home, jobs), *others = shares.items()
+    if others or len(jobs) > MAX_TRANSACTION:
+        await _as_step(homes, shares, now)
+    elif len(jobs) <= MAX_JOBS:
+        await home.script("enqueue", _words(jobs, now))
+    else:
+        starts = range(0, len(jobs), MAX_JOBS)
+        await home.scripts("enqueue", [_words(jobs[start : start + MAX_JOBS], now) for start in starts])
 
 
-def _words(jobs: Sequence[tuple[NewJob, bytes]], now: int) -> list[Word]:
+async def _as_step(homes: Homes, shares: dict[Home, list[tuple[NewJob, bytes]]], now: int) -> None:
+    """Those whose ids are known are left as they are: a call that is repeated finds all of them, or none."""
+    attempts = Attempts(homes, "enqueue")
+    while not await commit_one(homes, _unit(shares, now), "new"):
+        await attempts.again()
+        for home, jobs in shares.items():
+            known = await _known(homes, home, [id for _, id in jobs])
+            shares[home] = [(job, id) for job, id in jobs if id not in known]
+
+
+async def _known(homes: Homes, home: Home, ids: Sequence[bytes]) -> set[bytes]:
+    """Those that are there, or were; a step that is about to write one of them is settled first."""
+    known = set[bytes]()
+    for start in range(0, len(ids), MAX_JOBS):
+        some = ids[start : start + MAX_JOBS]
+        locks = [f"{home.base}:job\0".encode() + id for id in some]
+        jobs, moved, steps = await home.many([
+            ("HMGET", f"{home.base}:job", *some), ("HMGET", f"{home.base}:moved", *some),
+            ("HMGET", f"{home.base}:lock", *locks),
+        ])  # fmt: skip
+        for step in {step for step in steps if step is not None}:
+            await settle(homes, home, step.decode())
+        found = zip(some, jobs, moved, strict=True)
+        known |= {id for id, job, gone in found if job is not None or gone is not None}
+    return known
+
+
+def _unit(shares: dict[Home, list[tuple[NewJob, bytes]]], now: int) -> Unit:
+    conditions, commands = list[Condition](), list[Arguments]()
+    for home, jobs in shares.items():
+        for _, id in jobs:
+            conditions += (has(f"{home.base}:job", id, None), has(f"{home.base}:moved", id, None))
+        for start in range(0, len(jobs), MAX_JOBS):
+            commands += _commands(home.base, jobs[start : start + MAX_JOBS], now)
+        names = {group(job.queue, job.task) for job, _ in jobs}
+        commands += [("GROUP", f"{home.base}:{name}") for name in names]
+    return Unit(conditions, commands)
+
+
+def _commands(base: str, jobs: Paired, now: int) -> Iterator[Arguments]:
+    """What enqueue.lua does with new jobs."""
+    records, groups = _sorted(jobs, now)
+    yield "HSET", f"{base}:job", *records
+    for name, made, ready, later in groups:
+        yield "SADD", f"{base}:groups", name
+        for key, pairs in (("made", made), ("ready", ready), ("later", later)):
+            if pairs:
+                yield "ZADD", f"{base}:{key}:{name}", *pairs
+
+
+def _words(jobs: Paired, now: int) -> list[Word]:
+    records, groups = _sorted(jobs, now)
+    words: list[Word] = ["new", len(jobs), *records]
+    for name, made, ready, later in groups:
+        words += (name, len(made), len(ready), len(later), *made, *ready, *later)
+    return words
+
+
+def _sorted(jobs: Paired, now: int) -> tuple[list[bytes], Collection[tuple[str, Pairs, Pairs, Pairs]]]:
+    """Ids and records in turn; for each group its name, and what is made, ready and for later, as ZADD takes them."""
     records: list[bytes] = []
     groups: dict[tuple[str, str], tuple[str, Pairs, Pairs, Pairs]] = {}
     for job, id in jobs:
@@ -70,7 +138,4 @@ def _words(jobs: Sequence[tuple[NewJob, bytes]], now: int) -> list[Word]:
             later += (str(run_at), place(job.priority, run_at, id))
         else:
             ready += ("0", place(job.priority, run_at, id))
-    words: list[Word] = ["new", len(jobs), *records]
-    for name, made, ready, later in groups.values():
-        words += (name, len(made), len(ready), len(later), *made, *ready, *later)
-    return words
+    return records, groups.values()

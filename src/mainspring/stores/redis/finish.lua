@@ -1,8 +1,8 @@
--- Plain ends, all of them or, if one does not stand or means more than that, none: 0.
+-- Plain ends, all of them or, if some do not stand or mean more than that, none. Answers with the ids of those.
 -- ARGV: channel's word; how many counts, and those; for each lease it, how many jobs, their ids, when each ended, and
 -- what else is said of each.
 local base = KEYS[1] .. ':'
-if redis.call('EXISTS', base .. 'lock') > 0 then return 0 end
+local locks = redis.call('EXISTS', base .. 'lock') == 1
 
 local function each(list, step, call)
   for from = 1, #list, step do call(unpack(list, from, math.min(from + step - 1, #list))) end
@@ -30,31 +30,44 @@ local function read(said)
   return run
 end
 
-local all, ends, held, ended = {}, {}, {}, {}
+-- What becomes of a circuit is not decided here.
+local circuits = {}
+local function has_circuit(task)
+  if circuits[task] == nil then circuits[task] = redis.call('HEXISTS', base .. 'circuit', task) == 1 end
+  return circuits[task]
+end
+local function is_plain(said, lease, id)
+  local run = said and read(said)
+  if not run or run.lease ~= lease or not run.plain or has_circuit(run.task) then return false end
+  return not locks or redis.call('HEXISTS', base .. 'lock', base .. 'job\0' .. id) == 0
+end
+
+local all, ends, held, ended, odd = {}, {}, {}, {}, {}
 local at = 3 + ARGV[2]
 while ARGV[at] do
   local lease, count, first = ARGV[at], tonumber(ARGV[at + 1]), at + 2
   for from = first, first + count - 1, 1000 do
     local runs = redis.call('HMGET', base .. 'run', unpack(ARGV, from, math.min(from + 999, first + count - 1)))
     for n = 1, #runs do
-      if not runs[n] then return 0 end
-      local run = read(runs[n])
-      if run.lease ~= lease or not run.plain then return 0 end
       local this = from + n - 1
-      local id, instant, ending, mine = ARGV[this], ARGV[this + count], of(ended, run.task), of(held, run.worker)
-      all[#all + 1] = id
-      mine[#mine + 1] = id
-      ends[#ends + 1] = id
-      ends[#ends + 1] = run.head .. instant .. '\0' .. ARGV[this + 2 * count]
-      ending[#ending + 1] = instant
-      ending[#ending + 1] = id
+      local id = ARGV[this]
+      if is_plain(runs[n], lease, id) then
+        local run, instant = read(runs[n]), ARGV[this + count]
+        local ending, mine = of(ended, run.task), of(held, run.worker)
+        all[#all + 1] = id
+        mine[#mine + 1] = id
+        ends[#ends + 1] = id
+        ends[#ends + 1] = run.head .. instant .. '\0' .. ARGV[this + 2 * count]
+        ending[#ending + 1] = instant
+        ending[#ending + 1] = id
+      else
+        odd[#odd + 1] = id
+      end
     end
   end
   at = first + 3 * count
 end
-for task in pairs(ended) do
-  if redis.call('HEXISTS', base .. 'circuit', task) == 1 then return 0 end
-end
+if odd[1] then return odd end
 each(all, 1000, function(...) redis.call('HDEL', base .. 'run', ...) end)
 each(ends, 2000, function(...) redis.call('HSET', base .. 'end', ...) end)
 for worker, ids in pairs(held) do
@@ -66,4 +79,4 @@ for task, pairs in pairs(ended) do
 end
 for n = 3, 2 + ARGV[2] do redis.call('RPUSH', base .. 'counting', ARGV[n]) end
 redis.call('PUBLISH', KEYS[1], ARGV[1])
-return 1
+return odd

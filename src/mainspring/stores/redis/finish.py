@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -10,59 +11,100 @@ from msgspec.structs import replace
 
 from ...clock import EPOCH, micros
 from ...failpoint import failpoint
-from ...job import Action, Changed, Cursor, Filter, JobId, Lease, Report, Update
+from ...job import Action, Changed, Cursor, Filter, JobId, Lease, Refusal, Report, Update
 from ...outcome import Outcome
 from ...tally import counted
+from .. import rules
 from ..memory import change as memory_change
 from ..memory import finish as memory
-from ..rules import plain
+from . import plain
 from .home import Home, Homes
-from .known import Known, load, read_jobs
+from .known import read_jobs
 from .line import Word
 from .lists import page
-from .part import Part
-from .play import play
-from .records import packed
+from .reads import of_change, of_outcome, of_report
+from .records import packed, unpacked
+from .snapshot import Name, Snapshot
+from .tables import Tables
+from .transact import transact
 
 _encode = msgspec.json.Encoder().encode
+# Plain ends that go in one script: others wait for as long.
+MAX_PLAIN = 1_000
 
 
 async def finish(homes: Homes, outcomes: Sequence[Outcome]) -> set[JobId]:
     failpoint("finish.mid_batch")
-    ids = {outcome.id for outcome in outcomes}
+    times = Counter(outcome.id for outcome in outcomes)
+    simple = await _simple(homes, outcomes, times)
+    done = await _finish_plain(homes, [outcome for outcome in simple if outcome.schedule is None])
+    left = [outcome for outcome in outcomes if outcome.id not in done] if done else list(outcomes)
+    if len(homes.all) == 1:  # in a cluster a job and its schedule lie apart
+        done |= await _finish_scheduled(homes, left, {outcome.id for outcome in simple})
+        left = [outcome for outcome in left if outcome.id not in done]
+    return done | await _finish(homes, left, times) if left else done
+
+
+async def _simple(homes: Homes, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> list[Outcome]:
+    """Those that may be plain. What becomes of a circuit depends on the order of all outcomes of its task."""
+    tripping = {outcome.task for outcome in outcomes if outcome.breaker is not None and not rules.plain(outcome)}
+    simple = [
+        outcome for outcome in outcomes
+        if rules.plain(outcome) and not outcome.then and times[outcome.id] == 1 and outcome.task not in tripping
+    ]  # fmt: skip
+    if not simple or len(homes.all) == 1:  # in one home circuits are looked at on the way
+        return simple
+    tasks = list(dict.fromkeys(outcome.task for outcome in simple))
+    found = await homes.first.call("HMGET", f"{homes.first.base}:circuit", *tasks)
+    moving = {task for task, text in zip(tasks, found, strict=True) if text is not None}
+    return [outcome for outcome in simple if outcome.task not in moving]
+
+
+async def _finish_plain(homes: Homes, outcomes: Sequence[Outcome]) -> set[JobId]:
+    """The jobs that the script has ended."""
+    if not outcomes:
+        return set()
     shares: dict[Home, list[Outcome]] = {}
     for outcome in outcomes:
         shares.setdefault(homes.of(outcome.queue), []).append(outcome)
-    simple = len(ids) == len(outcomes) and all(map(_simple, outcomes))
-    if len(homes.all) > 1 and simple:  # in one home the script looks by itself
-        tasks = {outcome.task for outcome in outcomes}
-        simple = not any(await homes.first.call("HMGET", f"{homes.first.base}:circuit", *tasks))
-    if simple:
-        done = await homes.each(lambda home: home.script("finish", _words(shares[home])), shares)
-        shares = {home: some for (home, some), stands in zip(shares.items(), done, strict=True) if not stands}
-    stands = ids - {outcome.id for some in shares.values() for outcome in some}
-    if any(outcome.breaker is not None for outcome in outcomes) and len(shares) > 1:
-        return await _finish(homes, outcomes)  # what a circuit becomes depends on their order
-    for some in shares.values():
-        stands |= await _finish(homes, some)
-    return stands
+    done = set[JobId]()
+    for some in await homes.each(lambda home: _finish_in(home, shares[home]), shares):
+        done |= some
+    return done
 
 
-async def _finish(homes: Homes, outcomes: Sequence[Outcome]) -> set[JobId]:
-    async def prepare(known: Known) -> None:
-        await load(homes, known, "job", {outcome.id for outcome in outcomes})
-        await load(homes, known, "circuits", [""])
+async def _finish_in(home: Home, outcomes: Sequence[Outcome]) -> set[JobId]:
+    done = set[JobId]()
+    for start in range(0, len(outcomes), MAX_PLAIN):
+        some = list(outcomes[start : start + MAX_PLAIN])
+        if odd := {unpacked(id) for id in await home.script("finish", _words(some))}:
+            some = [outcome for outcome in some if outcome.id not in odd]
+            if not some or await home.script("finish", _words(some)):
+                continue  # what has changed in between is ended the long way
+        done |= {outcome.id for outcome in some}
+    return done
 
-    def verb(part: Part) -> set[JobId]:
-        accepted = [one for one in outcomes if memory.finish_one(part.jobs, part.workers, part.ledger, one)]
-        part.ledger.count(accepted)
-        return {outcome.id for outcome in outcomes if part.ledger.told(outcome)}
 
-    return await play(homes, verb, max(outcome.finished_at for outcome in outcomes), prepare)
+async def _finish_scheduled(homes: Homes, outcomes: Sequence[Outcome], simple: set[JobId]) -> set[JobId]:
+    """The jobs whose plain end was written with what it means for their schedules."""
+    chosen = [outcome for outcome in outcomes if outcome.schedule is not None and outcome.id in simple]
+    others = {outcome.schedule for outcome in outcomes if outcome.schedule is not None and outcome.id not in simple}
+    return await plain.finish(homes, chosen, others) if chosen else set()
 
 
-def _simple(outcome: Outcome) -> bool:
-    return plain(outcome) and not outcome.then and outcome.schedule is None
+async def _finish(homes: Homes, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> set[JobId]:
+    def needs(outcome: Outcome, snapshot: Snapshot) -> Iterator[Name]:
+        return of_outcome(outcome, snapshot, times[outcome.id] > 1)
+
+    def rule(tables: Tables, outcome: Outcome) -> bool:
+        if memory.finish_one(tables.jobs, tables.workers, tables.ledger, outcome):
+            tables.ledger.count([outcome])
+            return True
+        return tables.ledger.told(outcome)
+
+    now = max(outcome.finished_at for outcome in outcomes)
+    stands = await transact(homes, "finish", outcomes, needs, rule, now)
+    return {outcome.id for outcome, stood in zip(outcomes, stands, strict=True) if stood}
 
 
 def _words(outcomes: Sequence[Outcome]) -> list[Word]:
@@ -96,14 +138,12 @@ async def report(homes: Homes, reports: Sequence[Report]) -> set[JobId]:
 
 
 async def _report(homes: Homes, reports: Sequence[Report]) -> set[JobId]:
-    async def prepare(known: Known) -> None:
-        await load(homes, known, "job", {report.id for report in reports})
-        known.touched |= known.jobs.keys()  # lines are kept of runs that still go on
+    def rule(tables: Tables, report: Report) -> bool:
+        tables.bound.add(report.id)  # lines are kept of runs that still go on
+        return memory.report_one(tables.jobs, tables.ledger, report)
 
-    def verb(part: Part) -> set[JobId]:
-        return {report.id for report in reports if memory.report_one(part.jobs, part.ledger, report)}
-
-    return await play(homes, verb, EPOCH, prepare, "final")
+    stands = await transact(homes, "report", reports, of_report, rule, EPOCH, "final")
+    return {report.id for report, stood in zip(reports, stands, strict=True) if stood}
 
 
 async def change(
@@ -117,13 +157,17 @@ async def change(
     after: JobId | None,
 ) -> Changed:
     cursor = None if after is None else Cursor(after)
-    ids = tuple(job.id for job in await page(homes, which, now, limit, cursor, False, "created"))
-    named = replace(which, ids=ids)
+    ids = [job.id for job in await page(homes, which, now, limit, cursor, False, "created")]
 
-    async def prepare(known: Known) -> None:
-        await load(homes, known, "job", ids)
+    def needs(id: JobId, snapshot: Snapshot) -> Iterator[Name]:
+        return of_change(homes, action, update, id, snapshot)
 
-    def verb(part: Part) -> Changed:
-        return memory_change.change(part.jobs, part.ledger, action, named, now, limit, reason, update, after)
+    def rule(tables: Tables, id: JobId) -> Changed:
+        one = replace(which, ids=(id,))
+        return memory_change.change(tables.jobs, tables.ledger, action, one, now, 1, reason, update, None)
 
-    return await play(homes, verb, now, prepare)
+    done, refused = list[JobId](), dict[JobId, Refusal]()
+    for one in await transact(homes, f"change ({action.value})", ids, needs, rule, now):
+        done += one.done
+        refused |= one.refused
+    return Changed(done, refused, ids[-1] if ids and len(ids) == limit else None)

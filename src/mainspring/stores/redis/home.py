@@ -39,6 +39,10 @@ class Home:
         """The answer of one of our scripts."""
         return await self._asked(lambda server: server.script(name, self.base, words))
 
+    async def scripts(self, name: str, lists: Sequence[Sequence[Word]]) -> list[Any]:
+        """The answers of one of our scripts, called with each of these in one transaction."""
+        return await self._asked(lambda server: server.scripts(name, self.base, lists))
+
     async def listen(self, heard: Callable[[Answer], None]) -> Line:
         """A connection of its own, for what is said to all who share this store."""
         return await (await self._route.to(self._slot)).listen(heard)

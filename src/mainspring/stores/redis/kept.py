@@ -14,7 +14,8 @@ from ...document import Document, Entry
 from ..memory.keeper import MemoryKeeper
 from .home import Home, Homes
 from .index import Arguments
-from .step import Field, commit
+from .step import Condition, Unit, has
+from .transact import contend_one
 
 T = TypeVar("T")
 Key = tuple[str, str]
@@ -43,22 +44,22 @@ class Kept(MemoryKeeper):
     def _turn(self) -> AbstractContextManager[object]:
         return nullcontext()
 
-    def changes(self) -> tuple[list[Field], list[Arguments]]:
+    def changes(self) -> Unit:
         """What has to be as it was read, and what is to be written: each of them for itself."""
         (documents, entries, watched), base = self._read, self._base
-        expected, commands = list[Field](), list[Arguments]()
+        expected, commands = list[Condition](), list[Arguments]()
         for key, old in self._old_documents.items():
             if (new := self._documents.get(key)) != old:
-                expected.append((f"{base}:doc:{key[0]}", key[1], documents[key]))
+                expected.append(has(f"{base}:doc:{key[0]}", key[1], documents[key]))
                 commands += _of_document(base, key, new)
         for id, was in self._old_entries.items():
             if (now := self._entries.get(id)) != was:
-                expected.append((f"{base}:entry", id, entries[id]))
+                expected.append(has(f"{base}:entry", id, entries[id]))
                 commands += _of_entry(base, id, now)
         if self._watched is not None and self._watched != self._was_watched:
-            expected.append((f"{base}:meta", "watched", watched))
+            expected.append(has(f"{base}:meta", "watched", watched))
             commands.append(("HSET", f"{base}:meta", "watched", micros(self._watched)))
-        return expected, commands
+        return Unit(expected, commands)
 
 
 def _of_document(base: str, key: Key, new: Document | None) -> Iterator[Arguments]:
@@ -100,14 +101,14 @@ def watched(home: Home) -> Arguments:
 async def play(
     homes: Homes, verb: Callable[[Kept], Awaitable[T]], documents: Iterable[Key] = (), entries: Iterable[str] = ()
 ) -> T:
-    """The verb's answer, once what it changed is written; it is played again if somebody else was quicker."""
+    """The verb's answer, once what it changed is written; it runs again if another writer was quicker."""
     keys, ids = sorted(set(documents)), sorted(set(entries))
-    while True:
+
+    async def propose() -> tuple[T, Unit]:
         kept = await _read(homes.first, keys, ids)
-        answer = await verb(kept)
-        expected, commands = kept.changes()
-        if not commands or await commit(homes, expected, commands):
-            return answer
+        return await verb(kept), kept.changes()
+
+    return await contend_one(homes, "keeping", propose)
 
 
 async def _read(home: Home, keys: list[Key], ids: list[str]) -> Kept:

@@ -31,8 +31,10 @@ def _text(name: str) -> str:
     return _here.joinpath(f"{name}.lua").read_text(encoding="utf-8")
 
 
-SCRIPTS = {name: _text(name) for name in ("enqueue", "claim", "finish", "tidy", "publish", "news")}
-SCRIPTS |= {name: _text("share") + _text(name) for name in ("commit", "promise", "settle")}
+SCRIPTS = {
+    name: _text(name) for name in ("enqueue", "claim", "finish", "due", "page", "names", "tidy", "publish", "news")
+}
+SCRIPTS |= {name: _text("share") + _text(name) for name in ("commit", "write", "promise", "lock", "settle")}
 
 
 class Moved(StoreUnavailable):
@@ -75,6 +77,17 @@ class Server:
             if not str(error.__cause__).startswith("NOSCRIPT"):
                 raise
         return await self.call("EVAL", SCRIPTS[name], 1, base, *words)
+
+    async def scripts(self, name: str, base: str, lists: Sequence[Sequence[Word]]) -> list[Answer]:
+        """The answers of one of our scripts, called with each of these in one transaction. All of them run, or none."""
+        sha = self._known.get(name) or (await self.call("SCRIPT", "LOAD", SCRIPTS[name])).decode()
+        self._known[name] = sha
+        first: tuple[Word, ...] = (
+            "EVAL",
+            SCRIPTS[name],
+        )  # a server that has forgotten the script knows it for the rest
+        commands = [(*(("EVALSHA", sha) if n else first), 1, base, *words) for n, words in enumerate(lists)]
+        return await self.many(commands)
 
     async def listen(self, heard: Callable[[Answer], None]) -> Line:
         """A connection of its own, for what is said to all who share this store."""

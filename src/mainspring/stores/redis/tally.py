@@ -11,7 +11,7 @@ from ...tally import KEPT, SECONDS, Span, Sums, Tally, begin
 from .home import Home, Homes
 from .index import Arguments
 from .known import read_hash
-from .step import commit
+from .step import Unit, commit_one, has
 
 Counted = tuple[int, str, str, Sums]
 Key = tuple[Span, datetime, str, str]
@@ -19,20 +19,27 @@ Key = tuple[Span, datetime, str, str]
 _counted = msgspec.json.Decoder(Counted).decode
 _sums = msgspec.json.Decoder(Sums).decode
 _encode = msgspec.json.Encoder().encode
-# So many counts are summed up at a time.
-MOST = 1_000
+# Counts that are summed up at a time, and how often with one beat.
+MOST, MAX_FOLDS = 1_000, 20
 
 
 async def fold(homes: Homes) -> None:
-    """Adds what has been counted to all the spans it lies in, unless somebody else is at it."""
-    await homes.each(lambda home: _fold(homes, home))
+    """Adds what has been counted to all the spans it lies in, unless another worker is at it."""
+    await homes.each(lambda home: _folds(homes, home))
 
 
-async def _fold(homes: Homes, home: Home) -> None:
+async def _folds(homes: Homes, home: Home) -> None:
+    for _ in range(MAX_FOLDS):
+        if not await _fold(homes, home):
+            break
+
+
+async def _fold(homes: Homes, home: Home) -> bool:
+    """Whether there may be more to add."""
     base = home.base
     turn, texts = await home.many([("HGET", f"{base}:meta", "folds"), ("LRANGE", f"{base}:counting", 0, MOST - 1)])
     if not texts:
-        return
+        return False
     found: dict[Key, Sums] = {}
     for at, queue, task, sums in map(_counted, texts):
         for span in SECONDS:
@@ -51,7 +58,8 @@ async def _fold(homes: Homes, home: Home) -> None:
     ]
     newest = max(at for span, at, _, _ in keys if span == "minute")
     commands += await _old(home, newest)
-    await commit(homes, [(f"{base}:meta", "folds", turn)], commands)
+    written = await commit_one(homes, Unit([has(f"{base}:meta", "folds", turn)], commands))
+    return written and len(texts) == MOST
 
 
 async def _old(home: Home, now: datetime) -> list[Arguments]:

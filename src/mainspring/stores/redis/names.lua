@@ -1,0 +1,10 @@
+-- Brings the index of schedules by name in line with the schedules. ARGV: names to look at.
+local base = KEYS[1] .. ':'
+for n = 1, #ARGV do
+  if redis.call('HEXISTS', base .. 'schedule', ARGV[n]) == 1 then
+    redis.call('ZADD', base .. 'schedules', 0, ARGV[n])
+  else
+    redis.call('ZREM', base .. 'schedules', ARGV[n])
+  end
+end
+return #ARGV

@@ -1,0 +1,184 @@
+"""The memory store's tables over a snapshot: the rules run on them, and what they changed can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from ...job import Circuit, Execution, Job, JobId, NewJob
+from ...outcome import Outcome
+from ...schedule import Schedule
+from ..memory.jobs import Jobs
+from ..memory.ledger import Ledger
+from ..memory.series import Series
+from ..memory.workers import Workers
+from .known import live
+from .records import unpacked
+from .snapshot import Snapshot
+
+
+class NotRead(RuntimeError):
+    """A rule asked for something that its read set does not name: a bug of reads.py."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"the read set lacks the {kind} {name!r}; please report this as a bug of the Redis store")
+
+
+class JobTable(Jobs):
+    series: ScheduleTable
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__()
+        self._snapshot, self.series = snapshot, ScheduleTable(snapshot)
+        self.asked: set[str] = set()
+        """Keys whose holders were asked for."""
+        for _, job in snapshot.jobs.values():
+            if job is not None:
+                self.put(job)
+
+    def _sure(self, id: object) -> None:
+        if isinstance(id, str) and id not in self._snapshot.jobs and not dict.__contains__(self, id):
+            raise NotRead("job", id)
+
+    def __contains__(self, id: object) -> bool:
+        self._sure(id)
+        return super().__contains__(id)
+
+    def __getitem__(self, id: JobId) -> Job:
+        self._sure(id)
+        return super().__getitem__(id)
+
+    def get(self, id: JobId, default: Any = None) -> Any:
+        self._sure(id)
+        return super().get(id, default)
+
+    def put(self, job: Job) -> None:
+        self._snapshot.jobs.setdefault(job.id, ((None, None, None), None))
+        super().put(job)
+
+    def holder(self, job: NewJob | Job) -> tuple[str | None, Job | None]:
+        for key in keys_of(job):
+            if key not in self._snapshot.keys:
+                raise NotRead("key", key)
+            self.asked.add(key)
+            if (held := self._snapshot.keys[key]) is not None:
+                self._sure(unpacked(held))
+        return super().holder(job)
+
+
+def keys_of(job: NewJob | Job) -> Iterator[str]:
+    if job.unique_key is not None:
+        yield f"u{job.unique_key}"
+    if job.idempotency_key is not None:
+        yield f"i{job.idempotency_key}"
+
+
+class _Rows(dict[str, Schedule]):
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__({name: row for name, (_, row) in snapshot.schedules.items() if row is not None})
+        self._snapshot = snapshot
+        self.asked: set[str] = set()
+
+    def _sure(self, name: object) -> None:
+        if isinstance(name, str):
+            if name not in self._snapshot.schedules:
+                raise NotRead("schedule", name)
+            self.asked.add(name)
+
+    def __contains__(self, name: object) -> bool:
+        self._sure(name)
+        return super().__contains__(name)
+
+    def __getitem__(self, name: str) -> Schedule:
+        self._sure(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self._sure(name)
+        return super().get(name, default)
+
+
+class ScheduleTable(Series):
+    rows: _Rows
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__()
+        self._snapshot, self.rows = snapshot, _Rows(snapshot)
+        self.asked: set[str] = set()
+        """Schedules on which others may wait, and that was asked for."""
+
+    def waiting(self, name: str) -> list[Schedule]:
+        if name not in self._snapshot.waiting:
+            raise NotRead("schedules that wait on", name)
+        self.asked.add(name)
+        rows = [self.rows.get(one) for one in self._snapshot.waiting[name]]
+        return [row for row in rows if row is not None and row.waits_on == name]
+
+
+class _Circuits(dict[str, Circuit]):
+    """All of them or none: they are few, and a claim looks at each."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__({task: circuit for task, (_, circuit) in (snapshot.circuits or {}).items()})
+        self._snapshot = snapshot
+
+    def _sure(self) -> None:
+        if self._snapshot.circuits is None:
+            raise NotRead("circuits", "")
+
+    def __getitem__(self, task: str) -> Circuit:
+        self._sure()
+        return super().__getitem__(task)
+
+    def get(self, task: str, default: Any = None) -> Any:
+        self._sure()
+        return super().get(task, default)
+
+    def values(self) -> Any:
+        self._sure()
+        return super().values()
+
+
+class RunTable(Ledger):
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__()
+        self._snapshot, self.circuits = snapshot, _Circuits(snapshot)
+        self.counted: list[Outcome] = []
+        self.dropped: set[JobId] = set()
+
+    def runs(self, id: JobId) -> Iterator[Execution]:
+        yield from self.executions.get(id, ())
+        if id not in self._snapshot.runs:
+            raise NotRead("runs of", id)
+        yield from self._snapshot.runs[id]
+
+    def count(self, outcomes: Sequence[Outcome]) -> None:
+        self.counted += outcomes
+
+    def drop(self, id: JobId) -> None:
+        super().drop(id)
+        self.dropped.add(id)
+
+
+class WorkerTable(Workers):
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__({id: live(text) for id, text in snapshot.workers.items() if text is not None})
+        self._snapshot = snapshot
+
+    def alive(self, worker: str, now: datetime) -> bool:
+        if worker not in self._snapshot.workers:
+            raise NotRead("worker", worker)
+        return super().alive(worker, now)
+
+
+class Tables:
+    """What a rule runs on."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.jobs, self.ledger, self.workers = JobTable(snapshot), RunTable(snapshot), WorkerTable(snapshot)
+        self.bound: set[JobId] = set()
+        """Jobs that have to be as they were read, whether the rule changed them or not."""
+        self.taken_from: set[str] = set()
+        """Queues that must not be paused."""
