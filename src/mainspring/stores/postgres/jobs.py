@@ -12,7 +12,8 @@ from datetime import datetime
 from typing import Any
 
 from ...job import Job, JobId, NewJob, State
-from ..rows import COLUMNS, Row, job_of, row_of
+from ..job_ends import JobEnd, news_of
+from ..rows import COLUMNS, job_of, row_of
 from . import series
 from .pool import NUMBERS, Session
 
@@ -51,64 +52,73 @@ async def lock(db: Session, ids: Collection[JobId], *, finished: bool = False) -
     return [found[id] for id in sorted(found)]
 
 
+async def find(db: Session, ids: Collection[JobId]) -> list[Job]:
+    """These jobs as they are at the moment, without a lock."""
+    sql = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE id = ANY($1)
+        UNION ALL SELECT {COLUMNS} FROM mainspring_finished WHERE id = ANY($1)"""
+    return [job_of(row) for row in await db.rows(sql, list(ids))]
+
+
 # writing
 
 
-def _places(count: int) -> str:
-    return ", ".join(f"${n}" for n in range(1, count + 1))
-
-
-_WIDTH = BOTH.count(",") + 1
-_INSERT = f"INSERT INTO {{}} ({BOTH}) VALUES ({_places(_WIDTH)})"
+_NAMES = BOTH.split(", ")
+_NUMBERS = {"rank", "run_at", "created_at", "expires_at", "attempt", "crashes", "runs", "started_at", "finished_at"}
+# A batch as one statement. Of arrays the driver knows only those of texts, and rows of tags differ in length.
+_CASTS = {**dict.fromkeys(_NUMBERS, "::bigint"), "tags": "::text[]"}
+_GIVEN = ", ".join(f"given.{name}{_CASTS.get(name, '')}" for name in _NAMES)
+_BATCH = f"unnest({', '.join(f'${n}::text[]' for n in range(1, len(_NAMES) + 1))}) AS given ({BOTH})"
+_INSERT = f"INSERT INTO {{}} ({BOTH}) SELECT {_GIVEN} FROM {_BATCH}"
 # An enqueue that is repeated at the very moment its job ends may bring it back: it runs again, and its end is the last.
-OVER = " ON CONFLICT (id) DO UPDATE SET " + ", ".join(
-    f"{name} = excluded.{name}" for name in [*BOTH.split(", ")[1:], "ending"]
-)
-_UPDATE = f"UPDATE mainspring_jobs SET ({BOTH}) = ({_places(_WIDTH)}) WHERE id = $1"
+OVER = " ON CONFLICT (id) DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in [*_NAMES[1:], "ending"])
+_UPDATE = f"""UPDATE mainspring_jobs AS job SET ({BOTH}) = ROW ({_GIVEN}) FROM {_BATCH}
+    WHERE job.id = given.id AND job.id = ANY($1)"""
 
 
-def _row(job: Job) -> Row:
-    kind = None if job.failure is None else job.failure.kind
-    return (*row_of(job), kind, list(job.tags) or None, job.schedule)
+def _columns(jobs: Iterable[Job]) -> Iterable[tuple[str | None, ...]]:
+    """The jobs as one array for each column."""
+    rows = [(*row_of(job), None if job.failure is None else job.failure.kind, array_text(job.tags), job.schedule)
+            for job in jobs]  # fmt: skip
+    for name, column in zip(_NAMES, zip(*rows, strict=True), strict=True):
+        yield tuple(None if value is None else str(value) for value in column) if name in _NUMBERS else column
+
+
+def array_text(texts: Sequence[str] | None) -> str | None:
+    """As PostgreSQL writes it: an array of arrays of different sizes has no other way in."""
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts or ())
+    return "{" + ",".join(f'"{text}"' for text in quoted) + "}" if texts else None
 
 
 async def write(db: Session, pairs: Sequence[Pair]) -> None:
     """Each job, which the caller has locked, as it is to be: in the table of its state."""
-    stay = [_row(new) for old, new in pairs if not (old.state.final or new.state.final)]
+    stay = [new for old, new in pairs if not (old.state.final or new.state.final)]
     if stay:
-        await db.many(_UPDATE, stay)
+        await db.run(_UPDATE, *_columns(stay))
     for final, here, there in ((True, "mainspring_jobs", "mainspring_finished"),
                                (False, "mainspring_finished", "mainspring_jobs")):  # fmt: skip
         moved = [new for old, new in pairs if new.state.final is final and old.state.final is not final]
         if moved:
             await db.run(f"DELETE FROM {here} WHERE id = ANY($1)", [job.id for job in moved])
-            await db.many(_INSERT.format(there) + (OVER if final else ""), [_row(job) for job in moved])
+            await db.run(_INSERT.format(there) + (OVER if final else ""), *_columns(moved))
 
 
 async def create(db: Session, jobs: Sequence[Job]) -> None:
     """Jobs that were not there before."""
     for final, table in ((False, "mainspring_jobs"), (True, "mainspring_finished")):
-        if rows := [_row(job) for job in jobs if job.state.final is final]:
-            await db.many(_INSERT.format(table), rows)
+        if new := [job for job in jobs if job.state.final is final]:
+            await db.run(_INSERT.format(table), *_columns(new))
 
 
 async def follow(db: Session, pairs: Iterable[Pair]) -> None:
     """Tells their schedules what became of these jobs."""
-    for old, new in pairs:
-        if old.series is None:
-            continue
-        if new.state.final and not old.state.final:
-            await series.end(db, old.series, old.id, new.state, new.finished_at or new.run_at, new.result)
-        elif old.state.final and not new.state.final:
-            await series.revive(db, old.series, old.id)
+    await series.tell(db, [news for old, new in pairs if (news := news_of(old, new)) is not None])
 
 
 async def drop(db: Session, jobs: Sequence[Job], now: datetime) -> None:
     """The jobs and all that is kept beside them; their schedules hear of it."""
     ids = [job.id for job in jobs]
-    for job in jobs:
-        if job.series is not None and not job.state.final:
-            await series.end(db, job.series, job.id, None, now)
+    gone = [JobEnd(job.series, job.id, None, now) for job in jobs if job.series is not None and not job.state.final]
+    await series.tell(db, gone)
     for table, column in (("executions", "job_id"), ("logs", "job_id"), ("jobs", "id"), ("finished", "id")):
         await db.run(f"DELETE FROM mainspring_{table} WHERE {column} = ANY($1)", ids)
 
