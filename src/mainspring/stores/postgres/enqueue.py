@@ -89,7 +89,8 @@ async def enqueue(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[En
     if not jobs or not keyed(jobs):
         return await insert(db, jobs, now) if jobs else []
     await lock_keys(db, jobs)
-    admission = Admission(await known_ids(db, jobs), await _holders(db, jobs, now), now)
+    holders = await _holders(db, jobs, now)
+    admission = Admission(holders, now)
     for n, job in enumerate(jobs):
         if admission.admit(job).status == "refused":
             return [admission.answers[n] if i == n else Enqueued(other.id, "refused") for i, other in enumerate(jobs)]
@@ -98,30 +99,25 @@ async def enqueue(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[En
     return admission.answers
 
 
-async def known_ids(db: Session, jobs: Sequence[NewJob]) -> set[JobId]:
-    sql = """SELECT id FROM mainspring_jobs WHERE id = ANY($1)
-        UNION ALL SELECT id FROM mainspring_finished WHERE id = ANY($1)"""
-    return {id for (id,) in await db.rows(sql, [job.id for job in jobs])}
-
-
 async def _holders(db: Session, jobs: Sequence[NewJob], now: datetime) -> Holders:
     """Locked, if one of them may be changed."""
-    holders = await Holders.of(db, jobs)
+    holders = await Holders.met(db, jobs)
     held = holders.all()
     changes = any(job.on_conflict in ("replace", "debounce") for job in jobs)
     if held and (changes or any(job.shown(now) == "expired" for job in held)):
         await series.lock(db, series_of(held))
         await lock(db, [job.id for job in held])
-        holders = await Holders.of(db, jobs)
+        holders = await Holders.met(db, jobs)
     return holders
 
 
 class Admission:
     """What one call makes of its jobs, in order, before anything is written."""
 
-    def __init__(self, known: set[JobId], holders: Holders, now: datetime) -> None:
+    def __init__(self, holders: Holders, now: datetime) -> None:
+        """`holders` are those that were met() by all jobs that will ask."""
         self.holders = holders
-        self._known, self._now = known, now
+        self._known, self._now = set(holders.ids), now
         self.answers: list[Enqueued] = []
         self.new: dict[JobId, Job] = {}
         self.changed: dict[JobId, Pair] = {}

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from ...failpoint import failpoint
-from ...job import ALLOWED, Action, Job, JobId, NewJob
+from ...job import ALLOWED, Action, Job, JobId, NewJob, State
 from ...schedule import Fired, Firing, Tick
 from ..job_ends import ScheduleBatch, news_of
 from ..rules import CANCELLED_BY, act, lapsed, standing, taken
 from . import series
-from .enqueue import Admission, known_ids
-from .jobs import Holders, Pair, find, lock, lock_names, series_of
+from .enqueue import Admission
+from .jobs import INSERT_NEW, Holders, Pair, find, lock, lock_names, new_columns, series_of
 from .pool import Session
 
 
@@ -23,16 +24,16 @@ async def fire(db: Session, firings: Sequence[Firing], now: datetime) -> list[Fi
     names = {name for firing in firings for name in (firing.schedule.name, *(read for read, _ in firing.reads))}
     await lock_names(db, _lockable(firings, jobs))
     revisions = await series.lock(db, names)
-    holders = await Holders.of(db, jobs)
+    holders = await Holders.met(db, jobs)
     ending = {id for firing in firings for id in firing.cancel}
     ending |= {job.id for job in holders.all() if job.shown(now) == "expired"}
     met: dict[JobId, Job] = {}
     if ending:
         met = await _locked(db, ending, names)
-        holders = await Holders.of(db, jobs)
+        holders = await Holders.met(db, jobs)
     touched = series_of(met.values()) | {job.schedule for job in jobs if job.schedule and job.id in ending}
     schedules = await series.hold(db, touched)
-    batch = _Batch(revisions, schedules, met, Admission(await known_ids(db, jobs), holders, now), now)
+    batch = _Batch(revisions, schedules, met, Admission(holders, now), now)
     fired = [batch.fire(firing) for firing in firings]
     await batch.write(db)
     return fired
@@ -100,7 +101,24 @@ class _Batch:
         self._schedules.apply([news for old, new in pairs if (news := news_of(old, new)) is not None])
 
     async def write(self, db: Session) -> None:
-        await series.write(db, self._schedules.changed.values())
+        """In one statement, if nothing is written but schedules, new jobs and ticks."""
+        made, ticks = self._admission, self._ticks
         failpoint("fire.mid_step")
-        await self._admission.write(db)
-        await series.record(db, self._ticks)
+        if made.changed or any(job.state is not State.PENDING for job in made.new.values()):
+            await series.write(db, self._schedules.changed.values())
+            await made.write(db)
+            await series.record(db, ticks)
+        elif self._schedules.changed:
+            schedules, jobs = series.written(self._schedules.changed.values()), new_columns(made.new.values())
+            await db.run(_WRITE_ALL, *schedules, *jobs, *series.recorded(ticks))
+            await series.trim(db, ticks)
+
+
+def _after(sql: str, values: int) -> str:
+    """The statement with its values numbered from behind so many others."""
+    return re.sub(r"\$(\d+)", lambda found: f"${int(found[1]) + values}", sql)
+
+
+_SCHEDULE_VALUES, _JOB_VALUES = 6, 14
+_WRITE_ALL = f"""WITH schedules AS ({series.WRITE}), jobs AS ({_after(INSERT_NEW, _SCHEDULE_VALUES)})
+    {_after(series.RECORD, _SCHEDULE_VALUES + _JOB_VALUES)}"""

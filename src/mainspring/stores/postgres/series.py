@@ -27,7 +27,7 @@ async def lock(db: Session, names: Iterable[str]) -> dict[str, int]:
     return dict(await db.rows(_LOCK, chosen)) if chosen else {}
 
 
-_WRITE = f"""INSERT INTO mainspring_schedules (name, revision, due_at, computed, waits_on, body)
+WRITE = f"""INSERT INTO mainspring_schedules (name, revision, due_at, computed, waits_on, body)
     SELECT * FROM unnest($1::text[], $2::{NUMBERS}, $3::{NUMBERS}, $4::text[]::boolean[], $5::text[], $6::text[])
     ON CONFLICT (name) DO UPDATE SET revision = excluded.revision, due_at = excluded.due_at,
         computed = excluded.computed, waits_on = excluded.waits_on, body = excluded.body"""
@@ -36,8 +36,12 @@ _WRITE = f"""INSERT INTO mainspring_schedules (name, revision, due_at, computed,
 async def write(db: Session, schedules: Collection[Schedule]) -> None:
     """These schedules, each of them once, in one statement."""
     if schedules:
-        rows = [_row(schedule) for schedule in schedules]
-        await db.run(_WRITE, *zip(*rows, strict=True))
+        await db.run(WRITE, *written(schedules))
+
+
+def written(schedules: Collection[Schedule]) -> Iterable[Sequence[str | None]]:
+    """The values of WRITE."""
+    return zip(*map(_row, schedules), strict=True) if schedules else [[]] * 6
 
 
 def _row(schedule: Schedule) -> tuple[str | None, ...]:
@@ -47,7 +51,7 @@ def _row(schedule: Schedule) -> tuple[str | None, ...]:
     return schedule.name, str(schedule.revision), due_at, computed, schedule.waits_on, body
 
 
-_RECORD = f"INSERT INTO mainspring_ticks SELECT * FROM unnest($1::text[], $2::{NUMBERS}, $3::text[])"
+RECORD = f"INSERT INTO mainspring_ticks SELECT * FROM unnest($1::text[], $2::{NUMBERS}, $3::text[])"
 # One walk along the index for each schedule, whatever the planner knows of the table: it may be large.
 _TRIM = f"""DELETE FROM mainspring_ticks WHERE ctid = ANY (ARRAY(
     SELECT old.ctid FROM unnest($1::text[], $2::{NUMBERS}) AS kept (schedule, n) CROSS JOIN LATERAL (
@@ -56,11 +60,19 @@ _TRIM = f"""DELETE FROM mainspring_ticks WHERE ctid = ANY (ARRAY(
 
 
 async def record(db: Session, ticks: Sequence[tuple[str, Tick]]) -> None:
-    """Each tick with the name of its schedule; the oldest ones beyond TICKS_KEPT go."""
-    if not ticks:
-        return
+    """Each tick with the name of its schedule, after which the oldest ones beyond TICKS_KEPT go."""
+    if ticks:
+        await db.run(RECORD, *recorded(ticks))
+        await trim(db, ticks)
+
+
+def recorded(ticks: Sequence[tuple[str, Tick]]) -> Iterable[Sequence[str]]:
+    """The values of RECORD."""
     rows = [(name, str(tick.n), _encode(tick).decode()) for name, tick in ticks]
-    await db.run(_RECORD, *zip(*rows, strict=True))
+    return zip(*rows, strict=True) if rows else [[]] * 3
+
+
+async def trim(db: Session, ticks: Sequence[tuple[str, Tick]]) -> None:
     newest = {name: tick.n - TICKS_KEPT for name, tick in ticks}
     old = {name: str(n) for name, n in newest.items() if n > 0}
     if old:
