@@ -57,12 +57,15 @@ def job_of(schedule: Schedule, tick: Tick, payload: str, now: datetime) -> NewJo
     )  # fmt: skip
 
 
-async def everything(store: Store) -> list[Schedule]:
-    """All schedules, by name."""
-    found: list[Schedule] = []
-    while page := await store.schedules(limit=BATCH, after=found[-1].name if found else None):
-        found += page
-    return found
+async def load_of(store: Store, now: datetime, *, without: Collection[str]) -> Board:
+    """All schedules as load, but for these, read page by page: there may be very many."""
+    board, after = Board((), now), None
+    while page := await store.schedules(limit=BATCH, after=after):
+        for row in page:
+            if row.status == "active" and row.name not in without:
+                board.add(row)
+        after = page[-1].name
+    return board
 
 
 class Scheduler:
@@ -106,8 +109,7 @@ class Scheduler:
             now = self._clock.now()
             known = {row.name: row for row in await store.schedules(names, limit=len(names))}
             homeless = {name for name in names if unplaced(self._declared[name].spec, known.get(name))}
-            rows = await everything(store) if homeless else []
-            board = Board((row for row in rows if row.name not in homeless), now)
+            board = await load_of(store, now, without=homeless) if homeless else Board((), now)
             wanted = [self._said(name, known.get(name), now, missing_only, board) for name in sorted(names)]
             firings = [firing for firing in wanted if firing is not None]
             names, stand = set(), list[str]()
