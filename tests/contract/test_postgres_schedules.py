@@ -86,8 +86,7 @@ async def running(store: Store, names: list[str], **fields: Any) -> list[Any]:
     rows = [a_schedule(name, **fields) for name in names]
     jobs = [tick_job(row, later(-60)) for row in rows]
     firings = [
-        Firing(schedule=replace(row, active=(job.id,)), jobs=(job,))
-        for row, job in zip(rows, jobs, strict=True)
+        Firing(schedule=replace(row, active=(job.id,)), jobs=(job,)) for row, job in zip(rows, jobs, strict=True)
     ]
     assert all(done.stands for done in await store.fire(firings, now=NOW))
     await beat(store)
@@ -123,7 +122,9 @@ class TestFiringStatements(Served):
             firings = await self.mixed(store, size)
             with statements(monkeypatch) as sent:
                 done = await store.fire(firings, now=later(5))
-            stood = [firing.schedule.name.split("-")[0] for firing, one in zip(firings, done, strict=True) if one.stands]
+            stood = [
+                firing.schedule.name.split("-")[0] for firing, one in zip(firings, done, strict=True) if one.stands
+            ]
             assert len(stood) == 6 * size
             assert "held" not in stood
             gone = await store.jobs(Filter(states=("cancelled", "expired")), now=later(5), limit=9999)

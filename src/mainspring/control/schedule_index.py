@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Set
 from datetime import datetime
-from typing import NamedTuple
+from heapq import nsmallest
+from itertools import islice
+
+from msgspec import Struct
 
 from ..clock import Clock
 from ..schedule import Owner, Schedule, Status
@@ -18,11 +22,11 @@ _logger = logging.getLogger("mainspring")
 # Schedules that are read at a time: decoding a page holds the event loop for some milliseconds.
 PAGE_ROWS = 500
 # Seconds that a request waits for a fresh index. Up to some thousand schedules are read in this time.
-WAIT_SECONDS = 0.05
+WAIT_SECONDS = 0.04
 # An index that took longer is used for as long as this multiple of the time it took, and for so many seconds at least.
 AGE_SHARE, LEAST_AGE_SECONDS = 10.0, 5.0
-# Names of schedules that failures have paused, kept at most.
-MAX_TRIPPED = 100
+# Names kept at most of those that failures have paused, that tick next, and that are due first: what a page shows.
+MAX_NAMES = 100
 
 
 async def pages(store: Store, size: int = PAGE_ROWS) -> AsyncIterator[list[Schedule]]:
@@ -33,10 +37,12 @@ async def pages(store: Store, size: int = PAGE_ROWS) -> AsyncIterator[list[Sched
         if len(page) < size:
             return
         after = page[-1].name
+        await asyncio.sleep(0)  # a store that answers without waiting lets nobody else have a turn
 
 
-class Entry(NamedTuple):
-    """What is kept of a schedule: a hundred thousand of them take some ten megabytes."""
+class Entry(Struct, frozen=True, gc=False):
+    """What is kept of a schedule: a hundred thousand of them take some ten megabytes, and the garbage collector, which
+    would hold the event loop for them, does not look at them."""
 
     name: str
     task: str
@@ -68,18 +74,39 @@ class Snapshot:
         """When the reading began."""
         self.complete = False
         self.entries: list[Entry] = []
+        self.counts: Counter[Status] = Counter()
         self.sums = Sums()
         self.tripped: list[str] = []
+        self.ticking: list[str] = []
+        """Active ones, the soonest tick first, once all are read."""
+        self.due: list[datetime] = []
+        """When they are due, in order, once all are read."""
+        self.due_first: list[str] = []
 
     def add(self, rows: Iterable[Schedule]) -> None:
         for row in rows:
             self.entries.append(Entry(row.name, row.spec.task, row.owner, row.status, row.due_at, row.next_run_at))
+            self.counts[row.status] += 1
             self.sums.add(row)
-            if row.tripped and len(self.tripped) < MAX_TRIPPED:
+            if row.tripped and len(self.tripped) < MAX_NAMES:
                 self.tripped.append(row.name)
 
-    def count(self, status: Status) -> int:
-        return sum(entry.status == status for entry in self.entries)
+    def sort(self) -> None:
+        """All are read. Some ten milliseconds for very many: not in the event loop."""
+        ticks = ((one.next_run_at, one.name) for one in self.entries if one.status == "active" and one.next_run_at)
+        self.ticking = [name for _, name in nsmallest(MAX_NAMES, ticks)]
+        due = sorted((one.due_at, one.name) for one in self.entries if one.due_at is not None)
+        self.due, self.due_first = [at for at, _ in due], [name for _, name in due[:MAX_NAMES]]
+        self.complete = True
+
+    async def chosen(
+        self, fitting: Callable[[Entry], bool], limit: int, after: str | None, without: Set[str]
+    ) -> list[str]:
+        """The names of the first that fit."""
+        found = (entry.name for entry in self.beyond(after) if entry.name not in without and fitting(entry))
+        if len(self.entries) <= PAGE_ROWS:
+            return list(islice(found, limit))
+        return await asyncio.to_thread(lambda: list(islice(found, limit)))
 
     def beyond(self, name: str | None) -> Iterator[Entry]:
         """The entries after this name."""
@@ -96,6 +123,7 @@ class ScheduleIndex:
         self._known: Snapshot | None = None
         self._took = self._read_at = 0.0
         self._reading: asyncio.Task[None] | None = None
+        self._begun: asyncio.Future[None]
         self._partial: Snapshot | None = None
         self.touched: set[str] = set()
         """Schedules that were changed here since the reading of the index began."""
@@ -104,9 +132,13 @@ class ScheduleIndex:
         self.touched.update(names)
 
     async def look(self, wait: float = WAIT_SECONDS) -> Snapshot:
-        """A fresh snapshot, if it can be had within `wait` seconds; else the last one, or what was read so far."""
+        """A fresh snapshot, if it can be had within `wait` seconds, or is of one page; else the last one, or what was
+        read so far."""
         if self._known is None or self._stale():
-            await asyncio.wait([self._read_again()], timeout=wait)
+            reading = self._read_again()
+            await asyncio.wait([reading, self._begun], return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                await asyncio.wait([reading], timeout=wait)
         if self._reading is not None and self._reading.done():
             reading, self._reading = self._reading, None
             reading.result()
@@ -121,16 +153,22 @@ class ScheduleIndex:
     def _read_again(self) -> asyncio.Task[None]:
         loop = asyncio.get_running_loop()
         if self._reading is None or self._reading.done() or self._reading.get_loop() is not loop:
-            self._reading = loop.create_task(self._read(), name="mainspring-schedule-index")
+            self._begun = loop.create_future()
+            self._reading = loop.create_task(self._read(self._begun), name="mainspring-schedule-index")
             self._reading.add_done_callback(_report)
         return self._reading
 
-    async def _read(self) -> None:
+    async def _read(self, begun: asyncio.Future[None]) -> None:
         began, before = self._clock.monotonic(), set(self.touched)
         self._partial = snapshot = Snapshot(self._clock.now())
         async for page in pages(await self._opened()):
             snapshot.add(page)
-        snapshot.complete = True
+            if not begun.done():
+                begun.set_result(None)
+        if len(snapshot.entries) > PAGE_ROWS:
+            await asyncio.to_thread(snapshot.sort)
+        else:
+            snapshot.sort()
         self._known, self._partial = snapshot, None
         self._read_at = self._clock.monotonic()
         self._took = self._read_at - began

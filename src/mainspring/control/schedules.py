@@ -140,8 +140,8 @@ class Schedules:
         if not index.complete:
             return SchedulePage(*await _scanned(store, fitting, limit, after, SCAN_ROWS))
         changed = {name for name in self.index.touched if after is None or name > after}
-        known = (entry.name for entry in index.beyond(after) if entry.name not in changed and fitting(entry))
-        names = sorted({*islice(known, limit), *changed})
+        known = await index.chosen(fitting, limit, after, changed)
+        names = sorted({*known, *changed})
         rows = [row for row in await store.schedules(names, limit=len(names)) if fitting(row)][:limit] if names else []
         return SchedulePage(rows, rows[-1].name if len(rows) == limit else None)
 

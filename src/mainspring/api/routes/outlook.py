@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from heapq import nsmallest
 from typing import Annotated
 
 from litestar import get
 from litestar.params import QueryParameter
 from msgspec import Struct
 
-from ...control.schedule_index import Snapshot
 from ...schedule import Schedule
 from ..access.door import Spring, may
 from .schedule_view import ScheduleView, schedule_view
@@ -47,29 +45,19 @@ async def scheduler_outlook(spring: Spring, limit: Limit = 10) -> Outlook:
     index = await spring.schedules.index.look()
     coming = await store.due(now=now + _YEARS, limit=limit)
     overdue = await store.due(now=now - LATE, limit=limit)
-    names = {*_soonest(index, limit), *_latest(index, now, limit), *index.tripped[:limit]}
+    # The store does not look by itself for all that tick, nor for those whose input only some workers can compute.
+    names = {*index.ticking[:limit], *index.due_first[:limit], *index.tripped[:limit]}
     rows = {row.name: row for row in (*coming.schedules, *overdue.schedules)}
     rows |= {row.name: row for row in await store.schedules(names, limit=len(names))} if names else {}
     active = [row for row in rows.values() if row.status == "active"]
     late = [row for row in active if row.due_at is not None and now - row.due_at >= LATE]
     return Outlook(
-        active=index.count("active"), paused=index.count("paused"),
+        active=index.counts["active"], paused=index.counts["paused"],
         next=_views(sorted((row for row in active if row.next_run_at is not None), key=_tick), limit),
         late=_views(sorted(late, key=lambda row: row.due_at or now), limit),
         tripped=_views((rows[name] for name in index.tripped if name in rows and rows[name].tripped), limit),
         as_of=index.as_of, complete=index.complete,
     )  # fmt: skip
-
-
-def _soonest(index: Snapshot, limit: int) -> Iterable[str]:
-    """Also those whose time the store does not look for by itself."""
-    ticking = ((one.next_run_at, one.name) for one in index.entries if one.status == "active" and one.next_run_at)
-    return (name for _, name in nsmallest(limit, ticking))
-
-
-def _latest(index: Snapshot, now: datetime, limit: int) -> Iterable[str]:
-    late = ((one.due_at, one.name) for one in index.entries if one.due_at is not None and now - one.due_at >= LATE)
-    return (name for _, name in nsmallest(limit, late))
 
 
 def _tick(row: Schedule) -> tuple[datetime | None, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from datetime import datetime
 from typing import Annotated
 
@@ -67,11 +68,10 @@ class RulePreview(Struct, frozen=True, kw_only=True):
 async def scheduler_metrics(spring: Spring) -> SchedulerFigures:
     """How many schedules there are, and how their ticks have gone."""
     now, index = spring.clock.now(), await spring.schedules.index.look()
-    due = [entry.due_at for entry in index.entries if entry.due_at is not None]
-    sums = index.sums
+    late, sums, counts = bisect_right(index.due, now), index.sums, index.counts
     return SchedulerFigures(
-        active=index.count("active"), paused=index.count("paused"), ended=index.count("ended"),
-        late=sum(at <= now for at in due), next_at=min((at for at in due if at > now), default=None),
+        active=counts["active"], paused=counts["paused"], ended=counts["ended"],
+        late=late, next_at=index.due[late] if late < len(index.due) else None,
         fired=sums.fired, skipped=sums.skipped, missed=sums.missed, completed=sums.completed, failed=sums.failed,
         as_of=index.as_of, complete=index.complete,
     )  # fmt: skip
