@@ -9,18 +9,26 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from . import machine, postgres_scenarios, redis_scenarios, report, scenarios, service_scenarios
+from . import (
+    machine,
+    postgres_scenarios,
+    redis_scenarios,
+    report,
+    scenarios,
+    schedule_scenarios,
+    service_scenarios,
+)
 from .harness import PATIENCE, Lab, Scenario, run
 from .processes import REPO
 from .table import tables
 
-STORES = ("sqlite", "postgresql", "redis", "service")
+STORES = ("sqlite", "postgresql", "redis", "service", "schedules")
 
 
 def offered(*, quick: bool) -> list[Scenario]:
     return [
         scenario
-        for book in (scenarios, postgres_scenarios, redis_scenarios, service_scenarios)
+        for book in (scenarios, postgres_scenarios, redis_scenarios, service_scenarios, schedule_scenarios)
         for scenario in book.scenarios(book.QUICK if quick else book.FULL)
     ]
 

@@ -23,8 +23,13 @@ def describe(place: Path, store: str) -> list[str]:
         f"{platform.system()} {platform.release()}, stores on {_said('stat', '-f', '-c', '%T', str(place))}",
         f"Mainspring {_said('git', '-C', str(REPO), 'describe', '--always', '--dirty')}, {_python(PYTHON)}, "
         f"{_versions(PYTHON, 'uvloop', 'msgspec', 'asyncpg', 'redis', 'hiredis')}",
-        *{"SQLite": _sqlite, "PostgreSQL": _postgres, "Redis": _redis, "Service": _service}[store](),
+        *_OF[store](),
     ]
+
+
+def _schedules() -> list[str]:
+    servers = [_said(program("postgres"), "--version"), _said(redis_server.program(), "--version")]
+    return [*servers, f"{_versions(PEER, 'apscheduler')}, {_versions(venv('celery'), 'celery', 'redis')}"]
 
 
 def _sqlite() -> list[str]:
@@ -51,6 +56,11 @@ def _service() -> list[str]:
     libraries = _versions(PYTHON, "litestar", "uvicorn", "httptools")
     wrk = _said("sh", "-c", "wrk --version | head -1").partition(" [")[0]
     return [_said(program("postgres"), "--version"), f"{libraries}; {wrk}"]
+
+
+_OF = {
+    "SQLite": _sqlite, "PostgreSQL": _postgres, "Redis": _redis, "Service": _service, "Schedules": _schedules,
+}  # fmt: skip
 
 
 def _node(package: str) -> str:

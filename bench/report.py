@@ -66,6 +66,16 @@ by API key as it comes; wrk runs beside it on the same machine, in one thread, a
 sign-in and no store: what is left of the machine for anything of ours. *CPU* is the time that the process had on a
 core, which others disturb less than the rate. On SQLite the jobs of the lists are all finished; on PostgreSQL too."""
 
+SCHEDULES = """\
+Mainspring is one worker process with default settings (100 slots, uvloop) that fires the schedules and runs their jobs;
+its stores are as on the other pages: SQLite with `synchronous=FULL`, PostgreSQL with the distribution's settings, Redis
+in memory only. The schedules are in the store before the worker starts. *APScheduler* is its `BackgroundScheduler`,
+jobs in its ten threads, in one process, on a job store in memory, of which nothing outlives the process, or on a
+`SQLAlchemyJobStore` in SQLite; it records no runs. *Celery beat* is one beat process with a schedule of our own that
+ticks on a grid (its intervals count from whenever it was started), looking every 50 ms, and a worker of the solo pool,
+on Redis; a second beat would fire everything twice. Huey's periodic tasks have a minute as their shortest step, so it
+cannot take part."""
+
 
 @dataclass(frozen=True)
 class Page:
@@ -81,6 +91,7 @@ PAGES = {
     "PostgreSQL": Page("benchmarks-postgres", "Benchmarks on PostgreSQL", POSTGRES),
     "Redis": Page("benchmarks-redis", "Benchmarks on Redis", REDIS),
     "Service": Page("benchmarks-service", "Benchmarks of the service", SERVICE),
+    "Schedules": Page("benchmarks-schedules", "Benchmarks of schedules", SCHEDULES),
 }
 
 

@@ -45,8 +45,10 @@ class Distribution(Struct, frozen=True, kw_only=True):
     peak: Peak | None
     """None: there are no ticks."""
     score: float
-    unseen: int = 0
+    unseen: int
     """Schedules whose ticks were too many to look up, or to look up to the end."""
+    as_of: datetime
+    """When it was computed: of very many schedules, an answer is given again for up to a minute."""
 
     @property
     def total(self) -> int:
@@ -54,20 +56,37 @@ class Distribution(Struct, frozen=True, kw_only=True):
 
 
 def distribution(schedules: Iterable[Schedule], now: datetime, days: int = 1) -> Distribution:
-    since = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
-    rows = sorted((row for row in schedules if row.status == "active"), key=lambda row: row.name)
-    day = _Days(since, days)
-    for row in rows:
-        day.add(row)
-    seconds = day.counted()
-    minutes, hours = _sums(seconds, 60), _sums(seconds, 3600)
-    most = max(minutes)
-    peak = Peak(since + timedelta(minutes=minutes.index(most)), most) if most else None
-    score = sum(evenness(counts) for counts in (seconds, minutes, hours)) / 3
-    return Distribution(
-        since=since, schedules=len(rows), hours=tuple(hours), minutes=tuple(sum(minutes[n::60]) for n in range(60)),
-        peak=peak, score=round(score, 4), unseen=day.unseen,
-    )  # fmt: skip
+    count = DistributionCount(now, days)
+    count.add(sorted(schedules, key=lambda row: row.name))
+    return count.result()
+
+
+class DistributionCount:
+    """A distribution while its schedules come, by name."""
+
+    def __init__(self, now: datetime, days: int = 1) -> None:
+        self._as_of = now
+        self._since = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+        self._days = _Days(self._since, days)
+        self._schedules = 0
+
+    def add(self, schedules: Iterable[Schedule]) -> None:
+        for row in schedules:
+            if row.status == "active":
+                self._schedules += 1
+                self._days.add(row)
+
+    def result(self) -> Distribution:
+        seconds = self._days.counted()
+        minutes, hours = _sums(seconds, 60), _sums(seconds, 3600)
+        most = max(minutes)
+        peak = Peak(self._since + timedelta(minutes=minutes.index(most)), most) if most else None
+        score = sum(evenness(counts) for counts in (seconds, minutes, hours)) / 3
+        return Distribution(
+            since=self._since, schedules=self._schedules, hours=tuple(hours),
+            minutes=tuple(sum(minutes[n::60]) for n in range(60)), peak=peak, score=round(score, 4),
+            unseen=self._days.unseen, as_of=self._as_of,
+        )  # fmt: skip
 
 
 def evenness(counts: Sequence[int]) -> float:

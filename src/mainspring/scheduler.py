@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Any, Never
+from typing import Any, Never, TypeVar
 
 from .amendment import born, fingerprint, redefined
 from .clock import Alarm, Clock
@@ -32,7 +32,7 @@ from .spread import place, unplaced
 from .store import Store
 from .vigil import Vigil
 
-# Schedules that one turn fires at most.
+# Schedules that one turn fires at most, and one step reads or writes.
 BATCH = 500
 # Jobs after which a step is written: whoever else writes, and the event loop, wait for no more of them.
 LOAD = 500
@@ -42,6 +42,7 @@ REST = 0.1
 INPUT_TIMEOUT = 10.0
 _REASON_LIMIT = 200
 _logger = logging.getLogger("mainspring")
+T = TypeVar("T")
 
 
 def job_of(schedule: Schedule, tick: Tick, payload: str, now: datetime) -> NewJob:
@@ -57,12 +58,20 @@ def job_of(schedule: Schedule, tick: Tick, payload: str, now: datetime) -> NewJo
     )  # fmt: skip
 
 
-async def everything(store: Store) -> list[Schedule]:
-    """All schedules, by name."""
-    found: list[Schedule] = []
-    while page := await store.schedules(limit=BATCH, after=found[-1].name if found else None):
-        found += page
-    return found
+async def load_of(store: Store, now: datetime, *, without: Collection[str]) -> Board:
+    """All schedules as load, but for these, read page by page: there may be very many."""
+    board, after = Board((), now), None
+    while page := await store.schedules(limit=BATCH, after=after):
+        for row in page:
+            if row.status == "active" and row.name not in without:
+                board.add(row)
+        after = page[-1].name
+    return board
+
+
+def _sets(items: Sequence[T]) -> list[Sequence[T]]:
+    """As many at a time as one step of the store takes at most."""
+    return [items[n : n + BATCH] for n in range(0, len(items), BATCH)]
 
 
 class Scheduler:
@@ -104,14 +113,14 @@ class Scheduler:
         names = set(self._declared)
         while names:
             now = self._clock.now()
-            known = {row.name: row for row in await store.schedules(names, limit=len(names))}
+            known = {row.name: row for some in _sets(sorted(names)) for row in await store.schedules(some, limit=BATCH)}
             homeless = {name for name in names if unplaced(self._declared[name].spec, known.get(name))}
-            rows = await everything(store) if homeless else []
-            board = Board((row for row in rows if row.name not in homeless), now)
+            board = await load_of(store, now, without=homeless) if homeless else Board((), now)
             wanted = [self._said(name, known.get(name), now, missing_only, board) for name in sorted(names)]
             firings = [firing for firing in wanted if firing is not None]
             names, stand = set(), list[str]()
-            for firing, done in zip(firings, await store.fire(firings, now=now), strict=True):
+            answers = [done for some in _sets(firings) for done in await store.fire(some, now=now)]
+            for firing, done in zip(firings, answers, strict=True):
                 if done.stands:
                     self.tell(firing)
                     stand.append(firing.schedule.name)

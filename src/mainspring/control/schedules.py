@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from builtins import list as List
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any, Literal, TypeVar, Unpack
+from typing import Any, Literal, NamedTuple, TypeVar, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..amendment import born, fingerprint, paused, redefined, rescheduled, resumed, triggered
 from ..clock import is_instant
-from ..distribution import WEEK, Distribution, distribution
+from ..distribution import WEEK, Distribution, DistributionCount
 from ..errors import BadInput, ScheduleChanged, ScheduleExists, ScheduleNotFound, StoreUnavailable
 from ..events import SchedulesChanged
 from ..handle import Handle
 from ..hint import hint
 from ..ids import new_id
 from ..job import Enqueued, Filter, JobId, Shown
-from ..load import Board
 from ..plan import STEP
 from ..schedule import BACKFILL, BY_HAND, TICKS_KEPT, Firing, Owner, Schedule, Spec, Status, Tick, key_of
-from ..scheduler import BATCH, Scheduler, everything, job_of
+from ..scheduler import BATCH, Scheduler, job_of, load_of
 from ..spec import ScheduleOptions, amended, declared, payload_of
 from ..spread import Rebalance, place, rebalance, unplaced
 from ..store import Store
@@ -35,12 +35,15 @@ from ..trigger.zone import zone_of
 from .deed import audited, note
 from .ground import Ground
 from .jobs import PAGE, checked_limit
+from .schedule_index import Entry, ScheduleIndex, fits, pages
 
 T = TypeVar("T")
 _Deed = Literal["create", "update", "pause", "resume", "reschedule", "rebalance", "delete"]
 # How often a change is tried again when others change the same schedule meanwhile.
 TRIES = 50
 MOST_TICKS = 10_000
+# Schedules that one page with filters goes through at most while the index is not at hand.
+SCAN_ROWS = 2000
 _HOLDING: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running", "waiting", "paused", "completed")
 
 
@@ -50,6 +53,12 @@ class Backfill(Struct, frozen=True, kw_only=True):
     made: List[datetime]
     there: List[datetime]
     dry_run: bool
+
+
+class SchedulePage(NamedTuple):
+    rows: List[Schedule]
+    next: str | None
+    """Give it as `after` for the next page; None: there is none."""
 
 
 class ScheduleStats(Struct, frozen=True, kw_only=True):
@@ -80,6 +89,7 @@ class Schedules:
         self._scheduler = scheduler
         self._handle = handle
         self._declared = False
+        self.index = ScheduleIndex(ground.opened, ground.clock)
 
     # reading
 
@@ -102,20 +112,38 @@ class Schedules:
         """By name; give the last one's name as `after` for the next page."""
         checked_limit(limit, PAGE)
         store = await self._store()
-        found: List[Schedule] = []
-        while len(found) < limit:
-            page = await store.schedules(limit=PAGE, after=after)
-            found += [
-                row
-                for row in page
-                if (task is None or row.spec.task == task)
-                and (owner is None or row.owner == owner)
-                and (status is None or row.status == status)
-            ]
-            if len(page) < PAGE:
-                break
-            after = page[-1].name
-        return found[:limit]
+        if task is None and owner is None and status is None:
+            return await store.schedules(limit=limit, after=after)
+        found, _ = await _scanned(store, fits(task=task, owner=owner, status=status), limit, after, math.inf)
+        return found
+
+    async def page(
+        self,
+        *,
+        q: str | None = None,
+        task: str | None = None,
+        owner: Owner | None = None,
+        status: Status | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> SchedulePage:
+        """As list(), for those who do not want to wait: with filters it may have fewer than `limit`, and yet a next.
+
+        Where there are very many, what other processes did in the last seconds may be left out.
+        """
+        checked_limit(limit, PAGE)
+        store, fitting = await self._store(), fits(q=q, task=task, owner=owner, status=status)
+        if not (q or task or owner or status):
+            rows = await store.schedules(limit=limit, after=after)
+            return SchedulePage(rows, rows[-1].name if len(rows) == limit else None)
+        index = await self.index.look()
+        if not index.complete:
+            return SchedulePage(*await _scanned(store, fitting, limit, after, SCAN_ROWS))
+        changed = {name for name in self.index.touched if after is None or name > after}
+        known = await index.chosen(fitting, limit, after, changed)
+        names = sorted({*known, *changed})
+        rows = [row for row in await store.schedules(names, limit=len(names)) if fitting(row)][:limit] if names else []
+        return SchedulePage(rows, rows[-1].name if len(rows) == limit else None)
 
     async def ticks(self, name: str, *, limit: int = 100, before: int | None = None) -> Sequence[Tick]:
         """What became of its ticks, newest first; give the last one's `n` as `before` for the next page."""
@@ -147,17 +175,18 @@ class Schedules:
         """How many ticks come in each of the next 24 hours, or as many days up to 7, and how evenly."""
         if not 1 <= days <= WEEK:
             raise BadInput(f"a distribution is of 1 to {WEEK} days, got {days}")
-        rows, now = await everything(await self._store()), self._ground.clock.now()
-        if days == 1:
-            return distribution(rows, now)
-        # A second of work with many crons: others are served meanwhile.
-        return await asyncio.to_thread(distribution, rows, now, days)
+        store, count = await self._store(), DistributionCount(self._ground.clock.now(), days)
+        # A second of work with many crons, or very many schedules: others are served meanwhile.
+        async for page in pages(store):
+            await asyncio.to_thread(count.add, page)
+        return await asyncio.to_thread(count.result)
 
     @audited("schedules.rebalance")
     async def rebalance(self, *, dry_run: bool = False) -> Rebalance:
         """Moves intervals made with spread=True to where fewer ticks are; those that run, or are about to, stay."""
         store, now = await self._store(), self._ground.clock.now()
-        planned, rows = rebalance(await everything(store), now)
+        known = [row async for page in pages(store) for row in page]
+        planned, rows = await asyncio.to_thread(rebalance, known, now)
         if dry_run:
             return planned
         changed: List[str] = []
@@ -173,8 +202,8 @@ class Schedules:
     async def _anchor(self, name: str, spec: Spec, row: Schedule | None, now: datetime) -> datetime | None:
         if not unplaced(spec, row):
             return None
-        others = [one for one in await everything(await self._store()) if one.name != name]
-        return place(name, spec, Board(others, now), now)
+        board = await load_of(await self._store(), now, without={name})
+        return place(name, spec, board, now)
 
     # making and changing
 
@@ -377,7 +406,25 @@ class Schedules:
 
     def _tell(self, deed: _Deed, *names: str) -> None:
         if names:
+            self.index.touch(names)
             self._ground.events.emit(SchedulesChanged(at=self._ground.clock.now(), action=deed, names=names))
+
+
+async def _scanned(
+    store: Store, fitting: Callable[[Entry | Schedule], bool], limit: int, after: str | None, most: float
+) -> tuple[List[Schedule], str | None]:
+    """Those that fit among the next `most`, up to the limit; and where to go on, if there may be more."""
+    found: List[Schedule] = []
+    seen = 0
+    while seen < most:
+        page = await store.schedules(limit=BATCH, after=after)
+        found += [row for row in page if fitting(row)]
+        if len(found) >= limit:
+            return found[:limit], found[limit - 1].name
+        if len(page) < BATCH:
+            return found, None
+        seen, after = seen + len(page), page[-1].name
+    return found, after
 
 
 async def _missing(store: Store, name: str) -> ScheduleNotFound:

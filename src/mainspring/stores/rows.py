@@ -71,7 +71,8 @@ def options_of(job: NewJob | Job) -> str:
     return _encode(options).decode()
 
 
-def new_row(job: NewJob, now: int) -> Row:
+def new_row(job: NewJob | Job, now: int) -> Row:
+    """A job that has never run, created `now`."""
     return (
         job.id, job.queue, job.task, -job.priority, "pending", now if job.run_at is None else micros(job.run_at), now,
         None if job.expires_at is None else micros(job.expires_at), job.unique_key, job.idempotency_key,

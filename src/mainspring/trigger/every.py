@@ -24,6 +24,7 @@ _UNITS = (
 _PAST_THE_HOUR = re.compile(r":([0-5][0-9])(?::([0-5][0-9]))?")
 SHORTEST = timedelta(milliseconds=1)
 LONGEST = timedelta(days=36_525)
+_LONGEST_SECONDS = 36_525 * 86_400
 
 
 class Every(Trigger, frozen=True, kw_only=True, tag="every"):
@@ -127,6 +128,8 @@ class Every(Trigger, frozen=True, kw_only=True, tag="every"):
 
 def _checked(seconds: float) -> float:
     """The number, exact to the microsecond, whole if it is."""
+    if type(seconds) is int and 1 <= seconds <= _LONGEST_SECONDS:  # as nearly all are, and each decoding comes here
+        return seconds
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         raise BadInput(f"an interval is a number of seconds, got {seconds!r}")
     if not SHORTEST.total_seconds() <= seconds <= LONGEST.total_seconds():

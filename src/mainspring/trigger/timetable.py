@@ -15,7 +15,7 @@ from msgspec.structs import force_setattr
 from ..clock import EPOCH
 from ..errors import BadInput
 from .rule import Preview, Trigger, count, latest, spread
-from .wall import DAY, EARLIEST, LATEST, MICROSECOND, edge, spoken, utc, written
+from .wall import DAY, EARLIEST, LATEST, MICROSECOND, NOTHING, edge, spoken, utc, written
 from .window import Window
 from .zone import LONGEST_SHIFT, zone_of
 
@@ -58,9 +58,9 @@ class Timetable(Struct, frozen=True, dict=True):
             raise BadInput(f"{self.trigger!r} is no trigger: say every(5).minutes, at(...) or cron(...)")
         if self.window is not None and not isinstance(self.window, Window):
             raise BadInput(f"{self.window!r} is no window: say Window.of(...)")
-        for name in ("anchor_at", "start_at", "end_at"):
-            if (at := getattr(self, name)) is not None:
-                force_setattr(self, name, utc(at, name))
+        for name, at in (("anchor_at", self.anchor_at), ("start_at", self.start_at), ("end_at", self.end_at)):
+            if at is not None and (exact := utc(at, name)) is not at:
+                force_setattr(self, name, exact)
         if self.start_at and self.end_at and self.end_at < self.start_at:
             raise BadInput(f"end_at {self.end_at} is before start_at {self.start_at}: exchange them")
         if isinstance(self.jitter, bool) or not isinstance(self.jitter, int | float):
@@ -120,6 +120,8 @@ class Timetable(Struct, frozen=True, dict=True):
 
         Exact up to `limit` ticks in all. Ticks that were moved are not taken out.
         """
+        if self._bare:
+            return []
         taken: dict[Reason, list[datetime]] = {"excluded": [], "window": []}
         for reason, tick in islice(self._taken(after, until), limit):
             taken[reason].append(tick)
@@ -130,7 +132,7 @@ class Timetable(Struct, frozen=True, dict=True):
     @cached_property
     def offset(self) -> timedelta:
         """How long after its tick a job is due: whole milliseconds, less than `jitter`, a constant of the name."""
-        return timedelta(milliseconds=spread(self.name, int(self.jitter * 1000)))
+        return timedelta(milliseconds=spread(self.name, int(self.jitter * 1000))) if self.jitter else NOTHING
 
     def fire_at(self, tick: datetime) -> datetime:
         """When the tick's job is due. The tick keeps its own instant."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from datetime import datetime
 from typing import Annotated
 
@@ -10,10 +11,10 @@ from litestar.params import JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
 from ...distribution import WEEK, Distribution
-from ...scheduler import everything
 from ...spread import Rebalance
 from ...trigger import AnyTrigger, Cron, cron
 from ..access.door import Spring, may
+from ..recent import Lately
 from .schedule_view import TickView, tick_views
 
 
@@ -31,6 +32,10 @@ class SchedulerFigures(Struct, frozen=True, kw_only=True):
     completed: int
     failed: int
     next_at: datetime | None
+    as_of: datetime
+    """When the schedules were counted: where there are very many, that may be some seconds ago."""
+    complete: bool
+    """False: they are still being counted for the first time, and the figures are of those that were read so far."""
 
 
 class RebalanceWish(Struct, forbid_unknown_fields=True):
@@ -62,24 +67,22 @@ class RulePreview(Struct, frozen=True, kw_only=True):
 @get("/scheduler/metrics", **may("viewer"))
 async def scheduler_metrics(spring: Spring) -> SchedulerFigures:
     """How many schedules there are, and how their ticks have gone."""
-    rows, now = await everything(await spring.opened()), spring.clock.now()
-    states = [row.status for row in rows]
-    due = [row.due_at for row in rows if row.due_at is not None]
+    now, index = spring.clock.now(), await spring.schedules.index.look()
+    late, sums, counts = bisect_right(index.due, now), index.sums, index.counts
     return SchedulerFigures(
-        active=states.count("active"), paused=states.count("paused"), ended=states.count("ended"),
-        late=sum(at <= now for at in due), next_at=min((at for at in due if at > now), default=None),
-        fired=sum(row.fired for row in rows), skipped=sum(row.skipped for row in rows),
-        missed=sum(row.missed for row in rows), completed=sum(row.completed for row in rows),
-        failed=sum(row.failed for row in rows),
+        active=counts["active"], paused=counts["paused"], ended=counts["ended"],
+        late=late, next_at=index.due[late] if late < len(index.due) else None,
+        fired=sums.fired, skipped=sums.skipped, missed=sums.missed, completed=sums.completed, failed=sums.failed,
+        as_of=index.as_of, complete=index.complete,
     )  # fmt: skip
 
 
 @get("/scheduler/distribution", **may("viewer"))
 async def scheduler_distribution(
-    spring: Spring, days: Annotated[int, QueryParameter(ge=1, le=WEEK)] = 1
+    spring: Spring, recent: Lately, days: Annotated[int, QueryParameter(ge=1, le=WEEK)] = 1
 ) -> Distribution:
     """How many ticks come in each hour of the next day, or as many days, and how evenly."""
-    return await spring.schedules.distribution(days=days)
+    return await recent.get(("distribution", days), lambda: spring.schedules.distribution(days=days))
 
 
 @post("/scheduler/rebalance", status_code=200, **may("operator"))

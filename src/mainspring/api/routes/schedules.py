@@ -58,15 +58,19 @@ class BackfillRange(Struct, forbid_unknown_fields=True):
 @get("/schedules", **may("viewer"))
 async def list_schedules(
     spring: Spring,
+    q: FromQuery[str | None] = None,
     task: FromQuery[str | None] = None,
     owner: FromQuery[Owner | None] = None,
     status: FromQuery[Status | None] = None,
     after: FromQuery[str | None] = None,
     limit: Limit = 50,
 ) -> SchedulePage:
-    """Schedules, by name."""
-    rows = await spring.schedules.list(task=task, owner=owner, status=status, limit=limit, after=after)
-    return SchedulePage([schedule_view(row) for row in rows], rows[-1].name if len(rows) == limit else None)
+    """Schedules, by name; `q` is a part of it. A page may have fewer than `limit`: `next` says whether there are more.
+
+    With filters, where there are very many, changes that others made in the last seconds may not be seen yet.
+    """
+    page = await spring.schedules.page(q=q, task=task, owner=owner, status=status, limit=limit, after=after)
+    return SchedulePage([schedule_view(row) for row in page.rows], page.next)
 
 
 @post("/schedules", **may("operator"))

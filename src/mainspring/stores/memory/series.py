@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_right
+from collections import defaultdict, deque
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from heapq import heappop, heappush
@@ -23,6 +24,10 @@ class Series:
         self._ticks: dict[str, deque[Tick]] = {}
         self._leaders: dict[str, Leadership] = {}
         self._undo: dict[str, Schedule] | None = None
+        # By the name of the one that they wait on; those that no longer do are dropped when met.
+        self._waiting: defaultdict[str, set[str]] = defaultdict(set)
+        # In order; outdated when there are more or fewer rows.
+        self._names: list[str] = []
 
     def revision(self, name: str) -> int:
         """0: there is none of that name."""
@@ -34,6 +39,8 @@ class Series:
         self.rows[schedule.name] = schedule
         if schedule.due_at is not None:
             heappush(self._due, (schedule.due_at, schedule.name))
+        if schedule.waits_on is not None:
+            self._waiting[schedule.waits_on].add(schedule.name)
 
     def remember(self, undo: bool) -> None:
         """From now on keeps what `roll_back` needs, or keeps nothing."""
@@ -52,6 +59,7 @@ class Series:
         found = sorted(name for name in set(names) if self.rows.pop(name, None) is not None)
         for name in found:
             self._ticks.pop(name, None)
+        self._names = []
         return found
 
     # what a job tells the schedule that made it
@@ -79,7 +87,11 @@ class Series:
 
     def waiting(self, name: str) -> list[Schedule]:
         """Those that wait on that one."""
-        return [one for one in self.rows.values() if one.waits_on == name]
+        rows = [self.rows[one] for one in self._waiting.get(name, ()) if one in self.rows]
+        found = [row for row in rows if row.waits_on == name]
+        if len(found) < len(self._waiting.get(name, ())):
+            self._waiting[name] = {row.name for row in found}
+        return found
 
     # reading
 
@@ -104,8 +116,14 @@ class Series:
         return Due(found, now if len(found) == limit else next_at)
 
     def schedules(self, names: Collection[str] | None, limit: int, after: str | None) -> list[Schedule]:
-        chosen = self.rows if names is None else {name for name in names if name in self.rows}
-        return [self.rows[name] for name in sorted(chosen) if after is None or name > after][:limit]
+        if names is not None:
+            chosen = sorted({name for name in names if name in self.rows})
+        else:
+            if len(self._names) != len(self.rows):
+                self._names = sorted(self.rows)
+            chosen = self._names
+        first = 0 if after is None else bisect_right(chosen, after)
+        return [self.rows[name] for name in chosen[first : first + limit]]
 
     def ticks(self, name: str, limit: int, before: int | None) -> list[Tick]:
         kept = reversed(self._ticks.get(name, ()))

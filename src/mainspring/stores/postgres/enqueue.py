@@ -14,7 +14,7 @@ from ...job import Enqueued, Job, JobId, NewJob, State
 from ..rows import options_of
 from ..rules import admit, meet
 from . import series
-from .jobs import Holders, Pair, create, follow, lock, lock_keys, series_of, write
+from .jobs import Holders, Pair, array_text, create, follow, lock, lock_keys, series_of, write
 from .pool import NUMBERS, Session
 
 _NEW = "id, queue, task, rank, run_at, created_at, expires_at, schedule, tags, options, payload, state"
@@ -54,7 +54,7 @@ async def insert(db: Session, jobs: Sequence[NewJob], now: datetime, word: str |
         (ids, queues, tasks, ranks, due, _, expire, schedules, tags, options, payloads, _) = zip(
             *(_row(job, us) for job in jobs), strict=True
         )
-        texts = [_array(some) if some else None for some in tags]
+        texts = [array_text(some) for some in tags]
         ends = [None if at is None else str(at) for at in expire]
         await db.run(_INSERT, ids, queues, tasks, [*map(str, ranks)], [*map(str, due)], ends, schedules, texts,
                      options, payloads, us)  # fmt: skip
@@ -84,50 +84,40 @@ async def copy(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enque
     return [Enqueued(job.id) for job in jobs]
 
 
-def _array(texts: Sequence[str]) -> str:
-    """As PostgreSQL writes it: an array of arrays of different sizes has no other way in."""
-    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
-    return "{" + ",".join(f'"{text}"' for text in quoted) + "}"
-
-
 async def enqueue(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
     """Inside a transaction."""
     if not jobs or not keyed(jobs):
         return await insert(db, jobs, now) if jobs else []
     await lock_keys(db, jobs)
-    desk = _Desk(await _known(db, jobs), await _holders(db, jobs, now), now)
+    holders = await _holders(db, jobs, now)
+    admission = Admission(holders, now)
     for n, job in enumerate(jobs):
-        if desk.admit(job).status == "refused":
-            return [desk.answers[n] if i == n else Enqueued(other.id, "refused") for i, other in enumerate(jobs)]
-    await write(db, list(desk.changed.values()))  # first, as one of them may let go of a key
-    await create(db, list(desk.new.values()))
-    await follow(db, desk.ended)
-    return desk.answers
-
-
-async def _known(db: Session, jobs: Sequence[NewJob]) -> set[JobId]:
-    sql = """SELECT id FROM mainspring_jobs WHERE id = ANY($1)
-        UNION ALL SELECT id FROM mainspring_finished WHERE id = ANY($1)"""
-    return {id for (id,) in await db.rows(sql, [job.id for job in jobs])}
+        if admission.admit(job).status == "refused":
+            return [admission.answers[n] if i == n else Enqueued(other.id, "refused") for i, other in enumerate(jobs)]
+    await admission.write(db)
+    await follow(db, admission.ended)
+    return admission.answers
 
 
 async def _holders(db: Session, jobs: Sequence[NewJob], now: datetime) -> Holders:
     """Locked, if one of them may be changed."""
-    holders = await Holders.of(db, jobs)
+    holders = await Holders.met(db, jobs)
     held = holders.all()
     changes = any(job.on_conflict in ("replace", "debounce") for job in jobs)
     if held and (changes or any(job.shown(now) == "expired" for job in held)):
         await series.lock(db, series_of(held))
         await lock(db, [job.id for job in held])
-        holders = await Holders.of(db, jobs)
+        holders = await Holders.met(db, jobs)
     return holders
 
 
-class _Desk:
+class Admission:
     """What one call makes of its jobs, in order, before anything is written."""
 
-    def __init__(self, known: set[JobId], holders: Holders, now: datetime) -> None:
-        self._known, self._holders, self._now = known, holders, now
+    def __init__(self, holders: Holders, now: datetime) -> None:
+        """`holders` are those that were met() by all jobs that will ask."""
+        self.holders = holders
+        self._known, self._now = set(holders.ids), now
         self.answers: list[Enqueued] = []
         self.new: dict[JobId, Job] = {}
         self.changed: dict[JobId, Pair] = {}
@@ -140,27 +130,35 @@ class _Desk:
     def _admit(self, new: NewJob) -> Enqueued:
         if new.id in self._known:
             return Enqueued(new.id)
-        key, held = self._holders.holder(new)
+        key, held = self.holders.holder(new)
         while held is not None and held.shown(self._now) == "expired":
             gone = replace(held, state=State.EXPIRED, finished_at=self._now)
-            self._put(held, gone)
+            self.put(held, gone)
             self.ended.append((held, gone))
-            key, held = self._holders.holder(new)
+            key, held = self.holders.holder(new)
         if held is not None and new.on_conflict == "raise":
             return Enqueued(held.id, "refused", key)
         if held is not None:
             changed, status = meet(held, new, self._now)
             if changed is not held:
-                self._put(held, changed)
+                self.put(held, changed)
             return Enqueued(held.id, status, key)
         self._known.add(new.id)
         self.new[new.id] = job = admit(new, self._now)
-        self._holders.put(job)
+        self.holders.put(job)
         return Enqueued(new.id)
 
-    def _put(self, old: Job, job: Job) -> None:
+    def put(self, old: Job, job: Job) -> None:
         if old.id in self.new:
             self.new[old.id] = job
         else:
             self.changed[old.id] = (self.changed.get(old.id, (old,))[0], job)
-        self._holders.put(job)
+        self.holders.put(job)
+
+    def current(self, id: JobId) -> Job | None:
+        """A job that this call has made or changed, as it is by now."""
+        return self.new.get(id) or (self.changed[id][1] if id in self.changed else None)
+
+    async def write(self, db: Session) -> None:
+        await write(db, list(self.changed.values()))  # first, as one of them may let go of a key
+        await create(db, list(self.new.values()))

@@ -13,11 +13,12 @@ from ...failpoint import failpoint
 from ...job import Circuit, Execution, Job, JobId, Report, State
 from ...outcome import Outcome
 from ...tally import counted
+from ..job_ends import JobEnd, JobNews, ScheduleBatch, news_of
 from ..rows import COLUMNS, failure_text, job_of, progress_of, text_of
 from ..rules import execution, moved, newer, plain, settle
 from . import series
 from .enqueue import enqueue, keyed
-from .jobs import OVER, Pair, follow, lock_keys, series_of, write
+from .jobs import OVER, Pair, lock_keys, series_of, write
 from .pool import NUMBERS, SEPARATOR, Session
 from .tally import columns, tally
 
@@ -69,11 +70,16 @@ def _ended(outcomes: Sequence[Outcome]) -> tuple[str, str]:
 async def finish(db: Session, outcomes: Sequence[Outcome]) -> set[JobId]:
     """Inside a transaction."""
     await lock_keys(db, [new for outcome in outcomes for new in outcome.then])
-    await series.lock(db, {outcome.schedule for outcome in outcomes if outcome.schedule is not None})
-    apart = len({outcome.id for outcome in outcomes}) < len(outcomes) or _entangled(outcomes)
+    scheduled = {outcome.schedule for outcome in outcomes if outcome.schedule is not None}
     accepted: list[Outcome] = []
-    for batch in [[outcome] for outcome in outcomes] if apart else [outcomes]:
-        accepted += await _finish(db, batch)
+    if len({outcome.id for outcome in outcomes}) < len(outcomes) or _entangled(outcomes):
+        await series.lock(db, scheduled)
+        for outcome in outcomes:
+            accepted += await _finish(db, [outcome])
+    else:
+        completing = {one.schedule for one in outcomes if one.schedule is not None and one.state is _COMPLETED}
+        held = await series.hold(db, scheduled, completing) if scheduled else None
+        accepted = await _finish(db, outcomes, held)
     await tally(db, accepted)
     if len(accepted) == len(outcomes):
         return {outcome.id for outcome in outcomes}
@@ -81,28 +87,35 @@ async def finish(db: Session, outcomes: Sequence[Outcome]) -> set[JobId]:
     return await _stands(db, outcomes)
 
 
-async def _finish(db: Session, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Those that were accepted."""
+async def _finish(
+    db: Session, outcomes: Sequence[Outcome], held: ScheduleBatch | None = None
+) -> list[Outcome]:  # fmt: skip
+    """Those that were accepted. `held` has the schedules that they name, if they were read before."""
     done = [outcome for outcome in outcomes if plain(outcome)]
     ids = await _complete(db, done) if done else set()
+    news: dict[JobId, JobNews | None] = {}
     if len(done) < len(outcomes):
-        ids |= await _settle(db, [outcome for outcome in outcomes if not plain(outcome)])
-    accepted = [outcome for outcome in outcomes if outcome.id in ids]
+        news = await _settle(db, [outcome for outcome in outcomes if not plain(outcome)])
+    accepted = [outcome for outcome in outcomes if outcome.id in ids or outcome.id in news]
+    told = [one for outcome in accepted if (one := news.get(outcome.id) or _completion(outcome)) is not None]
+    await series.tell(db, told, held)
     for outcome in accepted:
-        if outcome.schedule is not None and plain(outcome):
-            await series.end(db, outcome.schedule, outcome.id, _COMPLETED, outcome.finished_at, outcome.result)
         if outcome.then:
             await enqueue(db, outcome.then, outcome.finished_at)
     await _move(db, accepted)
     return accepted
 
 
+def _completion(outcome: Outcome) -> JobNews | None:
+    """What the plain end of a job is to its schedule."""
+    if outcome.schedule is None or not plain(outcome):
+        return None
+    return JobEnd(outcome.schedule, outcome.id, _COMPLETED, outcome.finished_at, outcome.result)
+
+
 def _entangled(outcomes: Sequence[Outcome]) -> bool:
     """Whether they must be settled one after the other: what one of them enqueues may meet a key that the job of
-    another holds until it ends; and plain ends, which are written first, must not be told to a schedule before others.
-    """
-    if len({plain(outcome) for outcome in outcomes if outcome.schedule is not None}) > 1:
-        return True
+    another holds until it ends."""
     return len(outcomes) > 1 and any(keyed(outcome.then) for outcome in outcomes)
 
 
@@ -119,7 +132,8 @@ _RUNNING = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE id = ANY($1) AND stat
 _RECORD = "INSERT INTO mainspring_executions VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 
 
-async def _settle(db: Session, outcomes: Sequence[Outcome]) -> set[JobId]:
+async def _settle(db: Session, outcomes: Sequence[Outcome]) -> dict[JobId, JobNews | None]:
+    """Those that were accepted, each with what its schedule has to know."""
     jobs = {row[0]: job_of(row) for row in await db.rows(_RUNNING, [outcome.id for outcome in outcomes])}
     await series.lock(db, series_of(jobs.values()))
     alive = await _alive(db, [jobs[outcome.id] for outcome in outcomes if outcome.silent and outcome.id in jobs])
@@ -136,8 +150,7 @@ async def _settle(db: Session, outcomes: Sequence[Outcome]) -> set[JobId]:
     await db.many(_RECORD, runs)
     failpoint("finish.mid_batch")
     await write(db, pairs)
-    await follow(db, pairs)
-    return {job.id for job, _ in pairs}
+    return {old.id: news_of(old, new) for old, new in pairs}
 
 
 async def _alive(db: Session, jobs: Sequence[Job]) -> dict[str, datetime]:

@@ -2,47 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from ...failpoint import failpoint
-from ...job import Action, Filter
-from ...schedule import Fired, Firing
-from ..rules import CANCELLED_BY, standing, taken
+from ...job import ALLOWED, Action, Job, JobId, NewJob, State
+from ...schedule import Fired, Firing, Tick
+from ..job_ends import ScheduleBatch, news_of
+from ..rules import CANCELLED_BY, act, lapsed, standing, taken
 from . import series
-from .change import change
-from .enqueue import enqueue
-from .jobs import Holders, lock_names
+from .enqueue import Admission
+from .jobs import INSERT_NEW, Holders, Pair, find, lock, lock_names, new_columns, series_of
 from .pool import Session
 
 
 async def fire(db: Session, firings: Sequence[Firing], now: datetime) -> list[Fired]:
-    """Inside a transaction."""
-    keys = {key for one in firings for job in one.jobs for key in (job.unique_key, job.idempotency_key) if key}
-    # A schedule that is not there yet has no row to lock: its name stands for it.
-    names = {f"schedule {one.schedule.name}" for one in firings if one.schedule.revision == 1}
-    await lock_names(db, keys | names)
-    await series.lock(db, {name for one in firings for name in _names(one)})
-    return [await _fire(db, firing, now) for firing in firings]
+    """Inside a transaction: everything is read, decided in memory firing by firing, and written, each in a number of
+    statements that does not depend on how many firings there are."""
+    jobs = [job for firing in firings for job in firing.jobs]
+    names = {name for firing in firings for name in (firing.schedule.name, *(read for read, _ in firing.reads))}
+    await lock_names(db, _lockable(firings, jobs))
+    revisions = await series.lock(db, names)
+    holders = await Holders.met(db, jobs)
+    ending = {id for firing in firings for id in firing.cancel}
+    ending |= {job.id for job in holders.all() if job.shown(now) == "expired"}
+    met: dict[JobId, Job] = {}
+    if ending:
+        met = await _locked(db, ending, names)
+        holders = await Holders.met(db, jobs)
+    touched = series_of(met.values()) | {job.schedule for job in jobs if job.schedule and job.id in ending}
+    schedules = await series.hold(db, touched)
+    batch = _Batch(revisions, schedules, met, Admission(holders, now), now)
+    fired = [batch.fire(firing) for firing in firings]
+    await batch.write(db)
+    return fired
 
 
-def _names(firing: Firing) -> set[str]:
-    return {firing.schedule.name, *(name for name, _ in firing.reads)}
+def _lockable(firings: Sequence[Firing], jobs: Iterable[NewJob]) -> set[str]:
+    """Keys, and the names of schedules that are not there yet: those have no row to lock."""
+    keys = {key for job in jobs for key in (job.unique_key, job.idempotency_key) if key}
+    return keys | {f"schedule {one.schedule.name}" for one in firings if one.schedule.revision == 1}
 
 
-async def _fire(db: Session, firing: Firing, now: datetime) -> Fired:
-    schedule = firing.schedule
-    revisions = await series.lock(db, _names(firing))
-    if not standing(firing, lambda name: revisions.get(name, 0)):
-        return Fired(False)
-    holders = await Holders.of(db, firing.jobs)
-    if held := taken(firing.jobs, holders.holder, now):
-        return Fired(False, held)
-    await series.write(db, schedule)
-    failpoint("fire.mid_step")
-    await enqueue(db, firing.jobs, now)
-    await series.record(db, schedule.name, firing.ticks)
-    if firing.cancel:
-        which, reason = Filter(ids=firing.cancel), CANCELLED_BY.format(schedule.name)
-        await change(db, Action.CANCEL, which, now, len(firing.cancel), reason, None, None)
-    return Fired(True)
+async def _locked(db: Session, ids: Iterable[JobId], held: set[str]) -> dict[JobId, Job]:
+    """These jobs as they stay until the commit; their schedules are locked before them."""
+    chosen = sorted(ids)
+    await series.lock(db, series_of(await find(db, chosen)) - held)
+    return {job.id: job for job in await lock(db, chosen, finished=True)}
+
+
+class _Batch:
+    """What the firings of one call make of schedules and jobs, in order, before anything is written."""
+
+    def __init__(
+        self,
+        revisions: Mapping[str, int],
+        schedules: ScheduleBatch,
+        met: Mapping[JobId, Job],
+        admission: Admission,
+        now: datetime,
+    ) -> None:
+        """`met` has the jobs that may end by it."""
+        self._revisions, self._schedules, self._met, self._admission = revisions, schedules, met, admission
+        self._now = now
+        self._ticks: list[tuple[str, Tick]] = []
+
+    def _revision(self, name: str) -> int:
+        row = self._schedules.rows.get(name)
+        return self._revisions.get(name, 0) if row is None else row.revision
+
+    def fire(self, firing: Firing) -> Fired:
+        if not standing(firing, self._revision):
+            return Fired(False)
+        if held := taken(firing.jobs, self._admission.holders.holder, self._now):
+            return Fired(False, held)
+        self._schedules.put(firing.schedule)
+        seen = len(self._admission.ended)
+        for job in firing.jobs:
+            self._admission.admit(job)
+        self._follow(self._admission.ended[seen:])
+        self._ticks += [(firing.schedule.name, tick) for tick in firing.ticks]
+        if firing.cancel:
+            reason = CANCELLED_BY.format(firing.schedule.name)
+            self._follow([pair for id in sorted(firing.cancel) for pair in self._cancel(id, reason)])
+        return Fired(True)
+
+    def _cancel(self, id: JobId, reason: str) -> list[Pair]:
+        job = self._admission.current(id) or self._met.get(id)
+        if job is None or lapsed(job, self._now).state not in ALLOWED[Action.CANCEL]:
+            return []
+        new = act(Action.CANCEL, job, self._now, reason)
+        if new is not job:
+            self._admission.put(job, new)
+        return [(job, new)]
+
+    def _follow(self, pairs: Iterable[Pair]) -> None:
+        self._schedules.apply([news for old, new in pairs if (news := news_of(old, new)) is not None])
+
+    async def write(self, db: Session) -> None:
+        """In one statement, if nothing is written but schedules, new jobs and ticks."""
+        made, ticks = self._admission, self._ticks
+        failpoint("fire.mid_step")
+        if made.changed or any(job.state is not State.PENDING for job in made.new.values()):
+            await series.write(db, self._schedules.changed.values())
+            await made.write(db)
+            await series.record(db, ticks)
+        elif self._schedules.changed:
+            schedules, jobs = series.written(self._schedules.changed.values()), new_columns(made.new.values())
+            await db.run(_WRITE_ALL, *schedules, *jobs, *series.recorded(ticks))
+            await series.trim(db, ticks)
+
+
+def _after(sql: str, values: int) -> str:
+    """The statement with its values numbered from behind so many others."""
+    return re.sub(r"\$(\d+)", lambda found: f"${int(found[1]) + values}", sql)
+
+
+_SCHEDULE_VALUES, _JOB_VALUES = 6, 14
+_WRITE_ALL = f"""WITH schedules AS ({series.WRITE}), jobs AS ({_after(INSERT_NEW, _SCHEDULE_VALUES)})
+    {_after(series.RECORD, _SCHEDULE_VALUES + _JOB_VALUES)}"""

@@ -11,8 +11,10 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from ...clock import micros
 from ...job import Job, JobId, NewJob, State
-from ..rows import COLUMNS, Row, job_of, row_of
+from ..job_ends import JobEnd, news_of
+from ..rows import COLUMNS, NEW_COLUMNS, Row, job_of, new_row, row_of
 from . import series
 from .pool import NUMBERS, Session
 
@@ -51,64 +53,104 @@ async def lock(db: Session, ids: Collection[JobId], *, finished: bool = False) -
     return [found[id] for id in sorted(found)]
 
 
+async def find(db: Session, ids: Collection[JobId]) -> list[Job]:
+    """These jobs as they are at the moment, without a lock."""
+    sql = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE id = ANY($1)
+        UNION ALL SELECT {COLUMNS} FROM mainspring_finished WHERE id = ANY($1)"""
+    return [job_of(row) for row in await db.rows(sql, list(ids))]
+
+
 # writing
 
 
-def _places(count: int) -> str:
-    return ", ".join(f"${n}" for n in range(1, count + 1))
+_NAMES = BOTH.split(", ")
+# What a job that has never run has to say.
+_NEW_NAMES = (*NEW_COLUMNS.split(", "), "tags", "schedule")
+_NUMBERS = {"rank", "run_at", "created_at", "expires_at", "attempt", "crashes", "runs", "started_at", "finished_at"}
+# Of arrays the driver knows only those of texts, and rows of tags differ in length.
+_CASTS = {**dict.fromkeys(_NUMBERS, "::bigint"), "tags": "::text[]"}
 
 
-_WIDTH = BOTH.count(",") + 1
-_INSERT = f"INSERT INTO {{}} ({BOTH}) VALUES ({_places(_WIDTH)})"
+def _given(names: Sequence[str]) -> str:
+    return ", ".join(f"given.{name}{_CASTS.get(name, '')}" for name in names)
+
+
+def _batch(names: Sequence[str]) -> str:
+    """A batch of rows as one array for each column."""
+    arrays = ", ".join(f"${n}::text[]" for n in range(1, len(names) + 1))
+    return f"unnest({arrays}) AS given ({', '.join(names)})"
+
+
+_INSERT = f"INSERT INTO {{}} ({BOTH}) SELECT {_given(_NAMES)} FROM {_batch(_NAMES)}"
 # An enqueue that is repeated at the very moment its job ends may bring it back: it runs again, and its end is the last.
-OVER = " ON CONFLICT (id) DO UPDATE SET " + ", ".join(
-    f"{name} = excluded.{name}" for name in [*BOTH.split(", ")[1:], "ending"]
-)
-_UPDATE = f"UPDATE mainspring_jobs SET ({BOTH}) = ({_places(_WIDTH)}) WHERE id = $1"
+OVER = " ON CONFLICT (id) DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in [*_NAMES[1:], "ending"])
+_UPDATE = f"""UPDATE mainspring_jobs AS job SET ({BOTH}) = ROW ({_given(_NAMES)}) FROM {_batch(_NAMES)}
+    WHERE job.id = given.id AND job.id = ANY($1)"""
+INSERT_NEW = f"""INSERT INTO mainspring_jobs ({", ".join(_NEW_NAMES)})
+    SELECT {_given(_NEW_NAMES)} FROM {_batch(_NEW_NAMES)}"""
+
+Columns = list[Sequence[str | None]]
 
 
-def _row(job: Job) -> Row:
-    kind = None if job.failure is None else job.failure.kind
-    return (*row_of(job), kind, list(job.tags) or None, job.schedule)
+def _columns(jobs: Iterable[Job]) -> Columns:
+    rows = [(*row_of(job), None if job.failure is None else job.failure.kind, array_text(job.tags), job.schedule)
+            for job in jobs]  # fmt: skip
+    return _texts(_NAMES, rows)
+
+
+def new_columns(jobs: Iterable[Job]) -> Columns:
+    """Jobs that were just admitted, for INSERT_NEW."""
+    return _texts(
+        _NEW_NAMES, [(*new_row(job, micros(job.created_at)), array_text(job.tags), job.schedule) for job in jobs]
+    )
+
+
+def _texts(names: Sequence[str], rows: Sequence[Row]) -> Columns:
+    columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else ([] for _ in names)
+    return [
+        [None if value is None else str(value) for value in column] if name in _NUMBERS else column
+        for name, column in zip(names, columns, strict=True)
+    ]
+
+
+def array_text(texts: Sequence[str] | None) -> str | None:
+    """As PostgreSQL writes it: an array of arrays of different sizes has no other way in."""
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts or ())
+    return "{" + ",".join(f'"{text}"' for text in quoted) + "}" if texts else None
 
 
 async def write(db: Session, pairs: Sequence[Pair]) -> None:
     """Each job, which the caller has locked, as it is to be: in the table of its state."""
-    stay = [_row(new) for old, new in pairs if not (old.state.final or new.state.final)]
+    stay = [new for old, new in pairs if not (old.state.final or new.state.final)]
     if stay:
-        await db.many(_UPDATE, stay)
+        await db.run(_UPDATE, *_columns(stay))
     for final, here, there in ((True, "mainspring_jobs", "mainspring_finished"),
                                (False, "mainspring_finished", "mainspring_jobs")):  # fmt: skip
         moved = [new for old, new in pairs if new.state.final is final and old.state.final is not final]
         if moved:
             await db.run(f"DELETE FROM {here} WHERE id = ANY($1)", [job.id for job in moved])
-            await db.many(_INSERT.format(there) + (OVER if final else ""), [_row(job) for job in moved])
+            await db.run(_INSERT.format(there) + (OVER if final else ""), *_columns(moved))
 
 
 async def create(db: Session, jobs: Sequence[Job]) -> None:
     """Jobs that were not there before."""
+    if new := [job for job in jobs if job.state is State.PENDING]:
+        await db.run(INSERT_NEW, *new_columns(new))
     for final, table in ((False, "mainspring_jobs"), (True, "mainspring_finished")):
-        if rows := [_row(job) for job in jobs if job.state.final is final]:
-            await db.many(_INSERT.format(table), rows)
+        if rest := [job for job in jobs if job.state is not State.PENDING and job.state.final is final]:
+            await db.run(_INSERT.format(table), *_columns(rest))
 
 
 async def follow(db: Session, pairs: Iterable[Pair]) -> None:
     """Tells their schedules what became of these jobs."""
-    for old, new in pairs:
-        if old.series is None:
-            continue
-        if new.state.final and not old.state.final:
-            await series.end(db, old.series, old.id, new.state, new.finished_at or new.run_at, new.result)
-        elif old.state.final and not new.state.final:
-            await series.revive(db, old.series, old.id)
+    await series.tell(db, [news for old, new in pairs if (news := news_of(old, new)) is not None])
 
 
 async def drop(db: Session, jobs: Sequence[Job], now: datetime) -> None:
     """The jobs and all that is kept beside them; their schedules hear of it."""
     ids = [job.id for job in jobs]
-    for job in jobs:
-        if job.series is not None and not job.state.final:
-            await series.end(db, job.series, job.id, None, now)
+    gone = [JobEnd(job.series, job.id, None, now) for job in jobs if job.series is not None and not job.state.final]
+    await series.tell(db, gone)
     for table, column in (("executions", "job_id"), ("logs", "job_id"), ("jobs", "id"), ("finished", "id")):
         await db.run(f"DELETE FROM mainspring_{table} WHERE {column} = ANY($1)", ids)
 
@@ -119,9 +161,12 @@ def series_of(jobs: Iterable[Job]) -> set[str]:
 
 # who holds a key
 
+# One statement, so that all of it sees one state: a job that ends goes from one table to the other.
 _HOLDERS = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE unique_key = ANY($1)
-    UNION ALL SELECT {COLUMNS} FROM mainspring_jobs WHERE idempotency_key = ANY($2)"""
-_DONE = f"SELECT {COLUMNS} FROM mainspring_done($1)"
+    UNION ALL SELECT {COLUMNS} FROM mainspring_jobs WHERE idempotency_key = ANY($2)
+    UNION ALL SELECT {COLUMNS} FROM mainspring_done($2)"""
+_MET = f"""{_HOLDERS} UNION ALL SELECT {COLUMNS} FROM mainspring_jobs WHERE id = ANY($3)
+    UNION ALL SELECT {COLUMNS} FROM mainspring_finished WHERE id = ANY($3)"""
 
 
 class Holders:
@@ -129,21 +174,28 @@ class Holders:
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, str], Job] = {}
+        self.ids: set[JobId] = set()
+        """Of the jobs that were met."""
 
     @classmethod
     async def of(cls, db: Session, jobs: Iterable[NewJob | Job]) -> Holders:
-        jobs = list(jobs)
-        unique = [job.unique_key for job in jobs if job.unique_key is not None]
-        idempotent = [job.idempotency_key for job in jobs if job.idempotency_key is not None]
-        holders = cls()
-        if unique or idempotent:
-            # In this order: a job that ends meanwhile goes from the first table to the second.
-            rows = await db.rows(_HOLDERS, unique, idempotent)
-            if idempotent:
-                rows += await db.rows(_DONE, idempotent)
-            for row in rows:
-                holders.put(job_of(row))
+        given, holders = _given_keys(jobs), cls()
+        if any(given):
+            holders._meet(await db.rows(_HOLDERS, *given))
         return holders
+
+    @classmethod
+    async def met(cls, db: Session, jobs: Sequence[NewJob]) -> Holders:
+        """The same, and which of these jobs are there already."""
+        holders = cls()
+        if jobs:
+            holders._meet(await db.rows(_MET, *_given_keys(jobs), [job.id for job in jobs]))
+        return holders
+
+    def _meet(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self.put(job_of(row))
+            self.ids.add(row[0])
 
     def put(self, job: Job) -> None:
         """The job as it is now holds its keys, or lets go of them."""
@@ -162,6 +214,12 @@ class Holders:
 
     def all(self) -> list[Job]:
         return list({job.id: job for job in self._held.values()}.values())
+
+
+def _given_keys(jobs: Iterable[NewJob | Job]) -> tuple[list[str], list[str]]:
+    chosen = list(jobs)
+    unique = [job.unique_key for job in chosen if job.unique_key is not None]
+    return unique, [job.idempotency_key for job in chosen if job.idempotency_key is not None]
 
 
 def _keys(job: NewJob | Job) -> list[tuple[str, str]]:

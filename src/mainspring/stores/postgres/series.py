@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
-from ...aftermath import ended, revived, roused
 from ...clock import instant, micros
-from ...job import JobId, State
 from ...schedule import TICKS_KEPT, Due, Leadership, Schedule, Tick
+from ..job_ends import JobNews, ScheduleBatch, completed_of, schedules_of
 from ..rules import led
-from .pool import Session
+from .pool import NUMBERS, Session
 
 _encode = msgspec.json.Encoder().encode
 _schedule = msgspec.json.Decoder(Schedule).decode
@@ -27,51 +27,88 @@ async def lock(db: Session, names: Iterable[str]) -> dict[str, int]:
     return dict(await db.rows(_LOCK, chosen)) if chosen else {}
 
 
-_WRITE = """INSERT INTO mainspring_schedules VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (name) DO UPDATE SET
-    revision = excluded.revision, due_at = excluded.due_at, computed = excluded.computed,
-    waits_on = excluded.waits_on, body = excluded.body"""
+WRITE = f"""INSERT INTO mainspring_schedules (name, revision, due_at, computed, waits_on, body)
+    SELECT * FROM unnest($1::text[], $2::{NUMBERS}, $3::{NUMBERS}, $4::text[]::boolean[], $5::text[], $6::text[])
+    ON CONFLICT (name) DO UPDATE SET revision = excluded.revision, due_at = excluded.due_at,
+        computed = excluded.computed, waits_on = excluded.waits_on, body = excluded.body"""
 
 
-async def write(db: Session, schedule: Schedule) -> None:
-    due_at = None if schedule.due_at is None else micros(schedule.due_at)
-    values = (schedule.name, schedule.revision, due_at, bool(schedule.spec.computed), schedule.waits_on)
-    await db.run(_WRITE, *values, _encode(schedule).decode())
+async def write(db: Session, schedules: Collection[Schedule]) -> None:
+    """These schedules, each of them once, in one statement."""
+    if schedules:
+        await db.run(WRITE, *written(schedules))
 
 
-async def record(db: Session, name: str, ticks: Sequence[Tick]) -> None:
+def written(schedules: Collection[Schedule]) -> Iterable[Sequence[str | None]]:
+    """The values of WRITE."""
+    return zip(*map(_row, schedules), strict=True) if schedules else [[]] * 6
+
+
+def _row(schedule: Schedule) -> tuple[str | None, ...]:
+    due_at = None if schedule.due_at is None else str(micros(schedule.due_at))
+    computed = "true" if schedule.spec.computed else "false"
+    body = _encode(schedule).decode()
+    return schedule.name, str(schedule.revision), due_at, computed, schedule.waits_on, body
+
+
+RECORD = f"INSERT INTO mainspring_ticks SELECT * FROM unnest($1::text[], $2::{NUMBERS}, $3::text[])"
+# One walk along the index for each schedule, whatever the planner knows of the table: it may be large.
+_TRIM = f"""DELETE FROM mainspring_ticks WHERE ctid = ANY (ARRAY(
+    SELECT old.ctid FROM unnest($1::text[], $2::{NUMBERS}) AS kept (schedule, n) CROSS JOIN LATERAL (
+        SELECT tick.ctid FROM mainspring_ticks AS tick WHERE tick.schedule = kept.schedule AND tick.n <= kept.n
+        OFFSET 0) AS old))"""
+
+
+async def record(db: Session, ticks: Sequence[tuple[str, Tick]]) -> None:
+    """Each tick with the name of its schedule, after which the oldest ones beyond TICKS_KEPT go."""
     if ticks:
-        rows = [(name, tick.n, _encode(tick).decode()) for tick in ticks]
-        await db.many("INSERT INTO mainspring_ticks VALUES ($1, $2, $3)", rows)
-        old = ticks[-1].n - TICKS_KEPT
-        await db.run("DELETE FROM mainspring_ticks WHERE schedule = $1 AND n <= $2", name, old)
+        await db.run(RECORD, *recorded(ticks))
+        await trim(db, ticks)
+
+
+def recorded(ticks: Sequence[tuple[str, Tick]]) -> Iterable[Sequence[str]]:
+    """The values of RECORD."""
+    rows = [(name, str(tick.n), _encode(tick).decode()) for name, tick in ticks]
+    return zip(*rows, strict=True) if rows else [[]] * 3
+
+
+async def trim(db: Session, ticks: Sequence[tuple[str, Tick]]) -> None:
+    newest = {name: tick.n - TICKS_KEPT for name, tick in ticks}
+    old = {name: str(n) for name, n in newest.items() if n > 0}
+    if old:
+        await db.run(_TRIM, list(old), list(old.values()))
 
 
 # what a job tells the schedule that made it
 
-_READ = "SELECT body FROM mainspring_schedules WHERE name = $1 FOR NO KEY UPDATE"
-_WAITING = "SELECT body FROM mainspring_schedules WHERE waits_on = $1 ORDER BY name FOR NO KEY UPDATE"
+_HOLD = """SELECT body FROM mainspring_schedules WHERE name = ANY ($1 || ARRAY(
+        SELECT name FROM mainspring_schedules WHERE waits_on IS NOT NULL AND waits_on = ANY($2)))
+    ORDER BY name FOR NO KEY UPDATE"""
+_LATECOMERS = """SELECT body FROM mainspring_schedules
+    WHERE waits_on IS NOT NULL AND waits_on = ANY($1) AND name <> ALL($2) ORDER BY name FOR NO KEY UPDATE"""
 
 
-async def end(
-    db: Session, name: str, job_id: JobId, state: State | None, at: datetime, result: str | None = None
-) -> None:
-    """A job of that schedule is final; None: it was deleted before."""
-    body = await db.value(_READ, name)
-    if body is None:
-        return
-    schedule = _schedule(body)
-    if (new := ended(schedule, job_id, state, at, result)) is schedule:
-        return
-    await write(db, new)
-    if state is State.COMPLETED:
-        for (waiting,) in await db.rows(_WAITING, name):
-            await write(db, roused(_schedule(waiting), at))
+async def hold(db: Session, names: Collection[str], completing: Collection[str] = ()) -> ScheduleBatch:
+    """These schedules and those that wait on the `completing` ones, locked in order of their names."""
+    batch = ScheduleBatch()
+    if names:
+        batch.add(_decoded(await db.rows(_HOLD, list(names), list(completing))))
+    if completing:
+        # What has begun to wait between the look of that statement and its locks.
+        batch.add(_decoded(await db.rows(_LATECOMERS, list(completing), list(batch.rows))))
+    return batch
 
 
-async def revive(db: Session, name: str, job_id: JobId) -> None:
-    body = await db.value(_READ, name)
-    if body is not None:
-        await write(db, revived(_schedule(body), job_id))
+def _decoded(rows: Iterable[Any]) -> list[Schedule]:
+    return [_schedule(body) for (body,) in rows]
+
+
+async def tell(db: Session, news: Sequence[JobNews], held: ScheduleBatch | None = None) -> None:
+    """Applies the ends and revivals of jobs to their schedules, which may be `held` already."""
+    if news:
+        batch = held or await hold(db, schedules_of(news), completed_of(news))
+        batch.apply(news)
+        await write(db, batch.changed.values())
 
 
 # reading

@@ -11,11 +11,12 @@ import msgspec
 
 from ...clock import instant
 from ...job import Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
+from ..job_ends import JobEnd
 from ..rows import CLAIMED, HELD, Row, series_of
 from ..rules import LONG_SILENT
 from .enqueue import count
 from .keeper import watched
-from .series import end
+from .series import tell
 
 # A claim ends at most this many expired jobs, so that a flood of them cannot hold the write lock.
 EXPIRE_LIMIT = 1000
@@ -85,9 +86,8 @@ def _expire(db: sqlite3.Connection, now: int) -> list[JobId]:
     rows = db.execute(_EXPIRE, {"now": now, "limit": EXPIRE_LIMIT}).fetchall()
     if rows:
         count(db, {State.EXPIRED: len(rows)})
-    for id, options in rows:
-        if (schedule := series_of(options)) is not None:
-            end(db, schedule, id, State.EXPIRED, instant(now))
+    made = [(id, schedule) for id, options in rows if (schedule := series_of(options)) is not None]
+    tell(db, [JobEnd(schedule, id, State.EXPIRED, instant(now)) for id, schedule in made])
     return sorted(id for id, _ in rows)
 
 

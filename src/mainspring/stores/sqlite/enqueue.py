@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+import msgspec
 from msgspec.structs import replace
 
 from ...clock import micros
@@ -16,6 +17,7 @@ from . import odd
 from .batch import CHUNKS, chunks, flat, places
 from .series import follow
 
+_encode = msgspec.json.Encoder().encode
 _INSERT = {
     size: f"INSERT INTO mainspring_jobs ({NEW_COLUMNS}) VALUES {places(size, 12)} ON CONFLICT (id) DO NOTHING"
     for size in CHUNKS
@@ -51,11 +53,7 @@ def _admit(db: sqlite3.Connection, new: NewJob, now: datetime, us: int) -> Enque
         save(db, held, replace(held, state=State.EXPIRED, finished_at=now))
         key, held = holder(db, new)
     if held is None:
-        db.execute(_INSERT[1], new_row(new, us))
-        odd.put(db, [new], us)
-        _tag(db, [new])
-        keys = {key for key in (new.unique_key, new.idempotency_key) if key is not None}
-        db.executemany("INSERT INTO mainspring_keys VALUES (?, ?)", [(key, new.id) for key in keys])
+        insert(db, [new], us)
         return Enqueued(new.id)
     if new.on_conflict == "raise":
         return Enqueued(held.id, "refused", key)
@@ -63,6 +61,36 @@ def _admit(db: sqlite3.Connection, new: NewJob, now: datetime, us: int) -> Enque
     if changed is not held:
         save(db, held, changed)
     return Enqueued(held.id, status, key)
+
+
+def insert(db: sqlite3.Connection, jobs: Sequence[NewJob], us: int) -> None:
+    """Jobs that are not there, under keys that nobody holds."""
+    for chunk in chunks(jobs):
+        db.execute(_INSERT[len(chunk)], flat([new_row(job, us) for job in chunk]))
+    odd.put(db, jobs, us)
+    _tag(db, jobs)
+    keys = {(key, job.id) for job in jobs for key in (job.unique_key, job.idempotency_key) if key is not None}
+    db.executemany("INSERT INTO mainspring_keys VALUES (?, ?)", sorted(keys))
+
+
+_MET = """SELECT id FROM mainspring_jobs WHERE id IN (SELECT value FROM json_each(:ids))
+    UNION ALL SELECT :held FROM mainspring_jobs WHERE unique_key IN (SELECT value FROM json_each(:unique))
+        AND state IN ('pending', 'running', 'waiting', 'paused')
+    UNION ALL SELECT :held FROM mainspring_jobs WHERE idempotency_key IN (SELECT value FROM json_each(:idempotent))
+        AND state IN ('pending', 'running', 'waiting', 'paused', 'completed') LIMIT 1"""
+
+
+def all_new(db: sqlite3.Connection, jobs: Sequence[NewJob]) -> bool:
+    """Whether none of these jobs is there and none of their keys is held, by one of themselves neither."""
+    given = {
+        "ids": [job.id for job in jobs],
+        "unique": [job.unique_key for job in jobs if job.unique_key is not None],
+        "idempotent": [job.idempotency_key for job in jobs if job.idempotency_key is not None],
+    }
+    if any(len(set(values)) < len(values) for values in given.values()):
+        return False
+    texts = {name: _encode(values).decode() for name, values in given.items()}
+    return db.execute(_MET, texts | {"held": ""}).fetchone() is None
 
 
 def _known(db: sqlite3.Connection, id: JobId) -> bool:
@@ -106,7 +134,7 @@ def save(db: sqlite3.Connection, old: Job, job: Job) -> None:
         _tag(db, [job])
     if job.state is not old.state:
         count(db, {old.state: -1, job.state: 1})
-        follow(db, old, job.state, job.finished_at or job.run_at)
+        follow(db, old, job, job.finished_at or job.run_at)
         if old.state is State.DEAD:
             _raise(db, old)
 

@@ -10,11 +10,12 @@ from ...clock import instant, micros
 from ...failpoint import failpoint
 from ...job import Circuit, JobId, Report, State
 from ...outcome import Outcome
+from ..job_ends import JobEnd
 from ..rows import Row, failure_text, progress_of, series_of, text_of
 from ..rules import moved, newer, plain
 from .batch import CHUNKS, chunks, flat, places
 from .enqueue import count, enqueue
-from .series import end
+from .series import tell
 from .tally import tally
 
 # The last run of a finished job needs no execution row: the job's own row has it all, and its `ending`
@@ -71,34 +72,31 @@ def finish(db: sqlite3.Connection, ended: Sequence[Ended]) -> set[JobId]:
     if len(ids) < len(outcomes) or _entangled(ended):
         return set().union(*(finish(db, [one]) for one in ended))
     states: Counter[State] = Counter()
+    news: dict[JobId, JobEnd] = {}
     plain = [row for _, row in ended if len(row) == 4]
     accepted = _complete(db, plain) if plain else []
     states[State.COMPLETED] = len(accepted)
     if len(plain) < len(ended):
-        accepted += [id for outcome, row in ended if len(row) != 4 for id in _settle(db, outcome, row, states)]
+        accepted += [id for one, row in ended if len(row) != 4 for id in _settle(db, one, row, states, news)]
     if len(accepted) == len(ended):
-        _follow(db, outcomes, states)
+        _follow(db, outcomes, states, news)
         return ids
     stood = set(accepted)
-    _follow(db, [outcome for outcome in outcomes if outcome.id in stood], states)
+    _follow(db, [outcome for outcome in outcomes if outcome.id in stood], states, news)
     # Some were late or are told a second time: those that are the recorded ending of their run stand.
     return {outcome.id for outcome in outcomes if _stands(db, outcome)}
 
 
 def _entangled(ended: Sequence[Ended]) -> bool:
     """Whether they must be settled one after the other: what one of them enqueues may meet a key that the job of
-    another holds until it ends; and plain ends, which are written first, must not be told to a schedule before others.
-    """
-    if len(ended) < 2:
-        return False
-    told = [row for outcome, row in ended if outcome.schedule is not None]
-    if len({len(row) for row in told}) > 1:
-        return True
+    another holds until it ends."""
     sequels = [new for outcome, _ in ended if outcome.then for new in outcome.then]
-    return any(new.unique_key is not None or new.idempotency_key is not None for new in sequels)
+    return len(ended) > 1 and any(new.unique_key is not None or new.idempotency_key is not None for new in sequels)
 
 
-def _settle(db: sqlite3.Connection, outcome: Outcome, row: Row, states: Counter[State]) -> list[JobId]:
+def _settle(
+    db: sqlite3.Connection, outcome: Outcome, row: Row, states: Counter[State], news: dict[JobId, JobEnd]
+) -> list[JobId]:
     """The job, if its outcome was accepted: a run that others follow, or that has more to tell."""
     if not db.execute(_RECORD, row).rowcount:
         return []
@@ -106,7 +104,7 @@ def _settle(db: sqlite3.Connection, outcome: Outcome, row: Row, states: Counter[
     task, state, error, options = db.execute(_SETTLE, row).fetchone()
     states[State(state)] += 1
     if State(state).final and (schedule := series_of(options)) is not None:
-        end(db, schedule, outcome.id, State(state), outcome.finished_at, outcome.result)
+        news[outcome.id] = JobEnd(schedule, outcome.id, State(state), outcome.finished_at, outcome.result)
     if error is not None:
         db.execute("INSERT OR REPLACE INTO mainspring_errors VALUES (?, ?)", (row[0], error))
         if state == "dead":
@@ -150,17 +148,23 @@ def ended_row(outcome: Outcome) -> Row:
 _PUT_CIRCUIT = "INSERT OR REPLACE INTO mainspring_circuits VALUES (?, ?, ?, ?)"
 
 
-def _follow(db: sqlite3.Connection, accepted: list[Outcome], states: Counter[State]) -> None:
+def _follow(db: sqlite3.Connection, accepted: list[Outcome], states: Counter[State], news: dict[JobId, JobEnd]) -> None:
     count(db, states)
+    tell(db, [one for outcome in accepted if (one := news.get(outcome.id) or _completion(outcome)) is not None])
     known = {circuit.task: circuit for circuit in circuits(db)}
-    for outcome in accepted if known else [one for one in accepted if one.then or one.breaker or one.schedule]:
-        if outcome.schedule is not None and plain(outcome):
-            end(db, outcome.schedule, outcome.id, _COMPLETED, outcome.finished_at, outcome.result)
+    for outcome in accepted if known else [one for one in accepted if one.then or one.breaker]:
         if outcome.then:
             enqueue(db, outcome.then, outcome.finished_at, micros(outcome.finished_at))
         if known or outcome.breaker is not None:
             _move(db, known, outcome)
     tally(db, accepted)
+
+
+def _completion(outcome: Outcome) -> JobEnd | None:
+    """What the plain end of a job is to its schedule."""
+    if outcome.schedule is None or not plain(outcome):
+        return None
+    return JobEnd(outcome.schedule, outcome.id, _COMPLETED, outcome.finished_at, outcome.result)
 
 
 def _move(db: sqlite3.Connection, known: dict[str, Circuit], outcome: Outcome) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 import msgspec
 
-from ...aftermath import ended, revived, roused
 from ...clock import instant, micros
-from ...job import Job, JobId, State
+from ...job import Job
 from ...schedule import TICKS_KEPT, Due, Leadership, Schedule, Tick
+from ..job_ends import JobEnd, JobNews, ScheduleBatch, completed_of, news_of, schedules_of
 from ..rules import led
 
 _encode = msgspec.json.Encoder().encode
@@ -23,62 +23,61 @@ _WRITE = """INSERT INTO mainspring_schedules VALUES (?, ?, ?, ?, ?, ?) ON CONFLI
     waits_on = excluded.waits_on, body = excluded.body"""
 
 
-def read(db: sqlite3.Connection, name: str) -> Schedule | None:
-    row = db.execute("SELECT body FROM mainspring_schedules WHERE name = ?", (name,)).fetchone()
-    return None if row is None else _schedule(row[0])
+_SOME_NAMES = "name IN (SELECT value FROM json_each(?))"
 
 
-def revision(db: sqlite3.Connection, name: str) -> int:
-    """0: there is none of that name."""
-    row = db.execute("SELECT revision FROM mainspring_schedules WHERE name = ?", (name,)).fetchone()
-    return 0 if row is None else int(row[0])
+def revisions(db: sqlite3.Connection, names: Iterable[str]) -> dict[str, int]:
+    """Those that are not there are left out."""
+    sql = f"SELECT name, revision FROM mainspring_schedules WHERE {_SOME_NAMES}"
+    return dict(db.execute(sql, (_encode(list(names)).decode(),)).fetchall())
 
 
-def write(db: sqlite3.Connection, schedule: Schedule) -> None:
+def write(db: sqlite3.Connection, schedules: Iterable[Schedule]) -> None:
+    db.executemany(_WRITE, [_row(schedule) for schedule in schedules])
+
+
+def _row(schedule: Schedule) -> tuple[object, ...]:
     due_at = None if schedule.due_at is None else micros(schedule.due_at)
     body = _encode(schedule).decode()
-    values = (schedule.name, schedule.revision, due_at, schedule.spec.computed, schedule.waits_on, body)
-    db.execute(_WRITE, values)
+    return schedule.name, schedule.revision, due_at, schedule.spec.computed, schedule.waits_on, body
 
 
-def record(db: sqlite3.Connection, name: str, ticks: Sequence[Tick]) -> None:
-    rows = [(name, tick.n, _encode(tick).decode()) for tick in ticks]
+def record(db: sqlite3.Connection, ticks: Sequence[tuple[str, Tick]]) -> None:
+    """Each tick with the name of its schedule; the oldest ones beyond TICKS_KEPT go."""
+    rows = [(name, tick.n, _encode(tick).decode()) for name, tick in ticks]
     db.executemany("INSERT INTO mainspring_ticks VALUES (?, ?, ?)", rows)
-    if ticks:
-        old = ticks[-1].n - TICKS_KEPT
-        db.execute("DELETE FROM mainspring_ticks WHERE schedule = ? AND n <= ?", (name, old))
+    old = {name: tick.n - TICKS_KEPT for name, tick in ticks}
+    gone = [(name, n) for name, n in old.items() if n > 0]
+    db.executemany("DELETE FROM mainspring_ticks WHERE schedule = ? AND n <= ?", gone)
 
 
 # what a job tells the schedule that made it
 
+_HELD = f"SELECT body FROM mainspring_schedules WHERE {_SOME_NAMES}"
+_WAITING = """SELECT body FROM mainspring_schedules
+    WHERE waits_on IS NOT NULL AND waits_on IN (SELECT value FROM json_each(?))"""
 
-def follow(db: sqlite3.Connection, old: Job, state: State | None, at: datetime) -> None:
+
+def tell(db: sqlite3.Connection, news: Sequence[JobNews]) -> None:
+    """Applies the ends and revivals of jobs to their schedules, in order."""
+    if not news:
+        return
+    batch = ScheduleBatch()
+    for sql, names in ((_HELD, schedules_of(news)), (_WAITING, completed_of(news))):
+        if names:
+            found = db.execute(sql, (_encode(sorted(names)).decode(),)).fetchall()
+            batch.add(_schedule(body) for (body,) in found)
+    batch.apply(news)
+    write(db, batch.changed.values())
+
+
+def follow(db: sqlite3.Connection, old: Job, new: Job | None, at: datetime) -> None:
     """A job has changed its state by other ways than a run's end; None: it was deleted."""
-    if old.series is None or (state is not None and state.final == old.state.final):
-        return
-    if state is None or state.final:
-        if not old.state.final:
-            end(db, old.series, old.id, state, at)
-    elif (schedule := read(db, old.series)) is not None:
-        write(db, revived(schedule, old.id))
-
-
-def end(
-    db: sqlite3.Connection, name: str, job_id: JobId, state: State | None, at: datetime, result: str | None = None
-) -> None:
-    schedule = read(db, name)
-    if schedule is None:
-        return
-    if (new := ended(schedule, job_id, state, at, result)) is not schedule:
-        write(db, new)
-        if state is State.COMPLETED:
-            _rouse(db, name, at)
-
-
-def _rouse(db: sqlite3.Connection, name: str, at: datetime) -> None:
-    rows = db.execute("SELECT body FROM mainspring_schedules WHERE waits_on = ?", (name,)).fetchall()
-    for (body,) in rows:
-        write(db, roused(_schedule(body), at))
+    if new is not None:
+        news = news_of(old, new)
+        tell(db, [] if news is None else [news])
+    elif old.series is not None and not old.state.final:
+        tell(db, [JobEnd(old.series, old.id, None, at)])
 
 
 # reading

@@ -1,0 +1,176 @@
+"""Very many schedules over the API: pages stay pages, whatever was asked, and answers say how old they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+from http_client import Client
+
+from mainspring import Mainspring
+from mainspring.amendment import born
+from mainspring.control import schedule_index
+from mainspring.control.schedules import SCAN_ROWS
+from mainspring.schedule import Firing, Schedule, Spec
+from mainspring.store import Store
+from mainspring.stores.memory.store import MemoryStore
+from mainspring.testing import VirtualClock
+from mainspring.trigger import Every
+
+MANY = 5 * SCAN_ROWS
+
+
+class Counting(MemoryStore):
+    """Knows how many rows were read in lists."""
+
+    read = 0
+
+    async def schedules(
+        self, names: Collection[str] | None = None, *, limit: int, after: str | None = None
+    ) -> list[Schedule]:
+        found = await super().schedules(names, limit=limit, after=after)
+        self.read += len(found)
+        return found
+
+
+@pytest.fixture
+def store(clock: VirtualClock) -> Counting:
+    return Counting(clock=clock)
+
+
+@pytest.fixture
+def spring(clock: VirtualClock, store: Counting) -> Mainspring:
+    app = Mainspring(store, clock=clock)
+
+    @app.task
+    async def report() -> None:
+        """Nothing to do."""
+
+    return app
+
+
+@pytest.fixture
+def many(store: Counting, clock: VirtualClock) -> None:
+    """Every thousandth of them has another task; they tick one after the other, the last one first."""
+    now = clock.now()
+
+    def row(n: int) -> Schedule:
+        spec = Spec(trigger=Every(seconds=86_400, anchor=now - timedelta(seconds=n)), task=_task(n))
+        return born(f"s-{n:05}", spec, owner="user", now=now)
+
+    asyncio.run(store.fire([Firing(schedule=row(n)) for n in range(1, MANY)] + [Firing(schedule=row(0))], now=now))
+
+
+def _task(n: int) -> str:
+    return "rare" if n % 1000 == 999 else "report"
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first reading of the index gets no further than its first page."""
+
+    async def stuck(store: Store) -> AsyncIterator[list[Schedule]]:
+        yield await store.schedules(limit=schedule_index.PAGE_ROWS)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(schedule_index, "pages", stuck)
+
+
+async def asked(http: httpx.AsyncClient, path: str, **query: Any) -> Any:
+    answer = await http.get(path, params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_a_page_of_schedules_reads_as_many_as_it_shows(client: Client, store: Counting, many: None) -> None:
+    async with client("viewer") as http:
+        store.read = 0
+        page = await asked(http, "/schedules", limit=50, after="s-04999")
+        assert [row["name"] for row in page["items"]] == [f"s-{n:05}" for n in range(5000, 5050)]
+        assert (page["next"], store.read) == ("s-05049", 50)
+
+
+async def test_a_filtered_page_reads_no_more_than_its_scan_while_there_is_no_index(
+    client: Client, store: Counting, many: None, slow: None
+) -> None:
+    async with client("viewer") as http:
+        found: list[str] = []
+        after, pages = None, 0
+        while pages == 0 or after:
+            before = store.read
+            page = await asked(http, "/schedules", task="rare", limit=50, **({"after": after} if after else {}))
+            assert store.read - before <= SCAN_ROWS + schedule_index.PAGE_ROWS  # one page of the index is read, too
+            found += [row["name"] for row in page["items"]]
+            after, pages = page["next"], pages + 1
+            assert pages < 20
+        assert found == [f"s-{n:05}" for n in range(999, MANY, 1000)]
+
+
+@pytest.mark.parametrize("query", [{"task": "rare"}, {"q": "S-05"}, {"status": "active", "task": "rare"}], ids=str)
+async def test_a_filtered_page_is_complete_with_an_index(
+    client: Client, spring: Mainspring, many: None, query: dict[str, str]
+) -> None:
+    async with client("viewer") as http:
+        await spring.schedules.index.look(60)
+        page = await asked(http, "/schedules", limit=200, **query)
+        names = [f"s-{n:05}" for n in range(MANY) if "05" in f"{n:05}"[:2]] if "q" in query else [
+            f"s-{n:05}" for n in range(999, MANY, 1000)]  # fmt: skip
+        assert [row["name"] for row in page["items"]] == names[:200]
+        assert page["next"] == (names[199] if len(names) > 200 else None)
+
+
+async def test_the_outlook_reads_all_schedules_once_and_then_says_of_when_it_is(
+    client: Client,
+    spring: Mainspring,
+    store: Counting,
+    many: None,
+    clock: VirtualClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with client("viewer") as http:
+        await spring.schedules.index.look(60)
+        first = await asked(http, "/scheduler/outlook", limit=3)
+        assert (first["active"], first["complete"]) == (MANY, True)
+        assert [row["name"] for row in first["next"]] == [f"s-{MANY - n:05}" for n in (1, 2, 3)]
+        await spring.schedules.index.look(60)  # which ends what the request began
+        monkeypatch.setattr(schedule_index, "WAIT_SECONDS", -1.0)  # as if the reading had taken long
+        store.read = 0
+        clock.advance(seconds=schedule_index.LEAST_AGE_SECONDS - 1)
+        again = await asked(http, "/scheduler/outlook", limit=3)
+        assert (again["as_of"], again["complete"]) == (first["as_of"], True)
+        assert store.read <= 9
+        clock.advance(seconds=2)
+        await spring.schedules.index.look(60)
+        assert store.read >= MANY
+
+
+async def test_the_first_outlook_of_very_many_counts_those_that_were_read_so_far(
+    client: Client, many: None, slow: None
+) -> None:
+    async with client("viewer") as http:
+        outlook = await asked(http, "/scheduler/outlook", limit=2)
+        assert not outlook["complete"]
+        assert outlook["active"] == schedule_index.PAGE_ROWS
+        # What ticks next is found without the index.
+        assert [row["name"] for row in outlook["next"]] == [f"s-{MANY - n:05}" for n in (1, 2)]
+        figures = await asked(http, "/scheduler/metrics")
+        assert (figures["active"], figures["complete"]) == (schedule_index.PAGE_ROWS, False)
+
+
+async def test_a_change_made_here_is_seen_at_once_in_a_filtered_list(
+    client: Client, spring: Mainspring, many: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with client("operator") as http:
+        await spring.schedules.index.look(60)
+        assert (await asked(http, "/schedules", status="paused"))["items"] == []
+        await spring.schedules.index.look(60)
+        monkeypatch.setattr(schedule_index, "WAIT_SECONDS", -1.0)
+        assert (await http.post("/schedules/s-07000/pause")).status_code == 200
+        page = await asked(http, "/schedules", status="paused")
+        assert [row["name"] for row in page["items"]] == ["s-07000"]
+        page = await asked(http, "/schedules", status="paused", after="s-07000")
+        assert page["items"] == []
