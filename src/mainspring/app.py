@@ -150,14 +150,7 @@ class Mainspring:
         self._handles: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
         self._closed = False
         self._crier = Crier(clock, self.events, self.opened)
-
-        async def opened() -> Store:
-            # What a herald left to do must not reach the store that a test has put back.
-            if self._root is not store:
-                raise ShuttingDown("this store is no longer the app's")
-            return await self.opened()
-
-        self.herald = Herald(self.events, clock, opened)
+        self.herald = self._publisher(clock)
         ground = Ground(self.opened, clock, self.events, self.tasks, self.settings, self._crier)
         self.jobs = Jobs(ground)
         self.dead = Dead(ground, self.jobs)
@@ -171,6 +164,16 @@ class Mainspring:
         self.triggers = Triggers(ground, self.schedules, self.job, self._hand_over, self._handle)
         if self._remote:
             self._control_remotely(ground)
+
+    def _publisher(self, clock: StoreClock) -> Herald:
+        async def opened() -> Store:
+            # A publisher that a test harness has replaced must not reach the store that the harness has put back.
+            if self.herald is not herald:
+                raise ShuttingDown("this app has another publisher of the live feed now")
+            return await self.opened()
+
+        herald = Herald(self.events, clock, opened)
+        return herald
 
     @property
     def _remote(self) -> bool:
