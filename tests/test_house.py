@@ -40,7 +40,7 @@ def tree_of(path: Path) -> ast.Module:
 LAYERS: list[set[str]] = [
     {"errors", "bucket", "clock", "document", "hint", "ids", "failpoint", "mask", "program", "signals"},
     {"acting", "credential", "measure", "retry", "threads", "trigger", "wear", "systemd", "vigil"},
-    {"lifeline"},
+    {"lifeline", "survived_errors"},
     {"job", "config", "finding", "reloader", "schema", "supervisor"},
     {"codec"},
     {"context", "outcome", "sync", "retention", "schedule", "why"},
