@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from .clock import Clock
-from .errors import MainspringError, ShuttingDown, StoreUnavailable
+from .errors import ShuttingDown, StoreUnavailable
 from .events import Bus, Event
 from .news import TELLERS
 from .notice import DROPPED, Notice, encode
@@ -171,7 +171,7 @@ class Herald:
         """What has gathered in this loop is published, unless the store takes long."""
         if self._task is None or self._task.get_loop() is not asyncio.get_running_loop():
             return
-        with self._unpublished.survive(MainspringError, TimeoutError):
+        with self._unpublished.survive(Exception):  # a bug in the feed must not reach the engine
             async with asyncio.timeout(LAST):
                 if self._waiting and not self.watched:
                     self._learn(await (await self._opened()).watched())
