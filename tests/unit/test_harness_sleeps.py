@@ -168,7 +168,9 @@ async def test_advance_waits_for_real_time_in_a_task(sleepers: Sleepers) -> None
 
     @app.task(timeout=60)
     async def real() -> None:
-        await asyncio.sleep(0.05)
+        answered = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.05, answered.set)  # as a server somewhere would
+        await answered.wait()
         sleepers.note("real")
 
     async with app.testing() as jobs:
