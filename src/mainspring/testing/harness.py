@@ -179,7 +179,8 @@ class Harness:
     async def advance(self, span: timedelta | None = None, /, *, limit: int = LIMIT, **parts: float) -> list[Job]:
         """Time passes with a worker at work: every tick, delayed job and retry on the way is met at its own instant.
 
-        `await jobs.advance(hours=3)`; returns the record after each run. `clock.advance()` is an outage instead:
+        `await jobs.advance(hours=3)`; returns the record after each run. It passes in runs too: one that sleeps on the
+        app's clock wakes in time, if need be in a later advance(). `clock.advance()` is an outage instead:
         nobody works meanwhile, and what was due is late. More than `limit` runs are an error.
         """
         end = self.clock.now() + span_of(span, parts)
@@ -212,7 +213,7 @@ class Harness:
         return next(iter(await self._work(1)), None)
 
     async def drain(self, *, with_scheduled: bool = False, limit: int = LIMIT) -> list[Job]:
-        """Runs jobs, one after the other, until none is due; returns the record after each run.
+        """Runs jobs, one after the other, until none is due; returns the record after each run. Time stands still.
 
         `with_scheduled` moves the clock on to delayed jobs and retries too. More than `limit` runs are an error.
         """

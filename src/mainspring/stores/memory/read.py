@@ -73,7 +73,7 @@ def queues(jobs: Jobs, paused: Collection[str], now: datetime) -> list[Queue]:
 
 
 def counts(jobs: Jobs, now: datetime) -> dict[Shown, int]:
-    found = Counter(job.shown(now) for job in _of(jobs, [State.PENDING]))
+    found: Counter[Shown] = Counter(job.shown(now) for job in _of(jobs, [State.PENDING]))
     for state, ids in jobs.by_state.items():
         if state is not State.PENDING and ids:
             found[cast(Shown, state.value)] += len(ids)
