@@ -38,7 +38,7 @@ def tree_of(path: Path) -> ast.Module:
 LAYERS: list[set[str]] = [
     {"errors", "bucket", "clock", "document", "hint", "ids", "failpoint", "mask", "program", "signals", "url"},
     {"acting", "credential", "measure", "retry", "threads", "trigger", "wear", "systemd", "vigil"},
-    {"lifeline"},
+    {"lifeline", "survived_errors"},
     {"job", "config", "finding", "reloader", "schema", "supervisor"},
     {"codec"},
     {"context", "outcome", "sync", "retention", "schedule", "why"},
@@ -407,3 +407,116 @@ def test_the_tree_shows_the_true_parents() -> None:
 
 def test_every_error_is_public() -> None:
     assert set(defined()) <= set(mainspring.__all__)
+
+
+# errors that are survived
+
+# An exception of these types is an answer of what was called, and not an error.
+ANSWERS = {
+    "asyncio.CancelledError": "a task of our own that was just cancelled",
+    "BlockingIOError": "there is nothing to read now, or no room to write",
+    "Empty": "nothing is in the queue",
+    "FileNotFoundError": "a file that came and went",
+    "ImportError": "a part that this system does not have",
+    "Interrupted": "meant for a function that has ended",
+    "NotImplementedError": "a call that this system does not have",
+    "NotLeader": "another one leads",
+    "OverflowError": "beyond the calendar",
+    "ProcessLookupError": "a process that has ended before its signal",
+    "ShuttingDown": "the app or the store was closed, by this process",
+}
+# Where any other exception may end without a log line and a count, and why. By module and function.
+MAY_SWALLOW = {
+    "api.access.keyset:_key": "a key of another kind in a key set: a token that needs it is refused",
+    "api.parameters:instant": "not a date in that form: another form is tried, then the caller is refused",
+    "child:main": "a system that does not let a process change how it is chosen when memory runs out",
+    "child:serve": "a stream of the task's own that is closed: there is nothing left to flush",
+    "cli.loading:inside": "the command says itself that the store cannot be opened",
+    "cli.migrate:_question": "tables of another version cannot be counted: the question is put without a number",
+    "cli.options:moment": "not a span of time: it is read as an instant, and refused if it is none",
+    "cli.top.terminal:_give_back": "the terminal itself is gone",
+    "context:_stack": "an error whose text cannot be made: the line says so",
+    "context:_text": "a line that cannot be formatted: the line says so",
+    "context:lay": "the worker's event loop is closed",
+    "context:log": "a log handler of this process that raises: the line is stored with the job",
+    "control.part:resumed": "a cursor that cannot be read is refused below",
+    "lifeline:say": "the supervisor is gone, or reads later: what was not sent goes with the next message",
+    "metrics.endpoint:_meet": "a client that has gone, or is too slow",
+    "middleware.tracing:_end": "an exception whose text cannot be made: the span has its type",
+    "notice:decode": "an event of the feed of another release",
+    "process:_pidfd": "a system without pidfd: the process is watched in another way",
+    "process:hang_up": "the other end of a pipe has closed it",
+    "process:kill": "a process that has changed its user: what waits for its end reports it",
+    "pulse:tell": "the worker's event loop is closed",
+    "quota:__init__": "a system that does not let a process reset its peak",
+    "quota:_status": "a system that does not say how much memory a process uses",
+    "signals:on_stop": "not the main thread",
+    "slots:close": "a coroutine that was given up, and reported as leaked, ignores its end too",
+    "stores.postgres.ear:_attend": "the time between two probes is over",
+    "stores.postgres.ear:settled": "the caller's time is over, and it is told so",
+    "stores.postgres.route:_watch": "a socket that has no such option",
+    "stores.postgres.route:hang_up": "a connection whose event loop is gone",
+    "stores.postgres.store:_enqueue": "the jobs are there already: the caller gets what they are",
+    "stores.postgres.wire:_pause": "the pause is over",
+    "stores.redis.ear:settled": "the caller's time is over, and it is told so",
+    "stores.redis.step:_together": "whichever client meets the promise next settles it",
+    "stores.sqlite.lane:_deliver": "the event loop that waited is closed",
+    "stores.sqlite.lane:_roll_back": "SQLite has rolled back by itself: the error that led here is raised",
+    "stores.sqlite.store:written": "the store was closed meanwhile",
+    "supervisor:_listen": "the process has ended: its exit code is reported",
+    "testing.clock:_running_loop": "no event loop runs here",
+    "testing.expectation:_defaults": "a default that cannot be sent is never expected",
+    "testing.simulation.cluster:_operate": "an operator came too early or too late, as the plan may have it",
+    "testing.simulation.operators:arrange": "an operator came too late, as the plan may have it",
+    "trigger.zone:zone_of": "a name that is not a time zone here: it is refused below",
+    "webhook.address:literal": "a name, and not an address",
+    "webhook.delivery:_again": "a header that is not a number is ignored",
+    "webhook.sender:_words": "as much of an answer as came in time",
+    "webhook.sender:post": "a receiver that has closed its end may have answered",
+    "webhook.shelf:_read": "a document of another release: the caller leaves it out",
+}
+
+
+def swallowed(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The function and the exception types of each handler that says nothing, and of each suppress()."""
+
+    def walk(node: ast.AST, function: str) -> Iterator[tuple[str, str]]:
+        for child in ast.iter_child_nodes(node):
+            named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            yield from walk(child, child.name if named else function)
+            if isinstance(child, ast.ExceptHandler) and all(map(says_nothing, child.body)):
+                kinds = child.type.elts if isinstance(child.type, ast.Tuple) else [child.type]
+                yield from ((function, ast.unparse(kind) if kind else "BaseException") for kind in kinds)
+            elif isinstance(child, ast.Call) and ast.unparse(child.func) in ("suppress", "contextlib.suppress"):
+                yield from ((function, ast.unparse(kind)) for kind in child.args)
+
+    return walk(tree, "")
+
+
+def says_nothing(node: ast.stmt) -> bool:
+    match node:
+        case ast.Pass() | ast.Continue() | ast.Break() | ast.Expr(ast.Constant()):
+            return True
+        case ast.Return(value=None | ast.Constant(value=None)):
+            return True
+    return False
+
+
+def swallowing_places() -> set[str]:
+    return {
+        f"{name_of(path)}:{function}"
+        for path in MODULES
+        for function, kind in swallowed(tree_of(path))
+        if kind not in ANSWERS
+    }
+
+
+def test_errors_that_are_survived_are_logged_and_counted() -> None:
+    """With survived_errors, or in the words of the place that survives. An exception to this needs a reason here."""
+    assert swallowing_places() == set(MAY_SWALLOW)
+
+
+def test_a_swallowed_error_is_found() -> None:
+    text = "def f():\n try: g()\n except (ValueError, KeyError):\n  pass\n with suppress(OSError): g()\n"
+    assert list(swallowed(ast.parse(text))) == [("f", "ValueError"), ("f", "KeyError"), ("f", "OSError")]
+    assert list(swallowed(ast.parse("def f():\n try: g()\n except OSError as error:\n  survived(error)\n"))) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from copy import copy
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 from weakref import WeakKeyDictionary, WeakSet
@@ -129,6 +130,7 @@ class Mainspring:
         self._workers: WeakSet[Worker] = WeakSet()
         self._handler: Task[Any, Any] | None = None
         self._archive: Archive | None = None
+        self._delivers: Task[Any, Any] | None = None
         self._declared: dict[str, Declared] = {}
         corrected = StoreClock(clock or SystemClock())
         self._use(
@@ -150,14 +152,7 @@ class Mainspring:
         self._handles: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
         self._closed = False
         self._crier = Crier(clock, self.events, self.opened)
-
-        async def opened() -> Store:
-            # What a herald left to do must not reach the store that a test has put back.
-            if self._root is not store:
-                raise ShuttingDown("this store is no longer the app's")
-            return await self.opened()
-
-        self.herald = Herald(self.events, clock, opened)
+        self.herald = self._publisher(clock)
         ground = Ground(self.opened, clock, self.events, self.tasks, self.settings, self._crier)
         self.jobs = Jobs(ground)
         self.dead = Dead(ground, self.jobs)
@@ -171,6 +166,16 @@ class Mainspring:
         self.triggers = Triggers(ground, self.schedules, self.job, self._hand_over, self._handle)
         if self._remote:
             self._control_remotely(ground)
+
+    def _publisher(self, clock: StoreClock) -> Herald:
+        async def opened() -> Store:
+            # A publisher that a test harness has replaced must not reach the store that the harness has put back.
+            if self.herald is not herald:
+                raise ShuttingDown("this app has another publisher of the live feed now")
+            return await self.opened()
+
+        herald = Herald(self.events, clock, opened)
+        return herald
 
     @property
     def _remote(self) -> bool:
@@ -597,8 +602,7 @@ class Mainspring:
             if any(limit is not None and (type(limit) is not int or limit < 1) for limit in limits):
                 raise BadInput(f"a queue's slots are a whole number of at least 1, or None; got {queues!r}")
         if queues is None or WEBHOOKS in queues:
-            deliver = Delivery(self.clock, self.settings, self.opened).deliver
-            real[WEBHOOK] = Task(self, WEBHOOK, deliver, DELIVERY)
+            real[WEBHOOK] = self._delivery()
         runner = Runner(
             real, self.middleware, self.clock, timeout=settings.default_timeout,
             policy=Policy(settings.retry_max, settings.backoff), result_limit=settings.result_limit,
@@ -611,6 +615,15 @@ class Mainspring:
         )  # fmt: skip
         self._workers.add(worker)
         return worker
+
+    def _delivery(self) -> Task[Any, Any]:
+        """The engine's own task, for one worker. Its decoder is built once for the app."""
+        deliver = Delivery(self.clock, self.settings, self.opened).deliver
+        if self._delivers is None:
+            self._delivers = Task(self, WEBHOOK, deliver, DELIVERY)
+        task = copy(self._delivers)
+        task.fn = deliver
+        return task
 
     def leader(self, name: str, *, ttl: Span | None = None) -> Leader:
         """A candidate for a leadership of that name: app.leader("reindex"). Each call makes another one.

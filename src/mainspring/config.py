@@ -115,7 +115,7 @@ _SWITCH = {"on": True, "true": True, "yes": True, "1": True, "off": False, "fals
 
 def load(given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
     """Settings from keyword arguments and the environment; refuses what it does not know."""
-    known = {f.name: f.type for f in fields(Settings)}
+    known = Settings.__struct_fields__
     for name in given:
         if name not in known:
             raise BadSetting(f"unknown setting {name!r} (known: {', '.join(sorted(known))})")

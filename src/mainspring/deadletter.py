@@ -15,6 +15,7 @@ from .codec import data
 from .errors import BadPayload, BadTask
 from .job import Failure, Job, JobId, NewJob, State
 from .outcome import Outcome
+from .survived_errors import count
 from .task import Task
 
 _logger = logging.getLogger("mainspring")
@@ -56,9 +57,10 @@ def mourned(job: Job, outcome: Outcome, handlers: Sequence[Task[Any, Any]]) -> O
     for handler in dict.fromkeys(handlers):
         try:
             notices.append(_notice(handler, told))
-        except Exception:  # a key of the handler's own, or a limit smaller than any letter
+        except Exception as error:  # a key of the handler's own, or a limit smaller than any letter
             text = "job %s died, and dead-letter handler %r could not be told"
             _logger.exception(text, job.id, handler.name)
+            count("dead_letter", error)
     return replace(outcome, then=tuple(notices))
 
 

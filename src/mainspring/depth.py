@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 
 import msgspec
@@ -14,6 +13,7 @@ from .document import Document
 from .errors import BadInput, StoreError
 from .job import Filter, Queue
 from .store import Store
+from .survived_errors import SurvivedErrors
 
 KIND = "depth"
 # Queues told apart in a sample, the deepest; and bytes of it. The rest is in its total.
@@ -78,6 +78,7 @@ class Sample(Struct, frozen=True):
         return Sample(self.at, depth, {queue: depth})
 
 
+_unsampled = SurvivedErrors("depth", "there is no sample of the queues' depth for this minute")
 _sample = msgspec.json.Decoder(Sample).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -98,7 +99,7 @@ class Sounder:
             wait = _turn(after, phase) - self._clock.now()
             await self._clock.sleep(max(0.0, wait.total_seconds()))
             began = self._clock.monotonic()
-            with suppress(StoreError):  # a minute without a sample is no trouble; what is, others tell
+            with _unsampled.survive(StoreError):
                 await sound(store, self._clock.now())
             rest = REST * (self._clock.monotonic() - began)
             after = self._clock.now() + timedelta(seconds=max(1.0, rest))  # who woke a little early has had this turn

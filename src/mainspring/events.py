@@ -12,6 +12,7 @@ from msgspec import Struct
 from .job import Action, Enqueued, Job, JobId, NewJob, Order, Report, State, WorkerId
 from .outcome import Outcome
 from .schedule import Tick
+from .survived_errors import count
 
 _logger = logging.getLogger("mainspring")
 
@@ -230,8 +231,9 @@ class Bus:
         for act in self._acts(type(event)):
             try:
                 act(event)
-            except (Exception, SystemExit):
+            except (Exception, SystemExit) as error:
                 _logger.exception("subscriber %r raised on %s", act, type(event).__name__)
+                count("subscriber", error)
 
     def _acts(self, kind: type[Event]) -> tuple[Callable[[Any], object], ...]:
         # A new one with each subscription: another thread may be about to write what it found before.

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from contextvars import Context
 from datetime import datetime
 from typing import Any
 
 from .clock import Clock
-from .errors import MainspringError, StoreUnavailable
+from .errors import ShuttingDown, StoreUnavailable
 from .events import Bus, Event
 from .news import TELLERS
 from .notice import DROPPED, Notice, encode
 from .store import Store
+from .survived_errors import SurvivedErrors
 
-_logger = logging.getLogger("mainspring")
 # Seconds for which notices gather, and how many go together: 5,000 a second at most. A store has other things to do.
 GATHER, BATCH = 0.1, 500
 # As many wait to be published; beyond that the oldest are dropped, and counted.
@@ -49,6 +47,11 @@ class Herald:
         self._heard: list[tuple[type[Event], Callable[[Any], None]]] = []
         self._task: asyncio.Task[None] | None = None
         self._sending = asyncio.Lock()
+        self._postponed = SurvivedErrors("feed", "what happens here is published to the live feed later")
+        self._ended = SurvivedErrors("feed", "the live feed hears no more of this process until it looks again")
+        self._unpublished = SurvivedErrors("feed", "the last events of this process are missing from the live feed")
+        self.trouble: str | None = None
+        """Why nothing could be published at the last attempt; None: it worked, or there was nothing to publish."""
 
     @property
     def watched(self) -> bool:
@@ -86,10 +89,10 @@ class Herald:
         try:
             while await self._turn():
                 await self._clock.sleep(GATHER)
-        except MainspringError:
-            pass  # the app is closed, or whoever uses it meets the same
-        except Exception:
-            _logger.exception("the live feed hears no more of this process until somebody watches anew")
+        except ShuttingDown:
+            pass
+        except Exception as error:
+            self._fail(error, self._ended)
         finally:
             if self._heard is heard:  # nobody has begun anew since
                 self._hush()
@@ -105,9 +108,15 @@ class Herald:
                 await self._publish(store)
             elif look:
                 self._learn(await store.watched())
-        except StoreUnavailable:
+            self.trouble = None
+        except StoreUnavailable as error:
+            self._fail(error, self._postponed)
             await self._clock.sleep(REST)
         return self.watched
+
+    def _fail(self, error: Exception, survived: SurvivedErrors) -> None:
+        self.trouble = f"{type(error).__name__}: {error}"
+        survived(error)
 
     # what happens
 
@@ -162,7 +171,7 @@ class Herald:
         """What has gathered in this loop is published, unless the store takes long."""
         if self._task is None or self._task.get_loop() is not asyncio.get_running_loop():
             return
-        with suppress(MainspringError, TimeoutError):
+        with self._unpublished.survive(Exception):  # a bug in the feed must not reach the engine
             async with asyncio.timeout(LAST):
                 if self._waiting and not self.watched:
                     self._learn(await (await self._opened()).watched())

@@ -23,6 +23,7 @@ from .insistence import trouble
 from .patience import patience
 from .schedule import Leadership
 from .store import Store
+from .survived_errors import count
 from .sync import Sync
 
 T = TypeVar("T")
@@ -324,6 +325,7 @@ class Leader:
         except (StoreUnavailable, ShuttingDown, TimeoutError) as error:
             text = "leader %r: the store was not told of its end (%s: %s); the term ends by itself within %g s"
             _logger.warning(text, self.name, type(error).__name__, error, self._ttl)
+            count("leader", error)
 
     # keeping
 
@@ -364,8 +366,9 @@ class Leader:
         for act in tuple(self._heard):
             try:
                 act(leading)
-            except (Exception, SystemExit):
+            except (Exception, SystemExit) as error:
                 _logger.exception("leader %r: %r raised on being told %s", self.name, act, leading)
+                count("subscriber", error)
 
 
 async def _awaited(work: Callable[[], Awaitable[T]]) -> T:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import re
 from collections import deque
@@ -16,12 +15,12 @@ from msgspec import Struct
 
 from .clock import Alarm, Clock
 from .document import Feed, News
-from .errors import MainspringError, StoreUnavailable
+from .errors import ShuttingDown, StoreUnavailable
 from .herald import LOOK, Herald
 from .notice import RESET, Notice, decode, encode
 from .store import Store
+from .survived_errors import SurvivedErrors
 
-_logger = logging.getLogger("mainspring")
 # Seconds between two looks, and after a store that failed; news taken at once.
 POLL, REST, PAGE = 0.2, 1.0, 1000
 # As many are at hand for readers; who is further behind is too slow.
@@ -54,16 +53,19 @@ class Reader:
         self._stand = stand
         self._patient = patient
         self._there = False
+        self.trouble: str | None = None
+        """The stand's trouble as of the last read()."""
 
     async def read(self, timeout: float | None) -> list[Item]:
-        """Some news, in order; none if none came for so many seconds, or if the stand has closed."""
+        """Some news, in order; none if none came for so many seconds, the stand closed or its trouble has changed."""
         end = math.inf if timeout is None else self._clock.monotonic() + timeout
-        while not (items := await self._read()) and self._stand.open:
+        while not (items := await self._read()) and self._stand.open and self._stand.trouble == self.trouble:
             if (left := end - self._clock.monotonic()) <= 0:
                 break
             await self.alarm.wait(None if timeout is None else left)
         if items:
             self.after = items[-1].n
+        self.trouble = self._stand.trouble
         return items
 
     async def _read(self) -> list[Item]:
@@ -109,6 +111,10 @@ class Newsstand:
         self._renew_at = -math.inf
         self._settled_at = math.inf
         self.closed = asyncio.Event()
+        self._postponed = SurvivedErrors("feed_reader", "readers of the live feed get what happens later")
+        self._ended = SurvivedErrors("feed_reader", "the live feed of this process ends, and its readers come back")
+        self.trouble: str | None = None
+        """Why the feed stands still: it cannot be read, or what happens here cannot be published. None: it does not."""
         self.since = 0
         """All news beyond this number are at hand, up to `last`."""
         self.last = 0
@@ -199,11 +205,10 @@ class Newsstand:
                     self.close()
                 else:
                     await self._clock.sleep(await self._turn())
-        except MainspringError as error:
-            _logger.info("readers of the live feed are sent away: %s", error)
+        except ShuttingDown:
             self.close()
-        except Exception:
-            _logger.exception("the live feed ends here")
+        except Exception as error:
+            self._ended(error)
             self.close()
 
     async def _turn(self) -> float:
@@ -216,10 +221,18 @@ class Newsstand:
                 await self._tell_reset(store, "settled")
                 self._settled_at = math.inf
             feed = await store.news(after=self.last, limit=PAGE)
-        except StoreUnavailable:
+        except StoreUnavailable as error:
+            self._postponed(error)
+            self._set_trouble(f"{type(error).__name__}: {error}")
             return REST
         self._take(feed)
+        self._set_trouble(self._herald.trouble)
         return 0.0 if len(feed.news) == PAGE else POLL
+
+    def _set_trouble(self, trouble: str | None) -> None:
+        if trouble != self.trouble:
+            self.trouble = trouble
+            self._ring()
 
     def _take(self, feed: Feed) -> None:
         if feed.last < self.last or feed.first > self.last + 1:

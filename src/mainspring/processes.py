@@ -15,6 +15,7 @@ from .finding import size
 from .job import Failure, Usage
 from .process import Exit, Process
 from .quota import CpuLimitExceeded
+from .survived_errors import count
 from .task import Task
 from .wire import Began, Died, Message, Order, Raised, Report, Returned, Steered
 
@@ -153,8 +154,9 @@ class _Run:
             return
         try:
             self._hear(message)
-        except Exception:
+        except Exception as error:
             _logger.exception("a listener failed on %r of job %s", message, self._order.job.id)
+            count("process", error)
 
     def _died(self, exit: Exit, began: Began) -> Died | Raised:
         order = self._order

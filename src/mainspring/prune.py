@@ -17,6 +17,7 @@ from .insistence import Insistence
 from .job import FINAL, Action, Execution, Filter, Job, LogLine, State
 from .retention import Retention, Rules, kept
 from .store import Store
+from .survived_errors import count
 
 _logger = logging.getLogger("mainspring")
 # Seconds between two looks after retention: a tenth of the shortest age that is kept, within these.
@@ -123,7 +124,8 @@ class Pruner:
             value = self._archive(leaving)
             if isawaitable(value):
                 await value
-        except Exception:
+        except Exception as error:
             _logger.exception("the archive hook raised; %d finished jobs stay until it does not", len(old))
+            count("archive", error)
             return False
         return True

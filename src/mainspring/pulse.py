@@ -17,7 +17,9 @@ from .insistence import trouble
 from .job import Beat, WorkerInfo
 from .slots import RunKey
 from .store import Store
+from .survived_errors import SurvivedErrors
 
+_unsaid = SurvivedErrors("beat", "the worker has left, and counts as alive until its lease ends")
 # The share of a lease after which a worker whose beats fail lets go of its runs.
 LET_GO = 0.8
 # Real seconds for a last beat; a store that hangs does not keep the worker from stopping.
@@ -134,7 +136,7 @@ class Pulse:
                 await alarm.wait(wait)
         self._guard.cancel()
         now = self._clock.now()
-        with suppress(StoreUnavailable):  # then the lease ends by itself
+        with _unsaid.survive(StoreUnavailable):
             await store.beat(self._describe()[0], until=now, now=now)
 
     async def _one(self, store: Store, tell: Callable[..., None]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 
 from .clock import Alarm, Clock
 from .courier import Courier
@@ -17,8 +16,10 @@ from .job import Job, JobId
 from .outcome import Done, Ended, Outcome
 from .slots import Run, RunKey
 from .store import Store
+from .survived_errors import SurvivedErrors
 
 _logger = logging.getLogger("mainspring")
+_unfinished = SurvivedErrors("finish", "what the last runs of this worker did may be done again by another worker")
 # How often a stop tries to store the last outcomes, and the seconds between. After that the leases end, and
 # others take the jobs.
 LAST_FLUSHES, LAST_PAUSE = 10, 0.1
@@ -83,7 +84,7 @@ class Settlement:
     async def flush_last(self, store: Store) -> None:
         """Stores what has gathered, or gives up on a store that stays away."""
         for _ in range(LAST_FLUSHES):
-            with suppress(StoreUnavailable):
+            with _unfinished.survive(StoreUnavailable):
                 await self.flush(store)
                 break
             await self._clock.sleep(LAST_PAUSE)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from .clock import Alarm, Clock
@@ -86,6 +87,10 @@ class Slots:
     def __contains__(self, key: RunKey) -> bool:
         return key in self._runs
 
+    def newest(self, count: int) -> list[Run]:
+        """The runs that began last, in their order."""
+        return list(islice(reversed(self._runs.values()), count))[::-1]
+
     @property
     def leaks(self) -> int:
         """Slots that are held by runs that have been given up."""
@@ -140,6 +145,10 @@ class Slots:
             if left is not None and left <= 0:
                 return
             await self._fewer.wait(left)
+
+    async def stirred(self) -> None:
+        """Until a run has ended, or hurry() was called."""
+        await self._fewer.wait(None)
 
     def hurry(self) -> None:
         self._fewer.ring()

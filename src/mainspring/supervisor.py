@@ -18,6 +18,7 @@ from .lifeline import RECYCLED, VARIABLE, Word
 from .measure import Meter
 from .program import Program, can_reload
 from .retry import Backoff
+from .survived_errors import count, count_in
 from .systemd import VARIABLES, notify, watchdog
 
 _logger = logging.getLogger("mainspring")
@@ -84,6 +85,7 @@ class Supervisor:
         self.ended: Counter[str] = Counter()
         """How many runs left their job in which state; a process that is killed takes its count along."""
         self.meter = Meter()
+        count_in(self.meter)
         """What all processes have counted, those that are gone too."""
         self.failed = 0
         """The exit code with which every process failed at the first start."""
@@ -222,6 +224,7 @@ class Supervisor:
             ours.close()
             _settle(replaced, False)
             _logger.error("process %d cannot be started: %s", child.number, error)
+            count("supervisor", error)
             return None
         finally:
             theirs.close()

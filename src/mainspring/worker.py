@@ -113,6 +113,8 @@ class Worker:
         )  # fmt: skip
         self._hears: Callable[[], bool | None] = lambda: None
         self._claiming = False
+        self.claimable_at: datetime | None = None
+        """When the next job that this worker serves can be claimed, as of its last claim; None: it knows of none."""
         self._silent, self._silences = False, 0
         self._phase = crc32(self.id.encode()) / 2**32
         self._stopping = False
@@ -264,6 +266,7 @@ class Worker:
     async def _claim(self) -> float | None:
         """Fills free slots; returns the seconds until asking again can help, None: when a slot is free."""
         wait = patience(self._store, self._settings.poll_interval)
+        self.claimable_at = None
         for queues, tasks, room in self._limits.requests(self._slots, self._free):
             now, silences = self._clock.now(), self._silences
             self._claiming = True
@@ -279,6 +282,7 @@ class Worker:
                 for id in claim.expired:
                     self._scheduler.suspect(id, now)
             if claim.next_at is not None:
+                self.claimable_at = min(claim.next_at, self.claimable_at or claim.next_at)
                 wait = min(wait, max(0.0, (claim.next_at - self._clock.now()).total_seconds()))
         return wait if self._free() > 0 else None
 

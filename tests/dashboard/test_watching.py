@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
+import pytest
 from live import Live
 from playwright.sync_api import Locator, Page, expect
 from scenery import shown
+from stories import Cues, stories
 from visit import Visits
 
-from mainspring import Backoff
+from mainspring import Backoff, Mainspring, StoreUnavailable
+from mainspring.stores import open_store
+from mainspring.testing import Faults, FaultStore
 
 
 def stay(page: Page) -> None:
@@ -103,3 +110,27 @@ def test_a_server_that_goes_and_comes_back_is_followed_again(visit: Visits, live
     live.do(live.app.jobs.wait(id, 20))
     page.context.set_offline(False)
     expect(state(page)).to_have_text("completed")
+
+
+@pytest.mark.parametrize("verb", ["news", "publish"])
+def test_the_badge_says_that_the_feed_stands_still_and_the_page_goes_on(
+    visit: Visits, tmp_path: Path, verb: str
+) -> None:
+    faults, broken = Faults(), [False]
+    faults.when(verb, lambda: broken[0], error=lambda: StoreUnavailable("no route to the store"))
+    store = FaultStore(open_store(f"sqlite:///{tmp_path}/jobs.db"), faults)
+    live = Live(tmp_path, app=stories(Mainspring(store, beat=0.2, log_level="error"), Cues()))
+    try:
+        page = visit(live, "/jobs")
+        expect(page.get_by_role("button", name="Live", exact=True)).to_be_visible()
+        broken[0] = True
+        id = live.enqueue("send_email", "ada@example.org")
+        badge = page.get_by_role("button", name="Not live")
+        expect(badge).to_be_visible()
+        expect(badge).to_have_attribute("title", re.compile("no route to the store"))
+        row = page.get_by_role("row").filter(has=page.locator(f"a[href$='{id}']"))
+        expect(row).to_contain_text("completed")
+        broken[0] = False
+        expect(page.get_by_role("button", name="Live", exact=True)).to_be_visible()
+    finally:
+        live.close()

@@ -12,6 +12,7 @@ import pytest
 from mainspring import Context, Mainspring, Retention, StoreUnavailable, every
 from mainspring.events import JobEnded, JobEnqueued, JobsPruned, JobStarted, WorkerStarted
 from mainspring.herald import BATCH, WAITING
+from mainspring.metrics.timed import measured
 from mainspring.notice import DROPPED, Notice, decode
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock
@@ -178,6 +179,33 @@ async def test_what_a_short_lived_process_does_is_published_before_it_closes(clo
     await work.enqueue()
     await app.herald.close()
     assert await types(server) == ["job.enqueued"]
+
+
+async def test_a_measured_app_publishes_its_events(clock: VirtualClock) -> None:
+    app = Mainspring(MemoryStore(clock), clock=clock)
+    work = tasks_of(app)["work"]
+    measured(app)  # as `mainspring dev`, `server` and `worker --metrics` do: the store is wrapped
+    async with app:
+        await watch(app, clock)
+        async with app.worker():
+            await work.enqueue()
+            await clock.elapse(seconds=1)
+        assert (await types(app))[:3] == ["worker.started", "job.enqueued", "job.started"]
+
+
+async def test_a_publisher_left_over_from_a_test_does_not_reach_the_restored_store(clock: VirtualClock) -> None:
+    app = Mainspring(MemoryStore(clock), clock=clock)
+    work = tasks_of(app)["work"]
+    async with app.testing():
+        publisher = app.herald
+        publisher.heed(app.clock.now() + timedelta(days=1))
+        await work.enqueue()
+    async with app:
+        await watch(app, clock)
+        publisher.heed(clock.now() + timedelta(days=1))
+        await app.queues.pause("mail")
+        await clock.elapse(seconds=1)
+        assert await types(app) == ["queue.paused"]
 
 
 async def test_operators_are_heard(app: Mainspring, clock: VirtualClock) -> None:

@@ -18,12 +18,14 @@ from ..app import Mainspring
 from ..document import Document
 from ..errors import StoreError
 from ..ids import following, new_series
+from ..survived_errors import SurvivedErrors
 from .access.door import ANYONE
 from .body import read
 from .header import header
 from .problem import Problem
 from .served import served
 
+_unkept = SurvivedErrors("idempotency", "an answer is not kept, so a request that is repeated is run again")
 KIND = "answer"
 HEADER = b"idempotency-key"
 LONGEST = 255
@@ -142,15 +144,13 @@ class Answers:
         """Keeps the answer. After an error nobody knows what was done: whoever repeats it does so with the same ids."""
         now = self._spring.clock.now()
         kept = replace(once, until=now) if answer.status >= 500 else replace(once, answer=answer)
-        try:
+        with _unkept.survive(StoreError):  # what was done is done, and the caller gets its answer
             store = await self._spring.opened()
             if answer.status in _PASSING:
                 await store.drop_documents(KIND, [document.name])
             else:
                 ended = replace(document, text=_write(kept), revision=document.revision + 1)
                 await store.put_documents([ended], now=now)
-        except StoreError:
-            pass  # what was done is done, and who asked shall hear it
 
 
 class _Exchange:

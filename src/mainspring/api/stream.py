@@ -14,8 +14,10 @@ from litestar.types import Receive, Scope, Send
 
 from ..app import Mainspring
 from ..errors import MainspringError
+from ..mask import mask_text
 from ..newsstand import Item, Newsstand, Reader, TooSlow
 from ..notice import Wish
+from ..survived_errors import count
 from .access.redaction import shown_notice
 from .problem import Problem
 
@@ -125,6 +127,7 @@ class EventStream:
             reason = "too_slow"
         except MainspringError as error:
             _logger.info("%s is sent away from the live events: %s", self._name, error)
+            count("feed_reader", error)
             reason = "trouble"
         await self._say(send, f"event: closing\ndata: {json.dumps({'type': 'closing', 'reason': reason})}\n\n")
         await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -132,7 +135,7 @@ class EventStream:
     async def _follow(self, reader: Reader, stand: Newsstand, send: Send) -> str | None:
         """Until it is over; why, if not because the stand has closed."""
         now = self._clock.monotonic
-        ends_at, beat_at = now() + LIFE, now() + HEARTBEAT
+        ends_at, beat_at, trouble = now() + LIFE, now() + HEARTBEAT, None
         while stand.open:
             if now() >= ends_at:
                 return "age"
@@ -142,6 +145,9 @@ class EventStream:
                 await self._say(send, "".join(wanted[n : n + LOT]))
             if not wanted and now() >= beat_at:
                 await self._say(send, f"id: {reader.after}\n: {self._clock.now().isoformat()}\n\n")
+            if reader.trouble != trouble:
+                trouble = reader.trouble
+                await self._say(send, _state(trouble))
             if wanted or now() >= beat_at:
                 beat_at = now() + HEARTBEAT
         return None
@@ -164,6 +170,12 @@ class EventStream:
 
 def _block(item: Item) -> str:
     return f"id: {item.n}\nevent: {item.notice.type}\ndata: {shown_notice(item.notice, item.text)}\n\n"
+
+
+def _state(trouble: str | None) -> str:
+    """Tells a client that the feed stands still, and why, or that it goes on. Has no number: it is not repeated."""
+    data = {"type": "resumed"} if trouble is None else {"type": "stalled", "reason": mask_text(trouble)}
+    return f"event: {data['type']}\ndata: {json.dumps(data)}\n\n"
 
 
 async def _gone(receive: Receive) -> None:

@@ -21,6 +21,7 @@ from ..job import Changed, DeadGroup, Filter, Orders
 from ..outcome import clean
 from ..schedule import Schedule, Spec
 from ..store import Store
+from ..survived_errors import count
 from ..task import Task
 from .ground import Ground
 
@@ -110,6 +111,7 @@ async def _settle(store: Store, entry: Entry, outcome: Mapping[str, Any]) -> Non
         await store.record([replace(entry, outcome=fitted(outcome))])
     except MainspringError as trouble:
         _logger.warning("the outcome of %s by %s is not in the audit trail: %s", entry.action, entry.who, trouble)
+        count("audit", trouble)
 
 
 def noting() -> bool:

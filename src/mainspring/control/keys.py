@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 
 import msgspec
@@ -31,9 +30,11 @@ from ..document import Document
 from ..errors import ApiKeyExists, ApiKeyNotFound, BadInput, StoreError
 from ..hint import hint
 from ..store import Store
+from ..survived_errors import SurvivedErrors
 from .deed import audited, note
 from .ground import Ground
 
+_unnoted = SurvivedErrors("key_use", "it is not recorded that an API key was used")
 # So long, in seconds, a process may go by what it knows of keys: a revoked one opens nothing after it.
 HOLDS = 5.0
 # A key that is not known may be new: so soon the store is asked again.
@@ -192,7 +193,7 @@ class Keys:
     async def _note(self, key: ApiKey, now: datetime) -> None:
         """Writes down that it is used, unless somebody has of late. No request fails for it."""
         self._noted[key.id] = now
-        with suppress(StoreError, TimeoutError):
+        with _unnoted.survive(StoreError, TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 store = await self._ground.opened()
                 last = next(iter(await store.documents(_USE, [key.id], now=now, limit=1)), None)

@@ -14,8 +14,8 @@ const TYPES = [
 const AT_MOST = 1000;
 const WITHOUT = 5000;
 
-/** What the shell shows of it: "live", "connecting" or "paused". */
-export const feed = { paused: false, state: "live", listeners: new Set() };
+/** What the shell shows of it: "live", "connecting", "paused", or "stalled" for a reason. */
+export const feed = { paused: false, state: "live", reason: "", listeners: new Set() };
 
 function tell(change) {
   Object.assign(feed, change);
@@ -31,7 +31,7 @@ export function useFeed() {
     feed.listeners.add(listener);
     return () => feed.listeners.delete(listener);
   }, []);
-  return { paused: feed.paused, state: feed.paused ? "paused" : feed.state };
+  return { paused: feed.paused, state: feed.paused ? "paused" : feed.state, reason: feed.reason };
 }
 
 function useVisible() {
@@ -63,20 +63,41 @@ export function useNotices(wish, heard, lost) {
   }, [url, may]);
 }
 
+// What each open source says, and why if it stands still. The badge shows the worst of them.
+const sources = new Map();
+
+function mark(key, state, reason = "") {
+  if (state) sources.set(key, { state, reason });
+  else sources.delete(key);
+  const said = [...sources.values()];
+  const worst = ["stalled", "connecting"].find((one) => said.some((source) => source.state === one)) ?? "live";
+  tell({ state: worst, reason: said.find((source) => source.state === worst)?.reason ?? "" });
+}
+
 function listen(url, heard, lost) {
-  const source = new EventSource(url);
-  tell({ state: "connecting" });
-  let timer = null;
-  const without = () => {
-    if (source.readyState === EventSource.CLOSED && timer === null) timer = setInterval(lost, WITHOUT);
+  const key = {};
+  let source = null;
+  const open = () => {
+    source?.close();
+    source = new EventSource(url);
+    source.onopen = () => mark(key, "live");
+    source.onerror = () => mark(key, "connecting");
+    source.addEventListener("stalled", (event) => mark(key, "stalled", parse(event.data).reason));
+    source.addEventListener("resumed", () => mark(key, "live"));
+    for (const type of TYPES) {
+      const lossy = type === "reset" || type === "dropped";
+      source.addEventListener(type, (event) => (lossy ? lost() : heard(parse(event.data))));
+    }
   };
-  source.onopen = () => tell({ state: "live" });
-  source.onerror = () => (tell({ state: "connecting" }), without());
-  for (const type of TYPES) {
-    const lossy = type === "reset" || type === "dropped";
-    source.addEventListener(type, (event) => (lossy ? lost() : heard(parse(event.data))));
-  }
-  return () => (clearInterval(timer), source.close(), tell({ state: "live" }));
+  mark(key, "connecting");
+  open();
+  // While nothing comes, the page loads now and then. A browser gives up a source that was refused: it is opened again.
+  const timer = setInterval(() => {
+    if (sources.get(key).state === "live") return;
+    lost();
+    if (source.readyState === EventSource.CLOSED) open();
+  }, WITHOUT);
+  return () => (clearInterval(timer), source.close(), mark(key, null));
 }
 
 /**

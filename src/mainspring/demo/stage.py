@@ -13,6 +13,7 @@ from ..cli import render
 from ..clock import Alarm
 from ..errors import StoreUnavailable
 from ..signals import on_stop
+from ..survived_errors import SurvivedErrors
 from .app import shop
 from .feeder import feed
 from .scene import look
@@ -20,6 +21,7 @@ from .summary import summary
 from .tally import Tally
 from .view import LiveView, PlainView, View
 
+_unseen = SurvivedErrors("demo", "the screen shows what was there before")
 SLOTS = 20
 
 
@@ -75,7 +77,7 @@ class Stage:
 
     async def _watch(self, over: Callable[[], bool], *, draining: bool) -> None:
         while not over():
-            with suppress(StoreUnavailable):
+            with _unseen.survive(StoreUnavailable):
                 self._view.show(await look(self._app, self._worker, SLOTS, self._tally, draining=draining))
             await self._alarm.wait(self._view.every)
 

@@ -9,6 +9,7 @@ from prometheus_client.core import Metric
 
 from ..clock import Clock
 from ..measure import Counts, Meter, values
+from ..survived_errors import METRIC as ERRORS_SURVIVED
 from .families import counter, histogram, seconds
 
 STORE_SECONDS = "mainspring_store_seconds"
@@ -39,6 +40,7 @@ class Kind(Struct, frozen=True):
 KINDS: Mapping[str, Kind] = {
     STORE_SECONDS: Kind("How long calls of the store took.", ("verb",), _CALLS),
     STORE_ERRORS: Kind("Calls of the store that failed.", ("verb", "error")),
+    ERRORS_SURVIVED: Kind("Errors that a loop of the process has survived; the log says which.", ("loop", "error")),
     FINISH_SIZE: Kind("How many outcomes were settled in one call.", (), _SIZES),
     CLAIM_SIZE: Kind("How many jobs were taken in one call that found some.", (), _SIZES),
     JOB_LAG: Kind("From when a job was due to when a worker took it.", ("queue",), _WAITS),

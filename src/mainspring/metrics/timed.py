@@ -8,10 +8,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
-from ..events import JobLost, SlotLeaked
+from ..events import JobLost, SlotLeaked, StoreTrouble
 from ..job import Claim
 from ..measure import Meter
 from ..store import Store
+from ..survived_errors import METRIC as ERRORS_SURVIVED
+from ..survived_errors import count_in
 from .process import (
     CLAIM_SIZE,
     FINISH_SIZE,
@@ -107,6 +109,8 @@ def measured(app: Mainspring) -> Meter:
         app.through(lambda store: cast(Store, Timed(store, meter, app.clock.monotonic)))
         app.events.subscribe(JobLost, lambda event: meter.count(JOBS_LOST))
         app.events.subscribe(SlotLeaked, lambda event: meter.count(LEAKS))
+        app.events.subscribe(StoreTrouble, lambda event: meter.count(ERRORS_SURVIVED, event.doing, "StoreUnavailable"))
+        count_in(meter)
         _METERS[app] = meter
     return _METERS[app]
 

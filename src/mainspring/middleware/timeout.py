@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
+from contextvars import Context as ContextVars
 from typing import Any
 
 from ..clock import Clock, Timer
@@ -92,7 +93,8 @@ class Timeout:
             self._timer.cancel()
         self._earliest, self._timer = at, None
         if at < math.inf:
-            self._timer = self._clock.call_later(at - self._clock.monotonic(), self._look)
+            # It is the timer of all runs, so it belongs to none: a test's clock knows by the context which run waits.
+            self._timer = ContextVars().run(self._clock.call_later, at - self._clock.monotonic(), self._look)
 
     def _look(self) -> None:
         now = self._clock.monotonic()

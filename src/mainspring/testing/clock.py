@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
+from typing import Any, NamedTuple
 
+from ..context import Context, running
 from ..errors import BadInput
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -17,13 +20,32 @@ PATIENCE, TRUST = 0.5, 10.0
 
 
 class _Timer:
-    """Something to do at an instant."""
+    """Something to do at an instant, in the event loop that asked for it; by which run, if one did."""
 
-    def __init__(self, act: Callable[[], object]) -> None:
+    __slots__ = ("_ended", "act", "loop", "run", "task")
+
+    def __init__(self, act: Callable[[], object], ended: Callable[[_Timer, Context], object]) -> None:
+        """`ended` is called once, when a run's timer has fired or was cancelled."""
         self.act: Callable[[], object] | None = act
+        self.loop = _running_loop()
+        self.run = running.get()
+        self.task = _current_task() if self.run is not None else None
+        self._ended = ended
 
     def cancel(self) -> None:
+        if self.act is not None and self.run is not None:
+            self._ended(self, self.run)
         self.act = None
+
+    def fire(self) -> None:
+        act = self.act
+        self.cancel()
+        if act is None or (self.loop is not None and self.loop.is_closed()):
+            return
+        if self.loop is None or self.loop is _running_loop():
+            act()
+        else:
+            self.loop.call_soon_threadsafe(act)
 
 
 class VirtualClock:
@@ -40,7 +62,11 @@ class VirtualClock:
         self._start = start
         self._timers: list[tuple[datetime, int, _Timer]] = []
         self._count = 0
-        self._outside: dict[object, bool] = {}
+        self._lock = threading.RLock()
+        self._waits: dict[Context, set[_Timer]] = {}
+        self._listeners: list[Callable[[Context, bool], object]] = []
+        self._elapsing = 0
+        self._outside: dict[object, _Outside] = {}
         self._hopeless: set[object] = set()
         self._settling = asyncio.Lock()
         self._autojump = autojump
@@ -63,17 +89,40 @@ class VirtualClock:
             timer.cancel()
 
     def call_later(self, seconds: float, act: Callable[[], object]) -> _Timer:
-        timer = _Timer(act)
-        self._count += 1
-        heappush(self._timers, (self._now + _later(seconds), self._count, timer))
+        timer = _Timer(act, self._waits_no_more)
+        with self._lock:
+            self._count += 1
+            heappush(self._timers, (self._now + _later(seconds), self._count, timer))
+        if timer.run is not None:
+            self._waits_now(timer, timer.run)
         if self._autojump and (self._jumper is None or self._jumper.done()):
             self._jumper = asyncio.get_running_loop().create_task(self._jump())
         return timer
 
+    def _waits_now(self, timer: _Timer, run: Context) -> None:
+        with self._lock:
+            first = run not in self._waits
+            self._waits.setdefault(run, set()).add(timer)
+        if first:
+            self._tell(run, True)
+
+    def _waits_no_more(self, timer: _Timer, run: Context) -> None:
+        with self._lock:
+            timers = self._waits[run]
+            timers.discard(timer)
+            if timers:
+                return
+            del self._waits[run]
+        self._tell(run, False)
+
+    def _tell(self, run: Context, waits: bool) -> None:
+        for listener in tuple(self._listeners):
+            listener(run, waits)
+
     @contextmanager
     def _working(self, task: bool) -> Iterator[None]:
         token = object()
-        self._outside[token] = task
+        self._outside[token] = _Outside(task, running.get(), _current_task())
         try:
             yield
         finally:
@@ -100,11 +149,15 @@ class VirtualClock:
     async def elapse(self, span: timedelta | None = None, **parts: float) -> None:
         """Lets time pass: every timer on the way fires at its own instant, and what it wakes runs first."""
         end = self._now + span_of(span, parts)
-        await self.settle()
-        while self._timers and self._timers[0][0] <= end:
-            self._now = max(self._now, self._timers[0][0])
-            self._fire()
+        self._elapsing += 1
+        try:
             await self.settle()
+            while self._timers and self._timers[0][0] <= end:
+                self._now = max(self._now, self._timers[0][0])
+                self._fire()
+                await self.settle()
+        finally:
+            self._elapsing -= 1
         self._now = end
 
     async def settle(self) -> None:
@@ -117,7 +170,7 @@ class VirtualClock:
         quiet, began = 0, loop.time()
         while quiet < 3:
             await asyncio.sleep(0)
-            if self._outside.keys() - self._hopeless:
+            if self._working_outside():
                 await asyncio.sleep(0.0005)
                 quiet = 0
                 self._give_up(loop.time() - began)
@@ -125,9 +178,22 @@ class VirtualClock:
                 # asyncio's own list of what is ready to run: empty, if only we are.
                 quiet = 0 if getattr(loop, "_ready", ()) else quiet + 1
 
+    def _working_outside(self) -> bool:
+        """Whether another thread works, and neither waits for time nor was given up."""
+        if not self._outside:
+            return False
+        with self._lock:
+            return any(
+                token not in self._hopeless and not any(timer.task is not work.task for timer in self._timers_of(work))
+                for token, work in self._outside.items()
+            )
+
+    def _timers_of(self, work: _Outside) -> Collection[_Timer]:
+        return () if work.run is None else self._waits.get(work.run, ())
+
     def _give_up(self, spent: float) -> None:
         """On all of them: what a store does may wait for a task, which has its lock."""
-        if spent > (PATIENCE if any(self._outside.values()) else TRUST):
+        if spent > (PATIENCE if any(work.of_task for work in self._outside.values()) else TRUST):
             self._hopeless |= self._outside.keys()
 
     async def _jump(self) -> None:
@@ -138,9 +204,63 @@ class VirtualClock:
                 self._fire()
 
     def _fire(self) -> None:
-        _, _, timer = heappop(self._timers)
-        if timer.act is not None:
-            timer.act()
+        with self._lock:
+            _, _, timer = heappop(self._timers)
+        timer.fire()
+
+    # what the harness uses
+
+    @property
+    def elapsing(self) -> bool:
+        """Whether elapse() lets time pass now."""
+        return self._elapsing > 0
+
+    @property
+    def next_timer(self) -> datetime | None:
+        """When the next timer fires."""
+        while self._timers and self._timers[0][2].act is None:
+            heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    def waits(self, run: Context) -> bool:
+        """Whether this run of a task waits for time to pass."""
+        return run in self._waits
+
+    def wake(self, run: Context) -> None:
+        """Ends all that this run waits for, as if its time had come."""
+        with self._lock:
+            timers = list(self._waits.get(run, ()))
+        for timer in timers:
+            timer.fire()
+
+    @contextmanager
+    def listening(self, listener: Callable[[Context, bool], object]) -> Iterator[None]:
+        """Calls `listener`, in whatever thread, with each run that begins (True) or ceases (False) to wait for time."""
+        self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)
+
+
+class _Outside(NamedTuple):
+    """Work in another thread."""
+
+    of_task: bool
+    run: Context | None
+    task: asyncio.Task[Any] | None
+    """What waits for the work. A timer of the same run that another one waits for is the work's own."""
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    return None if _running_loop() is None else asyncio.current_task()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _later(seconds: float) -> timedelta:

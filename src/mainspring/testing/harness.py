@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 from weakref import WeakSet
 
 from ..clock import StoreClock
+from ..context import running
 from ..errors import BadInput, JobCancelled, JobDead, JobUnfinished, ScheduleNotFound
 from ..events import JobEnded
 from ..handle import Handle
@@ -22,6 +23,7 @@ from ..stores import open_store
 from ..sync import Sync
 from ..task import Span, Task
 from .clock import VirtualClock, span_of
+from .driver import Driver, earliest
 from .expectation import Expectation, described
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ class Harness:
         self._mode = mode
         self._raises = raises
         self._delays: dict[JobId, timedelta] = {}
+        self._kept: Driver | None = None
 
     # life
 
@@ -78,6 +81,9 @@ class Harness:
 
     def __exit__(self, *_: object) -> None:
         _UNDER_TEST.discard(self._app)
+        if self._kept is not None:
+            self._kept.abandon()
+            self._kept = None
         self._app.herald.stop()
         app = vars(self._app)
         app.update(self._before)
@@ -88,6 +94,10 @@ class Harness:
         return self.__enter__()
 
     async def __aexit__(self, *_: object) -> None:
+        kept = self._kept
+        if kept is not None and kept.loop is asyncio.get_running_loop():
+            self._kept = None
+            await kept.close()
         self.__exit__()
 
     @property
@@ -169,21 +179,32 @@ class Harness:
     async def advance(self, span: timedelta | None = None, /, *, limit: int = LIMIT, **parts: float) -> list[Job]:
         """Time passes with a worker at work: every tick, delayed job and retry on the way is met at its own instant.
 
-        `await jobs.advance(hours=3)`; returns the record after each run. `clock.advance()` is an outage instead:
+        `await jobs.advance(hours=3)`; returns the record after each run. It passes in runs too: one that sleeps on the
+        app's clock wakes in time, if need be in a later advance(). `clock.advance()` is an outage instead:
         nobody works meanwhile, and what was due is late. More than `limit` runs are an error.
         """
         end = self.clock.now() + span_of(span, parts)
-        ran = await self.drain(limit=limit)
-        while (due := self._next_due(schedules=True)) is not None and due <= end:
-            if len(ran) >= limit:
-                raise AssertionError(
-                    f"after {len(ran)} runs it is {self.clock.now()}, not yet {end}: "
-                    "advance in smaller steps, or give advance() a higher limit="
-                )
-            self.clock.set(due)
-            ran += await self.drain(limit=limit - len(ran))
-        self.clock.set(end)
-        return ran
+        async with self._driving() as (driver, ran):
+            begun = await driver.work(limit, passing=True)
+            while begun < limit or not self._due_by(end):
+                at = earliest(driver.next_at, self.clock.next_timer)
+                if at is None or at > end:
+                    await self._pass(end)
+                    return ran
+                await self._pass(at)
+                begun += await driver.work(limit - begun, passing=True)
+        raise AssertionError(
+            f"after {begun} runs it is {self.clock.now()}, not yet {end}: "
+            "advance in smaller steps, or give advance() a higher limit="
+        )
+
+    async def _pass(self, until: datetime) -> None:
+        """Time goes on, and what waits for it goes on."""
+        timer = self.clock.next_timer
+        if timer is not None and timer <= until:
+            await self.clock.elapse(until - self.clock.now())
+        else:
+            self.clock.set(until)
 
     # running
 
@@ -192,14 +213,15 @@ class Harness:
         return next(iter(await self._work(1)), None)
 
     async def drain(self, *, with_scheduled: bool = False, limit: int = LIMIT) -> list[Job]:
-        """Runs jobs, one after the other, until none is due; returns the record after each run.
+        """Runs jobs, one after the other, until none is due; returns the record after each run. Time stands still.
 
         `with_scheduled` moves the clock on to delayed jobs and retries too. More than `limit` runs are an error.
         """
-        ran = await self._work(limit)
-        while with_scheduled and len(ran) < limit and (due := self._next_due()) is not None:
-            self.clock.set(due)
-            ran += await self._work(limit - len(ran))
+        async with self._driving() as (driver, ran):
+            await driver.work(limit, passing=False)
+            while with_scheduled and len(ran) < limit and (due := self._next_due()) is not None:
+                self.clock.set(due)
+                await driver.work(limit - len(ran), passing=False)
         left = [job for job in self._runnable() if with_scheduled or job.run_at <= self.clock.now()]
         if left:
             raise AssertionError(
@@ -209,19 +231,42 @@ class Harness:
         return ran
 
     async def _work(self, limit: int, *, fires: bool = True) -> list[Job]:
-        worker = self._app.worker(concurrency=1)
-        worker._scheduler._fires &= fires
-        # One slot needs no other limit, and without them jobs come in the order of the store.
-        worker._limits.tasks = dict.fromkeys(worker._limits.tasks)
-        ran: list[Job] = []
+        async with self._driving(fires=fires) as (driver, ran):
+            await driver.work(limit, passing=False)
+        return ran
+
+    @asynccontextmanager
+    async def _driving(self, *, fires: bool = True) -> AsyncIterator[tuple[Driver, list[Job]]]:
+        """What runs jobs, and the record of each after its run. One with suspended runs is kept for the next call."""
+        # What waits in here is the driver's, and not the run that has enqueued an inline job.
+        token = running.set(None)
+        driver, ran = await self._driver(fires), list[Job]()
 
         def heard(event: JobEnded) -> None:
-            if event.job.worker == worker.id:
+            if event.job.worker == driver.worker.id:
                 ran.extend(self._records(Filter(ids=(event.job.id,))))
 
-        with self._hearing(heard):
-            await worker.drain(limit)
-        return ran
+        try:
+            with self._hearing(heard):
+                yield driver, ran
+        finally:
+            if driver.suspended:
+                self._kept = driver
+            else:
+                await driver.close()
+            running.reset(token)
+
+    async def _driver(self, fires: bool) -> Driver:
+        kept = self._kept
+        # An inline job inside another one needs a driver of its own: the other one waits for it.
+        if fires and kept is not None and kept.loop is asyncio.get_running_loop():
+            self._kept = None
+            return kept
+        worker = self._app.worker(concurrency=1)
+        worker._scheduler._fires &= fires
+        driver = Driver(worker, self._app.events, self.clock)
+        await driver.open()
+        return driver
 
     @contextmanager
     def _hearing(self, act: Callable[[JobEnded], object]) -> Iterator[None]:
@@ -238,11 +283,15 @@ class Harness:
         waiting = self._records(Filter(states=("pending", "scheduled", "retrying")))
         return [job for job in waiting if job.task in real and job.queue not in paused]
 
-    def _next_due(self, *, schedules: bool = False) -> datetime | None:
-        due = [job.run_at for job in self._runnable()]
-        if schedules:
-            due += [row.due_at for row in _at_once(self._store.schedules(limit=_EVERYTHING)) if row.due_at]
-        return min((at for at in due if at > self.clock.now()), default=None)
+    def _due_by(self, end: datetime) -> bool:
+        """Whether a job or a schedule is due until then."""
+        rows = _at_once(self._store.schedules(limit=_EVERYTHING))
+        due = [row.due_at for row in rows if row.due_at is not None] + [job.run_at for job in self._runnable()]
+        return any(at <= end for at in due)
+
+    def _next_due(self) -> datetime | None:
+        now = self.clock.now()
+        return min((job.run_at for job in self._runnable() if job.run_at > now), default=None)
 
     # inline
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Never
 
@@ -19,10 +19,13 @@ from ..insistence import Insistence
 from ..job import Action, Filter, Job, JobId, NewJob, State
 from ..outcome import Outcome
 from ..store import Store
+from ..survived_errors import SurvivedErrors, count
 from .message import Event, delivery, end_of, ended, passed, stopped
 from .record import TASK, WEBHOOKS, Webhook
 
 _logger = logging.getLogger("mainspring")
+_postponed = SurvivedErrors("webhooks", "events wait in this process to be delivered to webhooks")
+_dropped = SurvivedErrors("webhooks", "events of a worker that stops are not delivered to webhooks")
 # Events that wait to be told; of more, while the store is away, the oldest go first.
 GATHERED = 10_000
 # Jobs enqueued in one step.
@@ -60,8 +63,9 @@ class Crier:
         try:
             event = ended(kind, job, outcome)
             jobs = self._deliveries(self._hooks or (), [event], outcome.finished_at)
-        except Exception:
+        except Exception as error:
             _logger.exception("job %s ended as %s, and no webhook could be told", job.id, outcome.state)
+            count("webhooks", error)
             return outcome
         return replace(outcome, then=(*outcome.then, *jobs)) if jobs else outcome
 
@@ -83,12 +87,12 @@ class Crier:
         try:
             return bool(self._gathered) and await self.carry(await self._opened())
         except StoreUnavailable as error:
-            _logger.warning("%d events wait to be told to webhooks: %s", len(self._gathered), error)
+            _postponed(error)
             return False
 
     async def flush_last(self) -> None:
         """The same for a worker that stops, whether or not the store takes long."""
-        with suppress(MainspringError, TimeoutError):
+        with _dropped.survive(MainspringError, TimeoutError):
             async with asyncio.timeout(LAST):
                 await self.flush()
 

@@ -22,6 +22,7 @@ from ..mask import mask_text
 from ..outcome import Cancel, Discard, Retry, Snooze
 from ..retry import Backoff
 from ..store import Store
+from ..survived_errors import count
 from ..task import Options
 from .record import QUEUE, STANDINGS, WEBHOOKS, Kept, Standing
 
@@ -137,6 +138,7 @@ class Delivery:
                 await STANDINGS.add(store, act(Standing(name=name), now), now)
         except MainspringError as error:
             _logger.debug("what became of a delivery to webhook %r was not noted: %s", name, error)
+            count("webhooks", error)
 
     async def _disable(self, store: Store, name: str) -> None:
         now, reason = self._clock.now(), "its receiver answered 410 Gone"

@@ -97,10 +97,11 @@ function Who({ session, onLeave }) {
 }
 
 function Live() {
-  const { paused, state } = useFeed();
-  const words = { live: "Live", connecting: "Connecting", paused: "Paused" }[state];
+  const { paused, state, reason } = useFeed();
+  const words = { live: "Live", connecting: "Connecting", paused: "Paused", stalled: "Not live" }[state];
+  const title = state === "stalled" ? `No live updates, loading every 5 s: ${reason}` : "Stop following (p)";
   return html`<button class=${`live live-${state}`} aria-pressed=${paused}
-      title=${paused ? "Follow again (p)" : "Stop following (p)"} onClick=${() => setPaused(!paused)}>
+      title=${paused ? "Follow again (p)" : title} onClick=${() => setPaused(!paused)}>
     <i></i><span>${words}</span></button>`;
 }
 

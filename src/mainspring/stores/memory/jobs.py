@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from datetime import datetime
 from heapq import heappop, heappush
 
@@ -26,7 +25,9 @@ class Jobs(dict[JobId, Job]):
         self.ready: dict[Group, list[Entry]] = {}
         self.expiring: list[Entry] = []
         self.suspects: set[JobId] = set()
-        self.running: dict[WorkerId, set[JobId]] = defaultdict(set)
+        self.running: dict[WorkerId, set[JobId]] = {}
+        # Ids in the order in which they came into the state. Reads that ask for a state look at no other jobs.
+        self.by_state: dict[State, dict[JobId, None]] = {state: {} for state in State}
         self._unique: dict[str, JobId] = {}
         self._idempotent: dict[str, JobId] = {}
         self._undo: dict[JobId, Job | None] | None = None
@@ -39,11 +40,10 @@ class Jobs(dict[JobId, Job]):
         if self._undo is not None:
             self._undo.setdefault(job.id, old)
         self[job.id] = job
-        self.suspects.discard(job.id)
-        if old is not None and old.state is State.RUNNING:
-            self.running[old.worker or ""].discard(job.id)
+        self._leave(old)
+        self.by_state[job.state][job.id] = None
         if job.state is State.RUNNING:
-            self.running[job.worker or ""].add(job.id)
+            self.running.setdefault(job.worker or "", set()).add(job.id)
         elif job.state is State.PENDING:
             if job.crashes < SUSPECT:
                 heappush(self.ready.setdefault((job.queue, job.task, job.priority), []), (job.run_at, job.id))
@@ -58,6 +58,17 @@ class Jobs(dict[JobId, Job]):
         if job.schedule is not None:
             self.series.follow(old, job, job.finished_at or job.run_at)
 
+    def _leave(self, old: Job | None) -> None:
+        """Takes a job out of the indexes of its state."""
+        if old is None:
+            return
+        self.by_state[old.state].pop(old.id, None)
+        self.suspects.discard(old.id)
+        if old.state is State.RUNNING and (runs := self.running.get(old.worker or "")) is not None:
+            runs.discard(old.id)
+            if not runs:
+                del self.running[old.worker or ""]
+
     def drop(self, job: Job, now: datetime | None = None) -> None:
         """The job is gone from `now` on; None: it has never been."""
         if now is not None:
@@ -66,7 +77,7 @@ class Jobs(dict[JobId, Job]):
             _hold(self._unique, job.unique_key, job.id, False)
         if job.idempotency_key is not None:
             _hold(self._idempotent, job.idempotency_key, job.id, False)
-        self.suspects.discard(job.id)
+        self._leave(job)
         del self[job.id]
 
     def expire(self, now: datetime) -> list[JobId]:

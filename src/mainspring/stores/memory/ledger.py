@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from heapq import heappop, heappush
 
 from msgspec.structs import replace
 
@@ -12,6 +13,11 @@ from ...job import Circuit, Execution, Job, JobId, LogLine
 from ...outcome import Outcome
 from ...tally import KEPT, SECONDS, Span, Sums, Tally, begin, counted
 from ..rules import execution, moved
+
+# Outcomes that are added to the tallies together: adding each by itself takes longer than its run.
+COUNT_OUTCOMES = 500
+_Key = tuple[datetime, str, str]
+"""When the span begins, queue, task."""
 
 
 class Ledger:
@@ -21,7 +27,10 @@ class Ledger:
         self.executions: dict[JobId, list[Execution]] = defaultdict(list)
         self.lines: dict[JobId, dict[tuple[int, int], LogLine]] = defaultdict(dict)
         self.circuits: dict[str, Circuit] = {}
-        self._tallies: dict[Span, dict[tuple[datetime, str, str], Sums]] = {span: {} for span in SECONDS}
+        self._tallies: dict[Span, dict[_Key, Sums]] = {span: {} for span in SECONDS}
+        self._uncounted: list[Outcome] = []
+        # The keys of the tallies that are not kept for ever, oldest first.
+        self._oldest: dict[Span, list[_Key]] = {span: [] for span in KEPT}
 
     def told(self, outcome: Outcome) -> bool:
         """Whether this very outcome was accepted before."""
@@ -40,21 +49,29 @@ class Ledger:
             self.circuits[job.task] = circuit
 
     def count(self, outcomes: Sequence[Outcome]) -> None:
+        self._uncounted += outcomes
+        if len(self._uncounted) >= COUNT_OUTCOMES:
+            self._sum_up()
+
+    def _sum_up(self) -> None:
+        outcomes, self._uncounted = self._uncounted, []
         for (at, queue, task), sums in counted(outcomes).items():
             for span, tallies in self._tallies.items():
                 key = (begin(at, span), queue, task)
                 if key not in tallies:
                     tallies[key] = Sums()
-                    self._forget(span, at)
+                    self._forget(span, key, at)
                 tallies[key].add(sums)
 
-    def _forget(self, span: Span, now: datetime) -> None:
+    def _forget(self, span: Span, new: _Key, now: datetime) -> None:
         if span in KEPT:
-            tallies = self._tallies[span]
-            for key in [key for key in tallies if key[0] < now - KEPT[span]]:
-                del tallies[key]
+            keys = self._oldest[span]
+            heappush(keys, new)
+            while keys and keys[0][0] < now - KEPT[span]:
+                del self._tallies[span][heappop(keys)]
 
     def tallies(self, span: Span, since: datetime) -> list[Tally]:
+        self._sum_up()
         tallies = self._tallies[span]
         return [Tally(*key, _copy(tallies[key])) for key in sorted(tallies) if key[0] >= since]
 

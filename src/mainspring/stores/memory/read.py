@@ -1,10 +1,11 @@
-"""Lists and counts out of the memory store, each by a walk over all jobs."""
+"""Lists and counts out of the memory store, each by a walk over the jobs of the states that are asked for."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from datetime import datetime
+from typing import cast
 
 from ...clock import EPOCH
 from ...job import UNFINISHED, Cursor, DeadGroup, Filter, Job, JobId, Queue, Shown, Sort, State
@@ -14,8 +15,26 @@ from .jobs import Jobs
 
 def matching(jobs: Jobs, which: Filter, now: datetime) -> list[Job]:
     """In order of id."""
-    ids = jobs if which.ids is None else [id for id in which.ids if id in jobs]
-    return [jobs[id] for id in sorted(set(ids)) if matches(jobs[id], which, now)]
+    if which.ids is not None:
+        ids: Collection[JobId] = {id for id in which.ids if id in jobs}
+    elif which.states is not None:
+        ids = [id for state in State if _stored(state, which.states) for id in jobs.by_state[state]]
+    else:
+        ids = jobs
+    return [jobs[id] for id in sorted(ids) if matches(jobs[id], which, now)]
+
+
+def _stored(state: State, shown: Collection[Shown]) -> bool:
+    """Whether a job in this state may be shown in one of those."""
+    return state.value in shown or (state is State.PENDING and not _OF_PENDING.isdisjoint(shown))
+
+
+# What Job.shown() makes of a pending job.
+_OF_PENDING: frozenset[Shown] = frozenset({"pending", "scheduled", "retrying", "expired"})
+
+
+def _of(jobs: Jobs, states: Collection[State]) -> Iterator[Job]:
+    return (jobs[id] for state in states for id in jobs.by_state[state])
 
 
 def page(
@@ -42,9 +61,8 @@ def _key(job: Job, sort: Sort) -> tuple[datetime, JobId] | None:
 
 def queues(jobs: Jobs, paused: Collection[str], now: datetime) -> list[Queue]:
     tally: dict[str, Counter[str]] = {name: Counter() for name in paused}
-    for job in jobs.values():
-        if job.state in UNFINISHED:
-            tally.setdefault(job.queue, Counter())[job.shown(now)] += 1
+    for job in _of(jobs, UNFINISHED):
+        tally.setdefault(job.queue, Counter())[job.shown(now)] += 1
     return [
         Queue(
             name=name, paused=name in paused, pending=count["pending"], scheduled=count["scheduled"],
@@ -55,13 +73,17 @@ def queues(jobs: Jobs, paused: Collection[str], now: datetime) -> list[Queue]:
 
 
 def counts(jobs: Jobs, now: datetime) -> dict[Shown, int]:
-    return dict(Counter(job.shown(now) for job in jobs.values()))
+    found: Counter[Shown] = Counter(job.shown(now) for job in _of(jobs, [State.PENDING]))
+    for state, ids in jobs.by_state.items():
+        if state is not State.PENDING and ids:
+            found[cast(Shown, state.value)] += len(ids)
+    return dict(found)
 
 
 def dead(jobs: Jobs, limit: int) -> list[DeadGroup]:
     groups: dict[tuple[str, str], list[Job]] = defaultdict(list)
-    for job in jobs.values():
-        if job.state is State.DEAD and job.failure is not None:
+    for job in _of(jobs, [State.DEAD]):
+        if job.failure is not None:
             groups[job.task, job.failure.kind].append(job)
     found = [_dead_group(task, error, some) for (task, error), some in groups.items()]
     return sorted(found, key=lambda group: (-group.count, group.task, group.error))[:limit]
@@ -74,7 +96,7 @@ def _dead_group(task: str, error: str, jobs: list[Job]) -> DeadGroup:
 
 
 def groups(jobs: Jobs) -> list[tuple[State, str]]:
-    return sorted({(job.state, job.task) for job in jobs.values() if job.state.final})
+    return sorted({(job.state, job.task) for job in _of(jobs, [state for state in State if state.final])})
 
 
 def surplus(jobs: Jobs, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:

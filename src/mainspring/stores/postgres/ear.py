@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
+from ...survived_errors import SurvivedErrors
 from .pool import Pool
 from .wire import Kin, aside
 
+_deaf = SurvivedErrors("listener", "changes that others make are found by polling meanwhile")
 # Seconds between two proofs that a word is heard, and how long one may take.
 PROBE, ECHO = 60.0, 5.0
 # Seconds until a lost connection is made anew, the first time and at most.
@@ -71,8 +73,10 @@ class Ear:
                 await self._attend()
             except Deaf as deaf:
                 self._turn(False, str(deaf))
+                _deaf(deaf)
                 wait = DEAF
             except Exception as error:
+                _deaf(error)
                 wait = SOONEST if self.hears else min(2 * wait, LATEST)
                 self._turn(False, str(error))
             await asyncio.sleep(random.uniform(wait / 2, wait))

@@ -12,6 +12,7 @@ import asyncpg
 from ...clock import EPOCH, micros
 from ...job import JobId
 from ...retention import Rules
+from ...survived_errors import count
 from .days import Day, alone, days
 from .pool import Pool, Session
 
@@ -99,6 +100,7 @@ async def _drop(day: Day, rules: Rules, edges: Edges, db: Session) -> int | None
         return await _dropped(day, rules, db)
     except asyncpg.PostgresError as error:
         _logger.debug("the history of %s stays for now: %s", day.date, error)
+        count("partitions", error)
         return None
 
 

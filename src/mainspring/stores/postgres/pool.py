@@ -6,17 +6,18 @@ import asyncio
 import os
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import asyncpg
 
 from ...config import Durability
 from ...errors import ShuttingDown, StoreError, StoreUnavailable
+from ...survived_errors import SurvivedErrors
 from .doubt import Doubt
 from .place import Place
 from .route import Route, hang_up
 
+_cold = SurvivedErrors("warm_up", "connections are made when they are needed")
 T = TypeVar("T")
 
 SIZE = 10
@@ -133,7 +134,7 @@ class Pool:
 
     async def warm(self, number: int) -> None:
         """So many connections for a job's way are ready, if the server has them."""
-        with suppress(StoreUnavailable):
+        with _cold.survive(StoreUnavailable):
             while not self.route.pooled and len(self._idle[self._hot]) < number and not self._closed:
                 self._rest(await self._made(self._hot), self._hot)
 

@@ -48,6 +48,7 @@ from ...retention import Rules
 from ...schedule import Due, Fired, Firing, Leadership, Schedule, Tick
 from ...schema import Schema
 from ...store import Store, Transaction
+from ...survived_errors import SurvivedErrors
 from ...tally import Span, Tally
 from ..rows import claimed_of, job_of
 from ..steps import Steps
@@ -78,6 +79,8 @@ from .transaction import Lender
 from .wire import Kin, Wire, Word, soon
 from .within import Within
 
+_unlearned = SurvivedErrors("backlog", "the next claim of a long backlog looks again")
+_unfolded = SurvivedErrors("tally", "the next beat sums up the runs")
 T = TypeVar("T")
 
 # Seconds in which a listener finds out whether it hears.
@@ -333,7 +336,7 @@ class PostgresStore(PostgresKeeper):
         return rows
 
     async def _learn(self, asked: Asked) -> None:
-        with suppress(StoreError, ShuttingDown):  # the next claim of a long backlog tries again
+        with _unlearned.survive(StoreError), suppress(ShuttingDown):
             began = self._clock.monotonic()
             view = await self._hot(lambda db: claim.look(db, asked))
             now = self._clock.monotonic()
@@ -353,7 +356,7 @@ class PostgresStore(PostgresKeeper):
             self._kin.crowd, beat = found.crowd, replace(beat, lost=found.lost)
             if found.due:
                 self._kin.ring("new")
-        with suppress(StoreError):  # the next beat sums up what this one could not
+        with _unfolded.survive(StoreError):
             await self._step(tally.fold)
         if now >= self._make_at:
             with self._clock.outside():

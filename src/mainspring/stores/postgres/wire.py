@@ -10,10 +10,12 @@ from typing import Literal
 
 from ...clock import Clock
 from ...errors import ShuttingDown, StoreError
+from ...survived_errors import SurvivedErrors
 from ..bell import Bell
 from .place import Place
 from .pool import Pool, Verb
 
+_unsent = SurvivedErrors("notify", "workers elsewhere find the change at their next poll")
 Word = Literal["new", "final"]
 
 # A notification takes a lock of the whole database when it is committed: one for all that happens in this time.
@@ -93,7 +95,7 @@ class Wire:
             await self._pause(wait)
         while self._words:
             text, self._words = " ".join([self._kin.name, *sorted(self._words)]), set()
-            with suppress(StoreError, ShuttingDown):  # who was not told finds it when it next looks
+            with _unsent.survive(StoreError), suppress(ShuttingDown):
                 await self._pool.call(aside(self._pool.place.channel, text))
             await self._pause(GAP)
 

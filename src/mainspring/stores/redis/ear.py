@@ -9,10 +9,12 @@ from typing import Any, Literal
 
 from ...clock import Clock
 from ...errors import StoreError
+from ...survived_errors import SurvivedErrors
 from ..bell import Bell
 from .epoch import Epoch
 from .home import Homes
 
+_deaf = SurvivedErrors("listener", "changes that others make are found by polling meanwhile")
 Word = Literal["new", "final"]
 
 # Seconds until a lost connection is made anew, the first time and at most.
@@ -74,6 +76,7 @@ class Ear:
             try:
                 await self._attend()
             except Exception as error:
+                _deaf(error)
                 self._homes.route.doubt()
                 wait = SOONEST if self in self._kin.ears else min(2 * wait, LATEST)
                 self._turn(False, str(error) or type(error).__name__)

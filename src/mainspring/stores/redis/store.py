@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Collection, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any
 
@@ -47,6 +47,7 @@ from ...retention import Rules
 from ...schedule import Due, Fired, Firing, Leadership, Schedule, Tick
 from ...schema import Schema
 from ...store import Store, Transaction
+from ...survived_errors import SurvivedErrors
 from ...tally import Span, Tally
 from . import claim, count, enqueue, finish, lists, series, tally
 from .condition import condition, listener, refuse
@@ -59,6 +60,7 @@ from .place import Place
 from .route import Route
 from .step import sweep
 
+_unfolded = SurvivedErrors("tally", "the next beat sums up the runs and ends what was left half done")
 _circuit = msgspec.json.Decoder(Circuit).decode
 # Seconds until it must be known whether word from others reaches us.
 PROBED = 8.0
@@ -199,7 +201,7 @@ class RedisStore(RedisKeeper):
         with self._clock.outside():
             await homes.each(lambda home: self._kin.epoch.turn(home, now))
             beat = await claim.beat(homes, worker, until, now)
-            with suppress(StoreError):  # the next beat sums up and ends what this one could not
+            with _unfolded.survive(StoreError):
                 await tally.fold(homes)
                 await sweep(homes)
         return beat

@@ -50,6 +50,7 @@ from ...retention import Rules
 from ...schedule import Due, Fired, Firing, Leadership, Schedule, Tick
 from ...schema import Schema
 from ...store import Store, Transaction
+from ...survived_errors import SurvivedErrors
 from ...sync import aside, plain
 from ...tally import Span, Tally
 from ..bell import Bell
@@ -63,6 +64,7 @@ from .lane import Lane, Watcher, translated
 from .turnstile import Turnstile
 
 T = TypeVar("T")
+_unwatched = SurvivedErrors("listener", "changes by other processes are found by polling")
 # How often a waiting process looks whether another one has committed, where the system does not tell; and the
 # pause between two looks for a commit that is on its way, of which there are so many.
 WATCH, COMMIT, LOOKS = 0.01, 0.001, 1000
@@ -211,7 +213,8 @@ class SqliteStore(SqliteKeeper):
 
         try:
             return WriteWatch(f"{os.path.realpath(self.path)}-wal", written)
-        except OSError:
+        except OSError as error:
+            _unwatched(error)
             return None
 
     # the path of a job
