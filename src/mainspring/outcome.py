@@ -13,6 +13,7 @@ from msgspec import Struct
 from .errors import BadSetting, JobTimeout
 from .job import Account, Breaker, Ending, Failure, Job, JobId, Lease, NewJob, State, WorkerId
 from .retry import Backoff
+from .skew import skewed
 
 # An enum's member costs a look-up each time it is named.
 _COMPLETED, _WELL = State.COMPLETED, Ending.COMPLETED
@@ -89,9 +90,14 @@ class Died(Struct, frozen=True):
 
 
 class Unreadable(Struct, frozen=True):
-    """The payload does not fit the task: no run will ever change that."""
+    """The payload does not fit the task as this worker has it; another version of the task may still take it."""
 
     failure: Failure
+    fingerprint: str | None = None
+    """Of the task here. If it is the job's own, no other version will take the payload either."""
+    parameters: str = ""
+    skew: float = 0.0
+    """Seconds that the job may wait for another version."""
 
 
 class ProcessGone(Exception):
@@ -106,6 +112,14 @@ class Abroad(Exception):
         self.failure = failure
         self.retryable = retryable
         self.timeout = timeout
+
+
+class UnreadableAbroad(Abroad):
+    """The payload does not fit the task as another process has it; `version`: fingerprint and parameters there."""
+
+    def __init__(self, failure: Failure, version: tuple[str, str] | None) -> None:
+        super().__init__(failure, retryable=False)
+        self.version = version
 
 
 Ended = Done | Released | Stopped | Crashed | Died | Unreadable | BaseException
@@ -192,8 +206,11 @@ def decide(
             return outcome(State.CANCELLED, Ending.CANCELLED, failure_of(ended, stack=False))
         case Discard():
             return outcome(State.DEAD, Ending.DISCARDED, failure_of(ended, stack=False))
-        case Unreadable(failure=failure):
-            return outcome(State.DEAD, Ending.FAILED, failure)
+        case Unreadable(failure=failure, fingerprint=fingerprint, parameters=parameters, skew=skew):
+            failure, again = skewed(job, failure, fingerprint, parameters, skew, now)
+            if again is None:
+                return outcome(State.DEAD, Ending.FAILED, failure)
+            return outcome(State.PENDING, Ending.RELEASED, failure, run_at=again, refund=True)
         case Crashed(worker=worker, max_crashes=limit):
             failure = Failure("WorkerLost", f"worker {worker} fell silent while running this job")
             if job.crashes + 1 >= limit:
@@ -259,6 +276,11 @@ def failure_of(error: BaseException, *, stack: bool = True) -> Failure:
         except Exception:
             text = "".join(traceback.format_tb(error.__traceback__))
     return Failure(clean(type(error).__qualname__, 256), clean(message, MESSAGE_LIMIT), clean(text, STACK_LIMIT))
+
+
+def unfit(task: str, error: Exception) -> Failure:
+    """The failure of a run whose payload could not be decoded."""
+    return Failure("BadPayload", clean(f"the payload does not fit task {task!r}: {error}", MESSAGE_LIMIT))
 
 
 def _theirs(stack: TracebackType | None) -> TracebackType | None:

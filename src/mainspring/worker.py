@@ -106,6 +106,7 @@ class Worker:
             id=self.id, host=host, pid=os.getpid(), queues=None if served is None else tuple(served),
             tasks=tuple(sorted(tasks)), concurrency=settings.concurrency, started_at=clock.now(), lease=settings.lease,
             grace=settings.grace, limits=given(tasks), queue_limits=given(served),
+            fingerprints=runner.fingerprints(sorted(tasks)),
         )  # fmt: skip
         self._pulse = Pulse(
             clock, bus, beat=settings.beat, lease=settings.lease, describe=self._describe, heard=self._heard,

@@ -27,6 +27,7 @@ GIVEN: dict[str, tuple[str, Any, Any]] = {
     "lease": ("60s", 60.0, 45.0),
     "sweep": ("9", 9.0, 8.0),
     "max_crashes": ("1", 1, 2),
+    "skew": ("0", 0.0, 90.0),
     "grace": ("1m", 60.0, 5.0),
     "fire": ("Leader", "leader", "never"),
     "leader_ttl": ("1m", 60.0, 20.0),

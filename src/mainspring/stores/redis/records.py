@@ -120,8 +120,13 @@ def taken(short: bytes, text: bytes, lease: Lease, worker: WorkerId, now: dateti
             id=unpacked(short), queue=queue, task=task, priority=-rank, state=State.RUNNING, run_at=due, created_at=due,
             payload=payload, attempt=1, runs=1, lease=lease, worker=worker, started_at=now,
         )  # fmt: skip
+    if len(values) == NEW_VALUES:
+        queue, task, rank, _, run_at, created_at, expires_at, unique, idempotent, options, payload = values
+        row = (unpacked(short), queue, task, rank, run_at, created_at, expires_at, 1, 0, 1,
+               None, unique, idempotent, options, None, payload, None)  # fmt: skip
+        return claimed_of(row, lease, worker, now)
     (queue, task, rank, _, run_at, created_at, expires_at, attempt, crashes, runs, _, _, _, _, cancel_reason, unique,
-     idempotent, options, failure, payload, _, progress) = _row(values)  # fmt: skip
+     idempotent, options, failure, payload, _, progress) = values  # fmt: skip
     row = (unpacked(short), queue, task, rank, run_at, created_at, expires_at, attempt + 1, crashes, runs + 1,
            cancel_reason, unique, idempotent, options, failure, payload, progress)  # fmt: skip
     return claimed_of(row, lease, worker, now)

@@ -1,0 +1,57 @@
+"""Version skew: what becomes of a job whose payload another version of its task has made. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from .codec import data
+from .job import Failure, Job
+from .retry import Backoff
+
+VERSION_SKEW = "VersionSkew"
+FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 1.0, 60.0
+# A job that has waited for more than an hour is tried again after this share of that time, which bounds its history:
+# 70 runs in the first hour, 190 more in the first day, 120 more in the first week.
+DELAY_SHARE = 1 / 60
+MAX_NAMES = 20
+
+
+def skewed(
+    job: Job, failure: Failure, fingerprint: str | None, parameters: str, skew: float, now: datetime
+) -> tuple[Failure, datetime | None]:
+    """Why the payload does not fit this worker's version of the task, and when a worker tries again; None: never.
+
+    `fingerprint` and `parameters` are the task's own in this worker. A payload that was made by the same version is
+    never tried again, any other one until `skew` seconds after the first run that could not read it.
+    """
+    if not skew or (job.fingerprint is not None and job.fingerprint == fingerprint):
+        return failure, None
+    since = waiting_since(job) or job.started_at or now
+    end, waited = since + timedelta(seconds=skew), (now - since).total_seconds()
+    made = "a version of the task that is not known" if job.fingerprint is None else f"version {job.fingerprint}"
+    text = (
+        f"{failure.message}; its arguments {argument_names(job.payload)} were made by {made}, "
+        f"this worker has version {fingerprint} {parameters}"
+    )
+    if now >= end:
+        told = f"{text}. No worker could read it for {timedelta(seconds=int(waited))} (setting skew)"
+        way = "deploy workers of the version that made it, or change its arguments; then retry it"
+        return Failure(VERSION_SKEW, f"{told}: {way}"), None
+    wait = max(min(max(waited, FIRST_DELAY_SECONDS), LONGEST_DELAY_SECONDS), waited * DELAY_SHARE)
+    again = now + timedelta(seconds=Backoff.constant(wait).delay(job.runs, seed=job.id))
+    text = f"{text}. If no worker can read it by {end:%Y-%m-%d %H:%M:%S}Z, it is dead"
+    return Failure(VERSION_SKEW, text, since=since), min(again, end)
+
+
+def waiting_since(job: Job) -> datetime | None:
+    """Since when it waits for a worker with another version of its task; None: it does not."""
+    failure = job.failure
+    return failure.since if failure is not None and failure.type == VERSION_SKEW else None
+
+
+def argument_names(payload: str) -> str:
+    """The names of a payload's arguments: (to, cc)."""
+    arguments = data(payload)
+    names = list(arguments) if isinstance(arguments, dict) else []
+    more = ["…"] if len(names) > MAX_NAMES else []
+    return f"({', '.join([*(name[:60] for name in names[:MAX_NAMES]), *more])})"
