@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from datetime import datetime
 
 from .clock import Alarm, Clock
 from .insistence import Insistence
@@ -10,6 +11,8 @@ from .patience import patience
 from .slots import Slots
 from .store import Store
 
+# Seconds that a worker leaves a job that it has postponed to workers with other versions of its task.
+DEFERENCE_SECONDS = 0.2
 # A freed slot waits this long for others before the worker claims for fewer than half of its slots.
 GATHER = 0.005
 
@@ -23,6 +26,20 @@ class Appetite(Alarm):
         self._slots = slots
         self._free = free
         self._gathering = False
+        self._postponed: set[datetime] = set()
+
+    def postponed(self, run_at: datetime) -> None:
+        """A job that this worker could not read is due then."""
+        self._postponed.add(run_at)
+
+    def seconds_until(self, due_at: datetime) -> float:
+        """When to ask for what is due then; for a job that was postponed here, after others had the chance to."""
+        now = self._clock.now()
+        left = (due_at - now).total_seconds()
+        if self._postponed:
+            left += DEFERENCE_SECONDS * (due_at in self._postponed)
+            self._postponed = {at for at in self._postponed if at >= now}
+        return max(0.0, left)
 
     def freed(self) -> None:
         """At once if half the slots are free; else soon, so that one claim fills several."""

@@ -25,7 +25,7 @@ from .errors import BadInput, MainspringError
 from .events import Bus, JobLost, JobsExpired, JobStarted, SlotLeaked, WorkerStarted, WorkerStopped, WorkerStopping
 from .herald import Herald
 from .insistence import Insistence
-from .job import Beat, Job, Orders, State, WorkerInfo
+from .job import Beat, Ending, Job, Orders, State, WorkerInfo
 from .limits import Limits, given
 from .outcome import Crashed, Ended, Outcome, Policy, decide
 from .patience import patience
@@ -45,7 +45,7 @@ from .webhook.crier import Crier
 _logger = logging.getLogger("mainspring")
 # Outcomes not yet stored, as a multiple of the slots, before the worker stops claiming.
 BACKLOG = 4
-_DEAD = State.DEAD
+_DEAD, _RELEASED = State.DEAD, Ending.RELEASED
 
 
 class Worker:
@@ -280,7 +280,7 @@ class Worker:
                 for id in claim.expired:
                     self._scheduler.suspect(id, now)
             if claim.next_at is not None:
-                wait = min(wait, max(0.0, (claim.next_at - self._clock.now()).total_seconds()))
+                wait = min(wait, self._appetite.seconds_until(claim.next_at))
         return wait if self._free() > 0 else None
 
     def _free(self) -> int:
@@ -309,6 +309,8 @@ class Worker:
                 outcome = self._mourned(job, outcome)
                 if job.schedule is not None:
                     self._scheduler.suspect(job.id, outcome.finished_at)
+            elif outcome.ending is _RELEASED and outcome.failure is not None and outcome.run_at is not None:
+                self._appetite.postponed(outcome.run_at)
             self._settlement.add(run, self._told(job, outcome))
         self._appetite.freed()
 
