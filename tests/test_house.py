@@ -43,6 +43,7 @@ LAYERS: list[set[str]] = [
     {"lifeline"},
     {"job", "config", "finding", "reloader", "schema", "supervisor"},
     {"codec"},
+    {"skew"},
     {"context", "outcome", "sync", "retention", "schedule", "why"},
     {"load", "logs", "standing", "tally"},
     {"aftermath", "amendment", "plan"},
