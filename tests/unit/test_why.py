@@ -112,8 +112,8 @@ CASES: list[tuple[Code, Job, dict[str, Any], str, Any, tuple[str, ...]]] = [
         "version_skew",
         a_job(failure=Failure("VersionSkew", "it does not fit", since=NOW)),
         {},
-        "no worker could read its arguments since 2030-01-01 12:00:00Z: it does not fit. Which version made them is not "
-        "known: deploy workers that take them, or change them",
+        "no worker could read its arguments since 2030-01-01 12:00:00Z: it does not fit. Which version made them is "
+        "not known: deploy workers that take them, or change them",
         None,
         (),
     ),

@@ -84,6 +84,10 @@ def _fingerprint_text(fingerprint: str | None) -> str:
     return text
 
 
+remembered_options = _remembered_options.get
+"""The options of this text, if they are no more than a fingerprint, and were read before."""
+
+
 def read_options(text: str) -> Options:
     return _remembered_options.get(text) or _decoded_options(text)
 
@@ -143,8 +147,16 @@ def claimed_of(row: Row, lease: Lease, worker: WorkerId, now: datetime) -> Job:
     """A row that begins with CLAIMED as the job it is: a third faster than reading all of it."""
     (id, queue, task, rank, run_at, created_at, expires_at, attempt, crashes, runs, cancel_reason, unique_key,
      idempotency_key, options, failure, payload, progress, *_) = row  # fmt: skip
-    extra = read_options(options)
     due = instant(run_at)
+    if failure is None and progress is None and (plain := remembered_options(options)) is not None:
+        return Job(
+            id=id, queue=queue, task=task, priority=-rank, state=_RUNNING, run_at=due,
+            created_at=due if created_at == run_at else instant(created_at), expires_at=_at(expires_at),
+            attempt=attempt, crashes=crashes, runs=runs, lease=lease, worker=worker, started_at=now,
+            cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
+            fingerprint=plain.fingerprint, payload=payload,
+        )  # fmt: skip
+    extra = read_options(options)
     return Job(
         id=id, queue=queue, task=task, priority=-rank, state=_RUNNING, run_at=due,
         created_at=due if created_at == run_at else instant(created_at), expires_at=_at(expires_at),
