@@ -94,10 +94,10 @@ class _Postponed:
         self._seen[id] = None
         if len(self._seen) > MAX_POSTPONED:
             del self._seen[next(iter(self._seen))]
-        text = "postponed %s %s: %s; it is tried again at %s, and then ever more rarely, by any worker"
+        text = "postponed %s %s: %s; the next try is at %s"
         failure = outcome.failure.message if outcome.failure else ""
         level = logging.DEBUG if known else logging.WARNING
-        _logger.log(level, text, event.job.task, id, failure, outcome.run_at, extra=_extra(event))
+        _logger.log(level, text, event.job.task, id, failure, f"{outcome.run_at:%H:%M:%S}Z", extra=_extra(event))
 
 
 def _went_well(event: JobEnded) -> None:
