@@ -13,7 +13,7 @@ from msgspec import Struct
 from .errors import BadSetting, JobTimeout
 from .job import Account, Breaker, Ending, Failure, Job, JobId, Lease, NewJob, State, WorkerId
 from .retry import Backoff
-from .skew import skewed
+from .skew import Unreadable, skewed
 
 # An enum's member costs a look-up each time it is named.
 _COMPLETED, _WELL = State.COMPLETED, Ending.COMPLETED
@@ -87,17 +87,6 @@ class Died(Struct, frozen=True):
 
     reason: str
     max_crashes: int
-
-
-class Unreadable(Struct, frozen=True):
-    """The payload does not fit the task as this worker has it; another version of the task may still take it."""
-
-    failure: Failure
-    fingerprint: str | None = None
-    """Of the task here. If it is the job's own, no other version will take the payload either."""
-    parameters: str = ""
-    skew: float = 0.0
-    """Seconds that the job may wait for another version."""
 
 
 class ProcessGone(Exception):
@@ -206,8 +195,8 @@ def decide(
             return outcome(State.CANCELLED, Ending.CANCELLED, failure_of(ended, stack=False))
         case Discard():
             return outcome(State.DEAD, Ending.DISCARDED, failure_of(ended, stack=False))
-        case Unreadable(failure=failure, fingerprint=fingerprint, parameters=parameters, skew=skew):
-            failure, again = skewed(job, failure, fingerprint, parameters, skew, now)
+        case Unreadable():
+            failure, again = skewed(job, ended, now)
             if again is None:
                 return outcome(State.DEAD, Ending.FAILED, failure)
             return outcome(State.PENDING, Ending.RELEASED, failure, run_at=again, refund=True)

@@ -20,13 +20,31 @@ from .job import Failure, Items, Job, Usage
 from .middleware import Middleware, Next, onion
 from .middleware.recovery import recovery
 from .middleware.timeout import Timeout
-from .outcome import Abroad, Died, Done, Ended, Policy, ProcessGone, Steer, Unreadable, UnreadableAbroad, unfit
+from .outcome import Abroad, Died, Done, Ended, Policy, ProcessGone, Steer, UnreadableAbroad, unfit
+from .skew import Unreadable
 from .task import Options, Task
 from .threads import Threads
+
+# Tries of postponed jobs in a worker, beyond the first one of each.
+TRIES_PER_SECOND = 100
 
 if TYPE_CHECKING:
     from .processes import Processes
     from .wire import Message, Raised
+
+
+class Pace:
+    """Spreads the next tries of postponed jobs, so that other jobs find room between them however many there are."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until = 0.0
+
+    def reserve(self) -> float:
+        """Seconds until the next instant that no other job has."""
+        now = self._clock.monotonic()
+        self._until = max(now, self._until) + 1 / TRIES_PER_SECOND
+        return self._until - now
 
 
 class Runner:
@@ -51,6 +69,7 @@ class Runner:
         self._processes: Processes | None = None
         self._max_crashes = max_crashes
         self._skew = skew
+        self._pace = Pace(clock)
         self._default_timeout = timeout
         self._result_limit = result_limit
         self._tasks = tasks
@@ -106,7 +125,7 @@ class Runner:
         """`version`: the fingerprint and the parameters of the task where it was to run, if that is elsewhere."""
         arguments = self._tasks[task].arguments
         fingerprint, parameters = version or (arguments.fingerprint, arguments.parameters)
-        return Unreadable(failure, fingerprint, parameters, self._skew)
+        return Unreadable(failure, fingerprint, parameters, self._skew, self._pace.reserve())
 
     def judged(self, ctx: Context, value: Any) -> Done | Steer | ItemsFailed:
         """What it means that the task returned this."""

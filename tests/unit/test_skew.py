@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.job import Action, Ending, Failure, Job, State
-from mainspring.outcome import Outcome, Unreadable, decide
-from mainspring.skew import LONGEST_DELAY_SECONDS, argument_names, waiting_since
+from mainspring.outcome import Outcome, decide
+from mainspring.skew import LONGEST_DELAY_SECONDS, Unreadable, argument_names, waiting_since
 from mainspring.stores.rules import act, settle
 from mainspring.testing.contract.build import NOW, later
 
@@ -91,6 +91,13 @@ def test_the_delays_grow_and_stay_under_a_minute_in_the_first_hour() -> None:
     assert max(delays) <= LONGEST_DELAY_SECONDS
     assert max(delays[:4]) <= 1
     assert min(delays[-20:]) >= 0.7 * LONGEST_DELAY_SECONDS
+
+
+def test_a_worker_that_has_many_to_try_puts_the_next_one_behind_them() -> None:
+    outcome = decide(a_job(), Unreadable(BAD, HERE, "(to: str)", HOUR, pace=90.0), now=NOW)
+    assert outcome.run_at == later(90)
+    outcome = decide(a_job(), Unreadable(BAD, HERE, "(to: str)", 60.0, pace=90.0), now=NOW)
+    assert outcome.run_at == later(60)
 
 
 def test_many_jobs_that_wait_do_not_come_back_together() -> None:

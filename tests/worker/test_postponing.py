@@ -67,6 +67,20 @@ async def test_drain_runs_a_postponed_job_once(app: Mainspring) -> None:
         assert (await app.jobs.get(job.id)).runs == 1
 
 
+async def test_many_postponed_jobs_leave_room_for_others(url: str, clock: VirtualClock) -> None:
+    app = Mainspring(url, clock=clock)
+    task = with_strict(app)
+    async with app, app.worker(concurrency=10):
+        jobs = await app.enqueue_many(unfit(task.job(n)) for n in range(300))
+        await clock.elapse(seconds=2)
+        began = sum([(await job.job()).runs for job in jobs])
+        good = await task.enqueue(1)
+        await clock.elapse(seconds=4)
+        assert await good.result() == 1
+        tries = sum([(await job.job()).runs for job in jobs]) - began
+        assert 300 <= tries <= 450  # of about 900 that their delays would have made
+
+
 async def test_the_worker_that_has_the_version_runs_it_once(url: str, clock: VirtualClock, tmp_path: Path) -> None:
     """Two apps of two releases on one file; in memory they would not meet."""
     old, new = (Mainspring(f"sqlite:///{tmp_path}/shared.db", clock=clock) for _ in range(2))

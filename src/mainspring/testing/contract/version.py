@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ...job import Action, Failure, Filter, Job, State, Update
-from ...outcome import Discard, Done, Retry, Snooze, Unreadable
+from ...outcome import Discard, Done, Retry, Snooze
+from ...skew import Unreadable
 from ...store import Store
 from .build import (
     A_MINUTE_LATER,
