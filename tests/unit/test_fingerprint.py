@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Any, Literal, Optional
@@ -13,6 +13,9 @@ import pytest
 
 from mainspring import Context
 from mainspring.codec import PARAMETERS_LIMIT, Arguments
+from mainspring.stores.redis.records import new_record
+from mainspring.stores.rows import MAX_REMEMBERED, _remembered_options, _remembered_texts, options_of, read_options
+from mainspring.testing.contract.build import new_job
 
 
 def arguments(fn: Callable[..., Any]) -> Arguments:
@@ -177,3 +180,49 @@ def test_parameters_are_shown_up_to_a_limit() -> None:
     shown = arguments(eval(f"lambda {fields}: None")).parameters
     assert len(shown) == PARAMETERS_LIMIT
     assert shown.endswith("…")
+
+
+# as it is stored
+
+
+class OptionsOfBefore(msgspec.Struct, omit_defaults=True, frozen=True):
+    """The options of a job as the release before fingerprints knows them."""
+
+    timeout: float | msgspec.UnsetType | None = msgspec.UNSET
+    max_retries: int | None = None
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = {}
+    schedule: str | None = None
+
+
+@pytest.mark.parametrize("given", [{}, {"tags": ("a",), "metadata": {"b": 1}}, {"max_retries": 2}], ids=str)
+def test_an_older_release_reads_past_a_fingerprint(given: dict[str, Any]) -> None:
+    text = options_of(new_job(fingerprint="0011223344", **given))
+    assert '"fp":"0011223344"' in text
+    read = msgspec.json.decode(text, type=OptionsOfBefore)
+    assert {name: getattr(read, name) for name in given} == given
+
+
+@pytest.mark.parametrize("fingerprint", [None, "0011223344"])
+def test_a_record_in_redis_has_as_many_values_as_an_older_release_knows(fingerprint: str | None) -> None:
+    now = 1_893_499_200_000_000
+    assert len(msgspec.msgpack.decode(new_record(new_job(fingerprint=fingerprint), now)[1:])) in (5, 11)
+
+
+@pytest.fixture
+def memories() -> Iterator[None]:
+    """As they were, afterwards."""
+    before = [dict(one) for one in (_remembered_options, _remembered_texts)]
+    yield
+    for one, were in zip((_remembered_options, _remembered_texts), before, strict=True):
+        one.clear()
+        one.update(were)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("memories")
+def test_the_options_that_are_remembered_stay_few() -> None:
+    for n in range(MAX_REMEMBERED + 10):
+        text = options_of(new_job(fingerprint=f"{n:010x}"))
+        assert read_options(text).fingerprint == f"{n:010x}"
+    assert len(_remembered_options) <= MAX_REMEMBERED
+    assert len(_remembered_texts) <= MAX_REMEMBERED
