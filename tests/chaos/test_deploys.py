@@ -149,5 +149,5 @@ def test_a_deploy_that_changes_parameters_kills_no_job(site: Site, first: str, s
         *released, last = site.client.sync.executions.list(job_id=job.id)
         assert (job.attempt, last.ending) == (1, Ending.COMPLETED)
         assert {run.ending for run in released} == {Ending.RELEASED}
-        assert len(released) < 15  # the delays grow
+        assert len(released) < 40  # the delays grow, however slow the machine is
         assert site.log(first).count(f"postponed {job.task} {job.id}") == 1
