@@ -41,6 +41,7 @@ LAYERS: list[set[str]] = [
     {"lifeline", "survived_errors"},
     {"job", "config", "finding", "reloader", "schema", "supervisor"},
     {"codec"},
+    {"skew"},
     {"context", "outcome", "sync", "retention", "schedule", "why"},
     {"load", "logs", "standing", "tally"},
     {"aftermath", "amendment", "plan"},

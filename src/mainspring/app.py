@@ -606,7 +606,7 @@ class Mainspring:
         runner = Runner(
             real, self.middleware, self.clock, timeout=settings.default_timeout,
             policy=Policy(settings.retry_max, settings.backoff), result_limit=settings.result_limit,
-            max_crashes=settings.max_crashes,
+            max_crashes=settings.max_crashes, skew=settings.skew,
         )  # fmt: skip
         worker = Worker(
             opened=self.opened, runner=runner, tasks={name: task.options.concurrency for name, task in real.items()},

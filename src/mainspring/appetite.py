@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from datetime import datetime
 
 from .clock import Alarm, Clock
 from .insistence import Insistence
@@ -10,6 +11,10 @@ from .patience import patience
 from .slots import Slots
 from .store import Store
 
+# Seconds that a worker leaves a job that it has postponed to workers with other versions of its task.
+DEFERENCE_SECONDS = 0.2
+# Due instants of postponed jobs that are kept, those that have passed included, before the latter are dropped.
+MIN_REMEMBERED = 100
 # A freed slot waits this long for others before the worker claims for fewer than half of its slots.
 GATHER = 0.005
 
@@ -23,6 +28,21 @@ class Appetite(Alarm):
         self._slots = slots
         self._free = free
         self._gathering = False
+        self._postponed: set[datetime] = set()
+        self._room = MIN_REMEMBERED
+
+    def postponed(self, run_at: datetime) -> None:
+        """A job that this worker could not read is due then."""
+        self._postponed.add(run_at)
+        if len(self._postponed) > self._room:
+            now = self._clock.now()
+            self._postponed = {at for at in self._postponed if at >= now}
+            self._room = max(MIN_REMEMBERED, 2 * len(self._postponed))  # so each is looked at twice on average
+
+    def seconds_until(self, due_at: datetime) -> float:
+        """When to ask for what is due then; for a job that was postponed here, after others had the chance to."""
+        left = (due_at - self._clock.now()).total_seconds()
+        return max(0.0, left + DEFERENCE_SECONDS * (due_at in self._postponed))
 
     def freed(self) -> None:
         """At once if half the slots are free; else soon, so that one claim fills several."""

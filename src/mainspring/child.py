@@ -32,7 +32,7 @@ from .finding import size
 from .interrupts import Interrupts
 from .job import Failure
 from .middleware.recovery import TaskExit
-from .outcome import MESSAGE_LIMIT, Cancel, Discard, Retry, Snooze, Steer, clean, failure_of
+from .outcome import MESSAGE_LIMIT, Cancel, Discard, Retry, Snooze, Steer, clean, failure_of, unfit
 from .quota import CpuLimitExceeded, Meter, limited, spent
 from .task import Task
 from .threads import Interrupted
@@ -243,8 +243,8 @@ class Child:
         try:
             args, kwargs = found.arguments.decode(order.job.payload)
         except Exception as error:
-            text = f"the payload does not fit task {order.job.task!r}: {error}"
-            return Raised(Failure("BadPayload", clean(text, MESSAGE_LIMIT)), "unreadable")
+            version = found.arguments.fingerprint, found.arguments.parameters
+            return Raised(unfit(order.job.task, error), "unreadable", version=version)
         if found.arguments.context is not None:
             self._ctx = ChildContext(order, self._line, self._logger)
             args.insert(0, self._ctx)

@@ -7,7 +7,8 @@ import math
 import re
 import typing
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
+from hashlib import blake2b
 from itertools import accumulate
 from typing import Any
 
@@ -22,6 +23,9 @@ MAX_INT = 2**63
 MAX_DEPTH = 500
 _SUSPECT = re.compile(rb"\\u0000|null|\d{19}")
 _OTHER = bytes(set(range(256)) - set(b'[]{}"'))
+# Bytes of a fingerprint's digest: it tells apart the few versions of one task.
+FINGERPRINT_BYTES = 5
+PARAMETERS_LIMIT = 500
 
 
 def _enc_hook(value: Any) -> Any:
@@ -109,9 +113,9 @@ class Arguments:
         self._positional: list[str] = []
         self._rest: str | None = None
         self._extra: Any = None
-        hints = _hints(fn, task)
+        hints, declared = _hints(fn, task), _signature(fn, task).parameters
         fields: list[Any] = []
-        for n, parameter in enumerate(_signature(fn, task).parameters.values()):
+        for n, parameter in enumerate(declared.values()):
             hint = hints.get(parameter.name, Any)
             hint = Any if hint is object else hint
             if hint is context:
@@ -133,6 +137,7 @@ class Arguments:
                     self._positional.append(parameter.name)
                 default = () if parameter.default is parameter.empty else (UNSET,)
                 fields.append((parameter.name, hint, *default))
+        self._declared = [parameter for name, parameter in declared.items() if name != self.context]
         self._required = any(len(field) == 2 for field in fields)
         # Fields have neutral names, since a parameter may be called what a Struct cannot have.
         self._fields = {field[0]: f"a{n}" for n, field in enumerate(fields)}
@@ -149,9 +154,26 @@ class Arguments:
         except (TypeError, ValueError) as bad:
             raise BadTask(f"task {self.task!r} has parameters that JSON cannot carry: {bad}") from None
 
-    def schema(self) -> dict[str, Any]:
+    @property
+    def parameters(self) -> str:
+        """What the function takes, for people: (to: str, cc: list[str] = …)."""
+        text = f"({', '.join(map(_shown, self._declared))})"
+        return text if len(text) <= PARAMETERS_LIMIT else f"{text[: PARAMETERS_LIMIT - 1]}…"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of which payloads fit: names, types, and what is required. It is the same in every process and in
+        every version of Python."""
+        try:
+            extra = msgspec.json.schema(self._extra, schema_hook=_deep_schema) if self._extra is not None else None
+            text = msgspec.json.encode((_canonical(self.schema(_deep_schema)), extra), order="sorted")
+        except Exception:  # a type that has no schema is told apart by its name
+            text = self.parameters.encode()
+        return blake2b(text, digest_size=FINGERPRINT_BYTES).hexdigest()
+
+    def schema(self, hook: Callable[[Any], dict[str, Any]] | None = None) -> dict[str, Any]:
         """What the payload looks like, as JSON Schema; a type that cannot tell may be anything."""
-        named = {"schema_hook": lambda wanted: {"title": getattr(wanted, "__name__", str(wanted))}}
+        named = {"schema_hook": hook or _title}
         (ref,), parts = msgspec.json.schema_components([self._shape], ref_template="#/$defs/{name}", **named)
         found: dict[str, Any] = parts.pop(ref["$ref"].rpartition("/")[2])
         return {name: value for name, value in found.items() if name != "title"} | ({"$defs": parts} if parts else {})
@@ -268,6 +290,41 @@ class Results:
         except ValidationError:
             # A Steer value, or a return annotation that was not true: the plain data is better than nothing.
             return msgspec.json.decode(text)
+
+
+def _title(wanted: Any) -> dict[str, Any]:
+    return {"title": getattr(wanted, "__name__", str(wanted))}
+
+
+def _deep_schema(wanted: Any) -> dict[str, Any]:
+    """With the fields of a pydantic model, which msgspec does not look into."""
+    if hasattr(wanted, "model_json_schema"):
+        found: dict[str, Any] = wanted.model_json_schema()
+        return found
+    return _title(wanted)
+
+
+def _canonical(schema: Any) -> Any:
+    """The schema without what changes nothing about which payloads fit: docstrings, and the order of parameters."""
+    if isinstance(schema, list):
+        return [_canonical(value) for value in schema]
+    if not isinstance(schema, dict):
+        return schema
+    prose = isinstance(schema.get("description"), str)  # else it is a property of that name
+    kept = {name: _canonical(value) for name, value in schema.items() if name != "description" or not prose}
+    if isinstance(required := kept.get("required"), list):
+        kept["required"] = sorted(required)
+    return kept
+
+
+def _shown(parameter: inspect.Parameter) -> str:
+    """A parameter as it is declared, without its default: "cc: list[str] = …"."""
+    stars = "*" * (parameter.kind is parameter.VAR_POSITIONAL) + "**" * (parameter.kind is parameter.VAR_KEYWORD)
+    wanted, optional = parameter.annotation, parameter.default is not parameter.empty
+    if wanted is parameter.empty:
+        return f"{stars}{parameter.name}{'=…' * optional}"
+    text = wanted if isinstance(wanted, str) else inspect.formatannotation(wanted).replace("typing.", "")
+    return f"{stars}{parameter.name}: {text}{' = …' * optional}"
 
 
 def _hints(fn: Callable[..., Any], task: str) -> dict[str, Any]:

@@ -51,6 +51,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     lease: float = 20.0
     sweep: float = 5.0
     max_crashes: int = 3
+    skew: float = 3600.0
     grace: float = 30.0
     fire: Fire = "any"
     leader_ttl: float = 30.0
@@ -98,7 +99,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 _SPANS = {
     "poll_interval", "default_timeout", "retry_initial_delay", "retry_max_delay", "beat", "lease", "sweep", "grace",
-    "leader_ttl", "leader_refresh", "dead_retention",
+    "leader_ttl", "leader_refresh", "dead_retention", "skew",
 }  # fmt: skip
 _AT_LEAST = {
     "concurrency": 1, "retry_max": 0, "max_crashes": 1, "recycle_jobs": 0, "payload_limit": 1, "result_limit": 1,
@@ -133,7 +134,7 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> S
 
 def _read(name: str, value: Any, source: str) -> Any:
     if name in _SPANS:
-        return span(value, source)
+        return span(value, source, zero=name == "skew")
     if name == "workers":
         return workers(value, source)
     if name == "recycle_memory":
@@ -196,8 +197,8 @@ def _number(value: Any, source: str) -> float:
     return number
 
 
-def span(value: Span, source: str) -> float:
-    """Seconds from 5, 2.5, "5m", "168h" or a timedelta."""
+def span(value: Span, source: str, *, zero: bool = False) -> float:
+    """Seconds from 5, 2.5, "5m", "168h" or a timedelta; with `zero`, 0 is one, too."""
     if isinstance(value, timedelta):
         number = value.total_seconds()
     elif isinstance(value, str):
@@ -207,8 +208,10 @@ def span(value: Span, source: str) -> float:
         number = float(match[1]) * _UNITS[match[2] or "s"]
     else:
         number = value
-    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < 10**9:
-        raise BadSetting(f"{source} must be a span of more than 0 seconds, got {value!r}")
+    some = isinstance(number, int | float) and not isinstance(number, bool) and 0 <= number < 10**9
+    if not some or (number == 0 and not zero):
+        least = "0 seconds or more" if zero else "more than 0 seconds"
+        raise BadSetting(f"{source} must be a span of {least}, got {value!r}")
     return float(number)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
-from .job import Action, Enqueued, Job, JobId, NewJob, Order, Report, State, WorkerId
+from .job import Action, Ending, Enqueued, Job, JobId, NewJob, Order, Report, State, WorkerId
 from .outcome import Outcome
 from .schedule import Tick
 from .survived_errors import count
@@ -48,6 +48,11 @@ class JobFailed(JobEnded, frozen=True, kw_only=True):
 
 class JobRetrying(JobFailed, frozen=True, kw_only=True):
     """A run that failed and is followed by another: job.attempt says which it was, outcome.run_at when."""
+
+
+class JobPostponed(JobEnded, frozen=True, kw_only=True):
+    """A run could not read the payload, which another version of the task has made: outcome.failure says more, and
+    outcome.run_at when a worker tries again."""
 
 
 class JobDied(JobFailed, frozen=True, kw_only=True):
@@ -194,6 +199,8 @@ def ended(at: datetime, job: Job, outcome: Outcome) -> JobEnded:
     """The most telling event for a run whose outcome stands."""
     if outcome.failure is None:
         return JobEnded(at=at, job=job, outcome=outcome)
+    if outcome.ending is Ending.RELEASED and outcome.state is State.PENDING:
+        return JobPostponed(at=at, job=job, outcome=outcome)
     return _KINDS.get(outcome.state, JobFailed)(at=at, job=job, outcome=outcome)
 
 

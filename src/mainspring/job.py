@@ -130,6 +130,8 @@ class Failure(Struct, frozen=True, omit_defaults=True):
     type: str
     message: str
     stack: str = ""
+    since: datetime | None = None
+    """When the first of several runs in a row failed in this way; only version skew keeps it."""
 
     @property
     def kind(self) -> str:
@@ -227,6 +229,8 @@ class NewJob(Struct, frozen=True, kw_only=True):
     scheduled_at: datetime | None = None
     beside: bool = False
     """Made beside its schedule's series, so that its end says nothing about that."""
+    fingerprint: str | None = None
+    """Arguments.fingerprint of the task that made the payload; None: its maker did not have the task's code."""
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -253,6 +257,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """The tick's own instant, however late it runs; None: it is of no schedule."""
     beside: bool = False
     """It was made beside its schedule's series, by a backfill."""
+    fingerprint: str | None = None
+    """Arguments.fingerprint of the task that made the payload; None: not known."""
     attempt: int = 0
     """Counted runs: a claim adds one, snooze and release give it back."""
     crashes: int = 0
@@ -391,6 +397,8 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     """Which of its beats says so, counted from 1: one that was given up may come after later ones."""
     schema: int = 0
     """The newest schema of the store that its release knows; 0: not said."""
+    fingerprints: tuple[str, ...] = ()
+    """Arguments.fingerprint of each of its tasks, in their order; none: of a release that does not know."""
 
 
 class Orders(Struct, frozen=True, omit_defaults=True):
@@ -473,6 +481,8 @@ class Update(Struct, frozen=True, kw_only=True):
     max_retries: int | UnsetType | None = UNSET
     tags: tuple[str, ...] | UnsetType = UNSET
     metadata: Mapping[str, Any] | UnsetType = UNSET
+    fingerprint: str | UnsetType | None = UNSET
+    """Of the new payload; without it, a new payload's is not known."""
 
 
 class Report(Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from .events import (
     JobEnded,
     JobFailed,
     JobLost,
+    JobPostponed,
     JobStarted,
     LeaderChanged,
     SchedulePaused,
@@ -21,10 +22,12 @@ from .events import (
     WorkerStarted,
     WorkerStopped,
 )
-from .job import State
+from .job import JobId, State
 from .schedule import Tick
 
 _logger = logging.getLogger("mainspring")
+# Jobs of which is remembered that a line was written about their postponement.
+MAX_POSTPONED = 10_000
 # Why a tick made no job, and how loud that is: what nobody may have meant is a warning.
 _REASONS: dict[str, tuple[int, str]] = {
     "overlap": (logging.WARNING, "the run before is still going (overlap)"),
@@ -43,6 +46,7 @@ def keep_journal(bus: Bus, *, debug: bool) -> None:
     """Failures are warnings, dead jobs are errors, the ordinary course of things is debug."""
     bus.subscribe(JobFailed, _ended)
     bus.subscribe(JobLost, _lost)
+    bus.subscribe(JobPostponed, _Postponed())
     bus.subscribe(SlotLeaked, _leaked)
     bus.subscribe(StoreTrouble, _trouble)
     bus.subscribe(LeaderChanged, _changed)
@@ -76,6 +80,24 @@ def _ended(event: JobEnded) -> None:
     if outcome.state is State.PENDING and outcome.run_at is not None:
         reason += f"; again in {(outcome.run_at - outcome.finished_at).total_seconds():.3g} s"
     _logger.log(level, "%s %s %s, attempt %d%s", what, job.task, job.id, job.attempt, reason, extra=_extra(event))
+
+
+class _Postponed:
+    """Warns once of each job that waits for another version of its task; its later runs are debug."""
+
+    def __init__(self) -> None:
+        self._seen: dict[JobId, None] = {}
+
+    def __call__(self, event: JobPostponed) -> None:
+        id, outcome = event.job.id, event.outcome
+        known = id in self._seen
+        self._seen[id] = None
+        if len(self._seen) > MAX_POSTPONED:
+            del self._seen[next(iter(self._seen))]
+        text = "postponed %s %s: %s; the next try is at %s"
+        failure = outcome.failure.message if outcome.failure else ""
+        level = logging.DEBUG if known else logging.WARNING
+        _logger.log(level, text, event.job.task, id, failure, f"{outcome.run_at:%H:%M:%S}Z", extra=_extra(event))
 
 
 def _went_well(event: JobEnded) -> None:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from .errors import BadSetting, JobTimeout
 from .job import Account, Breaker, Ending, Failure, Job, JobId, Lease, NewJob, State, WorkerId
 from .retry import Backoff
+from .skew import Unreadable, skewed
 
 # An enum's member costs a look-up each time it is named.
 _COMPLETED, _WELL = State.COMPLETED, Ending.COMPLETED
@@ -88,12 +89,6 @@ class Died(Struct, frozen=True):
     max_crashes: int
 
 
-class Unreadable(Struct, frozen=True):
-    """The payload does not fit the task: no run will ever change that."""
-
-    failure: Failure
-
-
 class ProcessGone(Exception):
     """The process in which the task ran has ended under it: its text says how."""
 
@@ -106,6 +101,14 @@ class Abroad(Exception):
         self.failure = failure
         self.retryable = retryable
         self.timeout = timeout
+
+
+class UnreadableAbroad(Abroad):
+    """The payload does not fit the task as another process has it; `version`: fingerprint and parameters there."""
+
+    def __init__(self, failure: Failure, version: tuple[str, str] | None) -> None:
+        super().__init__(failure, retryable=False)
+        self.version = version
 
 
 Ended = Done | Released | Stopped | Crashed | Died | Unreadable | BaseException
@@ -192,8 +195,11 @@ def decide(
             return outcome(State.CANCELLED, Ending.CANCELLED, failure_of(ended, stack=False))
         case Discard():
             return outcome(State.DEAD, Ending.DISCARDED, failure_of(ended, stack=False))
-        case Unreadable(failure=failure):
-            return outcome(State.DEAD, Ending.FAILED, failure)
+        case Unreadable():
+            failure, again = skewed(job, ended, now)
+            if again is None:
+                return outcome(State.DEAD, Ending.FAILED, failure)
+            return outcome(State.PENDING, Ending.RELEASED, failure, run_at=again, refund=True)
         case Crashed(worker=worker, max_crashes=limit):
             failure = Failure("WorkerLost", f"worker {worker} fell silent while running this job")
             if job.crashes + 1 >= limit:
@@ -259,6 +265,11 @@ def failure_of(error: BaseException, *, stack: bool = True) -> Failure:
         except Exception:
             text = "".join(traceback.format_tb(error.__traceback__))
     return Failure(clean(type(error).__qualname__, 256), clean(message, MESSAGE_LIMIT), clean(text, STACK_LIMIT))
+
+
+def unfit(task: str, error: Exception) -> Failure:
+    """The failure of a run whose payload could not be decoded."""
+    return Failure("BadPayload", clean(f"the payload does not fit task {task!r}: {error}", MESSAGE_LIMIT))
 
 
 def _theirs(stack: TracebackType | None) -> TracebackType | None:

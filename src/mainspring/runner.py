@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -20,13 +20,31 @@ from .job import Failure, Items, Job, Usage
 from .middleware import Middleware, Next, onion
 from .middleware.recovery import recovery
 from .middleware.timeout import Timeout
-from .outcome import Abroad, Died, Done, Ended, Policy, ProcessGone, Steer, Unreadable, clean
+from .outcome import Abroad, Died, Done, Ended, Policy, ProcessGone, Steer, UnreadableAbroad, unfit
+from .skew import Unreadable
 from .task import Options, Task
 from .threads import Threads
+
+# Tries of postponed jobs in a worker, beyond the first one of each.
+TRIES_PER_SECOND = 100
 
 if TYPE_CHECKING:
     from .processes import Processes
     from .wire import Message, Raised
+
+
+class Pace:
+    """Spreads the next tries of postponed jobs, so that other jobs find room between them however many there are."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until = 0.0
+
+    def reserve(self) -> float:
+        """Seconds until the next instant that no other job has."""
+        now = self._clock.monotonic()
+        self._until = max(now, self._until) + 1 / TRIES_PER_SECOND
+        return self._until - now
 
 
 class Runner:
@@ -42,12 +60,16 @@ class Runner:
         policy: Policy,
         result_limit: int,
         max_crashes: int = 3,
+        skew: float = 0.0,
     ) -> None:
+        """`skew`: seconds that a job may wait for a worker with the version of its task that made its payload."""
         self._clock = clock
         self.desk = Desk(clock)
         self.threads = Threads(clock)
         self._processes: Processes | None = None
         self._max_crashes = max_crashes
+        self._skew = skew
+        self._pace = Pace(clock)
         self._default_timeout = timeout
         self._result_limit = result_limit
         self._tasks = tasks
@@ -73,6 +95,9 @@ class Runner:
         # The deadline is only told, the timeout middleware keeps it: they start within microseconds.
         return Context(job, timeout, self._deadline(job.started_at, timeout), self.desk)
 
+    def fingerprints(self, tasks: Iterable[str]) -> tuple[str, ...]:
+        return tuple(self._tasks[name].arguments.fingerprint for name in tasks)
+
     async def run(self, ctx: Context) -> Ended:
         """How the run ended; lets nothing through but its own cancellation."""
         job = ctx.job
@@ -80,8 +105,7 @@ class Runner:
         try:
             ctx.arguments = self._tasks[job.task].arguments.decode(job.payload)
         except Exception as error:
-            text = f"the payload does not fit task {job.task!r}: {error}"
-            return Unreadable(Failure("BadPayload", clean(text, 4096)))
+            return self._unreadable(job.task, unfit(job.task, error))
         failpoint("run.started")
         try:
             value = await self._calls[job.task](ctx)
@@ -89,11 +113,19 @@ class Runner:
             raise
         except ProcessGone as gone:
             return Died(str(gone), self._max_crashes)
+        except UnreadableAbroad as abroad:
+            return self._unreadable(job.task, abroad.failure, abroad.version)
         except BaseException as error:
             return error
         finally:
             failpoint("run.returned")
         return self.judged(ctx, value)
+
+    def _unreadable(self, task: str, failure: Failure, version: tuple[str, str] | None = None) -> Unreadable:
+        """`version`: the fingerprint and the parameters of the task where it was to run, if that is elsewhere."""
+        arguments = self._tasks[task].arguments
+        fingerprint, parameters = version or (arguments.fingerprint, arguments.parameters)
+        return Unreadable(failure, fingerprint, parameters, self._skew, self._pace.reserve())
 
     def judged(self, ctx: Context, value: Any) -> Done | Steer | ItemsFailed:
         """What it means that the task returned this."""
@@ -164,6 +196,8 @@ class Runner:
         match ended:
             case Gone(reason=reason):
                 raise ProcessGone(reason)
+            case Raised(failure=failure, kind="unreadable", version=version):
+                raise UnreadableAbroad(failure, version)
             case Raised(failure=failure, kind=kind):
                 raise Abroad(failure, retryable=_worth_a_retry(ended, options), timeout=kind == "timeout")
             case Steered(steer=steer):

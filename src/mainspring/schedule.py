@@ -34,6 +34,8 @@ class Spec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     payload: str = "{}"
     computed: bool = False
     """The input is made when a tick fires, by a function that only some workers have."""
+    fingerprint: str | None = None
+    """Arguments.fingerprint of the task that made the payload; None: not known."""
     queue: str = "default"
     priority: int = 0
     timeout: float | UnsetType | None = UNSET

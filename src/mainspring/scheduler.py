@@ -45,7 +45,7 @@ _logger = logging.getLogger("mainspring")
 T = TypeVar("T")
 
 
-def job_of(schedule: Schedule, tick: Tick, payload: str, now: datetime) -> NewJob:
+def job_of(schedule: Schedule, tick: Tick, payload: str, now: datetime, fingerprint: str | None) -> NewJob:
     """The job of a tick, under the tick's own key. What was triggered by hand is no tick, and may be so any time."""
     # Stores find a schedule's jobs by their keys, so that each has one.
     by_hand = f"schedule:{schedule.name}:hand-{tick.job_id}"
@@ -55,6 +55,7 @@ def job_of(schedule: Schedule, tick: Tick, payload: str, now: datetime) -> NewJo
         expires_at=None if spec.expires is None else now + timedelta(seconds=spec.expires), timeout=spec.timeout,
         max_retries=spec.max_retries, backoff=spec.backoff, tags=spec.tags, metadata=spec.metadata,
         idempotency_key=key, schedule=schedule.name, scheduled_at=tick.at, beside=tick.reason == BACKFILL,
+        fingerprint=fingerprint,
     )  # fmt: skip
 
 
@@ -259,7 +260,8 @@ class Scheduler:
             for tick in firing.ticks:
                 if tick.what == "fired":
                     try:
-                        jobs.append(job_of(schedule, tick, await self.payload(schedule, tick.at), now))
+                        payload = await self.payload(schedule, tick.at)
+                        jobs.append(job_of(schedule, tick, payload, now, self.fingerprint(schedule)))
                     except Exception as error:
                         broken[tick.at] = clean(f"input: {type(error).__name__}: {error}", _REASON_LIMIT)
             if len(jobs) == sum(tick.what == "fired" for tick in firing.ticks):
@@ -280,6 +282,11 @@ class Scheduler:
         if not isinstance(values, Mapping):
             raise BadInput(f"it returned {values!r:.80}, not a mapping of argument names to values")
         return self._arguments[schedule.spec.task].encode((), values, self._limit)
+
+    def fingerprint(self, schedule: Schedule) -> str | None:
+        """Of the task that made what payload() returns."""
+        spec = schedule.spec
+        return self._arguments[spec.task].fingerprint if spec.computed else spec.fingerprint
 
     async def _in_time(self, made: Awaitable[Any]) -> Any:
         making = asyncio.ensure_future(made)

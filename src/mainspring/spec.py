@@ -73,7 +73,8 @@ def declared(name: str, trigger: Any, task: Task[Any, Any] | str, given: Mapping
         raise BadInput(f"schedule {name!r}: give kwargs= or input=, not both; the function may return them all")
     payload = "{}" if input is not None else payload_of(name, task, kwargs or {}, limit)
     when, what = checked_trigger(name, trigger), _job(name, task)
-    spec = Spec(trigger=when, payload=payload, computed=input is not None, **{**what, **values})
+    made_by = None if input is not None else fingerprint_of(task)
+    spec = Spec(trigger=when, payload=payload, computed=input is not None, fingerprint=made_by, **{**what, **values})
     return Declared(fitting(name, spec), input)
 
 
@@ -84,6 +85,11 @@ def payload_of(name: str, task: Task[Any, Any] | str, kwargs: Mapping[str, Any],
         return task.arguments.encode((), kwargs, limit) if isinstance(task, Task) else encode_call(task, kwargs, limit)
     except BadPayload as bad:
         raise BadPayload(f"schedule {name!r}: {bad}; arguments are given as kwargs= or made by input=") from None
+
+
+def fingerprint_of(task: Task[Any, Any] | str) -> str | None:
+    """None: the code of the task is not here."""
+    return task.arguments.fingerprint if isinstance(task, Task) else None
 
 
 def _job(name: str, task: Task[Any, Any] | str) -> dict[str, Any]:
@@ -187,6 +193,7 @@ def amended(name: str, spec: Spec, given: Mapping[str, Any], task: Task[Any, Any
         if spec.computed:
             raise BadInput(f"schedule {name!r} computes its input in code, so it takes no kwargs")
         values["payload"] = payload_of(name, task or spec.task, kwargs, limit)
+        values["fingerprint"] = fingerprint_of(task or spec.task)
     return fitting(name, replace(spec, **values))
 
 

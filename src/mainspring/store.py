@@ -200,6 +200,8 @@ class Store(Keeper, Protocol):
         new, before its key is looked at, and not written again. "replace" and "debounce" change a job only while it is
         pending or paused: replace gives it the new input and keeps its time, debounce also moves its time,
         never past created_at + debounce_limit; otherwise the job is returned as a duplicate.
+        A fingerprint belongs to its payload: a verb that writes a payload also writes the fingerprint that comes
+        with it, or None.
         `within` is the caller's own open transaction: nothing is visible before its commit.
         """
         ...
@@ -338,7 +340,8 @@ class Store(Keeper, Protocol):
         running with its cancel_reason set; the first reason stays. Delete takes executions and log lines
         too. Retry is due now, starts the count of attempts and crashes anew, keeps created_at, drops
         expires_at, and is refused while another job holds its key. Update writes the values of `update`;
-        retry does so too, if given any. `next` is None if fewer than `limit` matched.
+        retry does so too, if given any. Retry, and a new payload by whatever verb, remove `since` from the job's
+        failure. `next` is None if fewer than `limit` matched.
         """
         ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
 import msgspec
@@ -112,15 +113,15 @@ class Task(Generic[P, R]):
         self.asked = options if stub else Options()
         self.arguments = Arguments(fn, name, Context)
         self.results = Results(fn, name)
-        self._plain = self._template()
         self.__doc__ = fn.__doc__
 
-    def _template(self) -> NewJob | None:
+    @cached_property
+    def _plain(self) -> NewJob | None:
         """The job of any call, where nothing but its id and payload depends on the call: a third of the cost."""
         options = self.options
         if options.delay or options.run_at or options.expires or options.unique_key or options.idempotency_key:
             return None
-        return new_job(self.name, "{}", options, self.asked, EPOCH, dict)
+        return new_job(self.name, "{}", options, self.asked, EPOCH, dict, self.arguments.fingerprint)
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
@@ -137,9 +138,9 @@ class Task(Generic[P, R]):
         travelling(given, self.name)
         changed = object.__new__(Task)
         changed.__dict__.update(self.__dict__)
+        changed.__dict__.pop("_plain", None)
         changed.options = exclusive(replace(self.options, **given), self.name)
         changed.asked = replace(self.asked, **given)
-        changed._plain = changed._template()
         return cast("Task[P, R]", changed)
 
     def job(self, /, *args: P.args, **kwargs: P.kwargs) -> NewJob:
@@ -148,7 +149,10 @@ class Task(Generic[P, R]):
         now = self.app.clock.now()
         if self._plain is not None:
             return replace(self._plain, id=new_id(now), payload=payload)
-        return new_job(self.name, payload, self.options, self.asked, now, lambda: self.arguments.bind(args, kwargs))
+        return new_job(
+            self.name, payload, self.options, self.asked, now, lambda: self.arguments.bind(args, kwargs),
+            self.arguments.fingerprint,
+        )  # fmt: skip
 
     async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Stores the job; it is safe when this returns."""
@@ -184,6 +188,7 @@ def new_job(
     asked: Options,
     now: datetime,
     values: Callable[[], Mapping[str, Any]],
+    fingerprint: str | None = None,
 ) -> NewJob:
     """A call and its options, complete enough for any store."""
     run_at = options.run_at
@@ -205,7 +210,7 @@ def new_job(
         expires_at=expires, timeout=asked.timeout, max_retries=asked.max_retries,
         backoff=cast("Backoff | None", asked.backoff), tags=options.tags, metadata=options.metadata,
         unique_key=unique, idempotency_key=idempotency, on_conflict=options.on_conflict,
-        debounce_limit=options.debounce_limit,
+        debounce_limit=options.debounce_limit, fingerprint=fingerprint,
     )  # fmt: skip
 
 

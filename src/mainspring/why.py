@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Literal
 
 from msgspec import Struct
 
 from .job import Circuit, Job, JobId, LiveWorker, State
+from .skew import waiting_since
 
 Code = Literal[
     "running", "stopping", "final", "paused", "waiting", "expired", "not_due", "queue_paused", "no_worker",
     "unknown_task", "queue_not_served", "workers_full", "limit_reached", "draining", "breaker_open", "suspect",
-    "key_held", "next",
+    "version_skew", "key_held", "next",
 ]  # fmt: skip
+
+
+# Workers that a reason names.
+MAX_NAMED = 3
 
 
 class Reason(Struct, frozen=True, kw_only=True):
@@ -83,13 +88,39 @@ def _pending(job: Job, facts: Facts) -> list[Reason]:
     if job.expires_at is not None and job.expires_at <= facts.now:
         return [Reason(code="expired", text=f"it was not started before {_at(job.expires_at)}, and never will be")]
     found: list[Reason] = []
-    if job.run_at > facts.now:
+    found += _skew(job, facts)
+    if job.run_at > facts.now and not found:
         what = "its next attempt is due" if job.attempt else "it is due"
         found.append(Reason(code="not_due", text=f"{what} at {_at(job.run_at)}", until=job.run_at))
     if job.queue in facts.paused:
         found.append(Reason(code="queue_paused", text=f"queue {job.queue!r} is paused; resume it to go on"))
     found += _breaker(job, facts)
     return found + _workers(job, facts)
+
+
+def _skew(job: Job, facts: Facts) -> list[Reason]:
+    """It waits for a worker with the version of its task that made its payload."""
+    since, failure = waiting_since(job), job.failure
+    if since is None or failure is None:
+        return []
+    again = f"; it is tried again at {_at(job.run_at)}" if job.run_at > facts.now else ""
+    text = f"no worker could read its arguments since {_at(since)}: {failure.message}. {_matching(job, facts)}{again}"
+    return [Reason(code="version_skew", text=text, until=job.run_at if job.run_at > facts.now else None)]
+
+
+def _matching(job: Job, facts: Facts) -> str:
+    """Which live workers have the version of the task that made the payload."""
+    if job.fingerprint is None:
+        return "Which version made them is not known: deploy workers that take them, or change them"
+    match = [one.info.id for one in facts.workers if (job.task, job.fingerprint) in _versions(one)]
+    if not match:
+        return f"No live worker has version {job.fingerprint} of task {job.task!r}: deploy one, or change the arguments"
+    more = f" and {len(match) - MAX_NAMED} more" if len(match) > MAX_NAMED else ""
+    return f"Version {job.fingerprint} of task {job.task!r} is live on {', '.join(match[:MAX_NAMED])}{more}"
+
+
+def _versions(worker: LiveWorker) -> Iterator[tuple[str, str]]:
+    return zip(worker.info.tasks, worker.info.fingerprints, strict=False)
 
 
 def _breaker(job: Job, facts: Facts) -> list[Reason]:

@@ -97,6 +97,8 @@ class Raised(Struct, frozen=True, tag=True):
     bases: tuple[str, ...] = ()
     """Its class and what that inherits from, by name, for the task's rules in the worker; none: not the function's."""
     usage: Usage | None = None
+    version: tuple[str, str] | None = None
+    """If it is unreadable: the fingerprint and the parameters of the function in this process."""
 
 
 class Died(Struct, frozen=True):

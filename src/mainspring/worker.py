@@ -25,7 +25,7 @@ from .errors import BadInput, MainspringError
 from .events import Bus, JobLost, JobsExpired, JobStarted, SlotLeaked, WorkerStarted, WorkerStopped, WorkerStopping
 from .herald import Herald
 from .insistence import Insistence
-from .job import Beat, Job, Orders, State, WorkerInfo
+from .job import Beat, Ending, Job, Orders, State, WorkerInfo
 from .limits import Limits, given
 from .outcome import Crashed, Ended, Outcome, Policy, decide
 from .patience import patience
@@ -45,7 +45,7 @@ from .webhook.crier import Crier
 _logger = logging.getLogger("mainspring")
 # Outcomes not yet stored, as a multiple of the slots, before the worker stops claiming.
 BACKLOG = 4
-_DEAD = State.DEAD
+_DEAD, _RELEASED = State.DEAD, Ending.RELEASED
 
 
 class Worker:
@@ -106,6 +106,7 @@ class Worker:
             id=self.id, host=host, pid=os.getpid(), queues=None if served is None else tuple(served),
             tasks=tuple(sorted(tasks)), concurrency=settings.concurrency, started_at=clock.now(), lease=settings.lease,
             grace=settings.grace, limits=given(tasks), queue_limits=given(served),
+            fingerprints=runner.fingerprints(sorted(tasks)),
         )  # fmt: skip
         self._pulse = Pulse(
             clock, bus, beat=settings.beat, lease=settings.lease, describe=self._describe, heard=self._heard,
@@ -283,7 +284,7 @@ class Worker:
                     self._scheduler.suspect(id, now)
             if claim.next_at is not None:
                 self.claimable_at = min(claim.next_at, self.claimable_at or claim.next_at)
-                wait = min(wait, max(0.0, (claim.next_at - self._clock.now()).total_seconds()))
+                wait = min(wait, self._appetite.seconds_until(claim.next_at))
         return wait if self._free() > 0 else None
 
     def _free(self) -> int:
@@ -312,6 +313,8 @@ class Worker:
                 outcome = self._mourned(job, outcome)
                 if job.schedule is not None:
                     self._scheduler.suspect(job.id, outcome.finished_at)
+            elif outcome.ending is _RELEASED and outcome.failure is not None and outcome.run_at is not None:
+                self._appetite.postponed(outcome.run_at)
             self._settlement.add(run, self._told(job, outcome))
         self._appetite.freed()
 

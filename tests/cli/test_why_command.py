@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from msgspec.structs import replace
+
 
 def test_every_reason_is_told_with_when_it_ends(cli, shop, enqueued):
     id = enqueued("add", "a=1", "--delay", "2h")
@@ -42,6 +44,24 @@ def test_a_finished_job_says_how_it_ended(cli, shop, enqueued, work):
     assert told.exit_code == 0
     assert "it has been dead since" in told.stdout
     assert "ValueError: no\\x1b[2J luck" in told.stdout
+
+
+def test_a_job_of_another_version_says_what_it_waits_for(cli, shop, inside, work):
+    async def enqueue(app):
+        other = replace(app.tasks["add"].job(1), payload='{"a":1,"c":2}', fingerprint="aabbccddee")
+        (handle,) = await app.enqueue_many([other])
+        return handle.id
+
+    id = inside(enqueue)
+    work()
+    told = cli("why", id, "--app", shop).stdout
+    assert told.startswith(f"◔ scheduled  add  {id}\n")
+    words = " ".join(told.split())
+    assert "its arguments (a, c) were made by version aabbccddee, this worker has version" in words
+    assert "(a: int, b: int = …). If no worker can read it by 2" in words
+    assert "No live worker has version aabbccddee of task 'add': deploy one, or change the arguments" in words
+    (reason, _) = json.loads(cli("why", id, "--json", "--app", shop).stdout)["reasons"]
+    assert reason["code"] == "version_skew"
 
 
 def test_an_unknown_job_is_an_error(cli, shop):

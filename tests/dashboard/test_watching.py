@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from live import Live
+from msgspec.structs import replace
 from playwright.sync_api import Locator, Page, expect
 from scenery import shown
 from stories import Cues, stories
@@ -76,6 +77,20 @@ def test_a_failed_attempt_is_shown_with_its_stack_and_when_it_is_tried_again(vis
     why.get_by_role("button", name="Run now").click()
     live.cue("failing", "end", "well")
     expect(state(page)).to_have_text("completed")
+
+
+def test_a_job_of_another_version_is_shown_with_what_it_waits_for(visit: Visits, live: Live) -> None:
+    other = replace(live.app.tasks["send_email"].job("a"), payload='{"to":"a","cc":"b"}', fingerprint="aabbccddee")
+    (handle,) = live.do(live.app.enqueue_many([other]))
+    page = visit(live, f"/jobs/{handle.id}")
+    why = page.get_by_role("region", name="Why")
+    expect(why).to_contain_text("(to, cc) were made by version aabbccddee, this worker has version")
+    expect(why).to_contain_text("No live worker has version aabbccddee of task 'send_email'")
+    expect(why.get_by_role("link", name="Workers")).to_be_visible()
+    why.get_by_role("button", name="Try now").click()
+    expect(page.get_by_role("button", name="Run 2", exact=True)).to_be_visible()
+    live.do(live.app.jobs.cancel(handle.id))
+    expect(state(page)).to_have_text("cancelled")
 
 
 def test_a_running_job_is_cancelled_after_a_question(visit: Visits, live: Live) -> None:

@@ -390,8 +390,18 @@ async def test_a_job_of_an_unknown_task_waits_for_a_worker_that_knows_it(make_ap
     assert await newer.drain() == 1
 
 
-async def test_an_undecodable_payload_is_dead_at_once_with_the_reason(make_app: MakeApp) -> None:
+async def test_an_undecodable_payload_of_an_unknown_version_is_postponed(make_app: MakeApp) -> None:
     client, server = make_app(), make_app()
+    job = await client.enqueue("add", a="one")
+    server.task(max_retries=5)(add)
+    assert await server.drain() == 1
+    record = await job.job()
+    assert (record.state, record.failure and record.failure.type) == (State.PENDING, "VersionSkew")
+    assert [run.ending for run in await server.executions.list(job_id=job.id)] == ["released"]
+
+
+async def test_without_skew_an_undecodable_payload_is_dead_at_once_with_the_reason(make_app: MakeApp) -> None:
+    client, server = make_app(), make_app(skew=0)
     job = await client.enqueue("add", a="one")
     server.task(max_retries=5)(add)
     assert await server.drain() == 1

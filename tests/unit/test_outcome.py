@@ -18,12 +18,12 @@ from mainspring.outcome import (
     Policy,
     Released,
     Stopped,
-    Unreadable,
     clean,
     decide,
     failure_of,
     seconds,
 )
+from mainspring.skew import Unreadable
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 STEADY = Policy(max_retries=2, backoff=Backoff.constant(10, jitter=0))

@@ -90,6 +90,33 @@ CASES: list[tuple[Code, Job, dict[str, Any], str, Any, tuple[str, ...]]] = [
         SOON,
         (),
     ),
+    (
+        "version_skew",
+        a_job(run_at=SOON, failure=Failure("VersionSkew", "it does not fit", since=NOW), fingerprint="aabbccddee"),
+        {"workers": [live(fingerprints=("0011223344",))]},
+        "no worker could read its arguments since 2030-01-01 12:00:00Z: it does not fit. No live worker has version "
+        "aabbccddee of task 'task': deploy one, or change the arguments; it is tried again at 2030-01-01 12:01:30Z",
+        SOON,
+        (),
+    ),
+    (
+        "version_skew",
+        a_job(failure=Failure("VersionSkew", "it does not fit", since=NOW), fingerprint="aabbccddee"),
+        {"workers": [live(f"w{n}", fingerprints=("aabbccddee",)) for n in range(5)]},
+        "no worker could read its arguments since 2030-01-01 12:00:00Z: it does not fit. Version aabbccddee of task "
+        "'task' is live on w0, w1, w2 and 2 more",
+        None,
+        (),
+    ),
+    (
+        "version_skew",
+        a_job(failure=Failure("VersionSkew", "it does not fit", since=NOW)),
+        {},
+        "no worker could read its arguments since 2030-01-01 12:00:00Z: it does not fit. Which version made them is "
+        "not known: deploy workers that take them, or change them",
+        None,
+        (),
+    ),
     ("queue_paused", a_job(), {"paused": {"default"}}, "queue 'default' is paused; resume it to go on", None, ()),
     ("no_worker", a_job(), {"workers": []}, "no worker is alive: start one with `mainspring worker`", None, ()),
     (

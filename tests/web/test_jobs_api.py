@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from http_client import Client
 from msgspec import Raw
+from msgspec.structs import replace
 
 from mainspring import Context, Filter, Job, Mainspring, NewJob
 from mainspring.testing import VirtualClock
@@ -364,6 +365,34 @@ async def test_why_says_what_keeps_a_job(spring: Mainspring, client: Client) -> 
     async with client("viewer") as http:
         reasons = (await http.get(f"/jobs/{id}/why")).json()
     assert {reason["code"] for reason in reasons} == {"queue_paused", "no_worker"}
+
+
+async def test_why_and_the_job_tell_which_version_it_waits_for(spring: Mainspring, client: Client) -> None:
+    task = spring.tasks["send"]
+    other = replace(task.job("a"), payload='{"to":"a","cc":"b"}', fingerprint="aabbccddee")
+    (handle,) = await spring.enqueue_many([other])
+    await spring.drain()
+    async with client("viewer") as http:
+        reason, nobody = (await http.get(f"/jobs/{handle.id}/why")).json()
+        job = (await http.get(f"/jobs/{handle.id}")).json()
+        (run,) = (await http.get(f"/jobs/{handle.id}/executions")).json()["items"]
+    assert (reason["code"], reason["until"], nobody["code"]) == ("version_skew", job["run_at"], "no_worker")
+    assert "(to, cc) were made by version aabbccddee" in reason["text"]
+    assert (job["shown"], job["fingerprint"], job["attempt"]) == ("scheduled", "aabbccddee", 0)
+    assert (job["failure"]["type"], job["failure"]["since"]) == ("VersionSkew", run["started_at"])
+    assert (run["ending"], run["failure"]["type"]) == ("released", "VersionSkew")
+
+
+async def test_arguments_edited_over_the_api_have_the_fingerprint_of_the_server(
+    spring: Mainspring, client: Client
+) -> None:
+    task = spring.tasks["send"]
+    (handle,) = await spring.enqueue_many([replace(task.using(delay=60).job("a"), fingerprint="aabbccddee")])
+    async with client("operator") as http:
+        job = (await http.patch(f"/jobs/{handle.id}", json={"arguments": {"to": "b"}})).json()
+        made = (await http.post("/jobs", json={"task": "send", "arguments": {"to": "c"}})).json()
+        new = (await http.get(f"/jobs/{made['id']}")).json()
+    assert job["fingerprint"] == new["fingerprint"] == task.arguments.fingerprint
 
 
 async def test_logs_come_in_pages(spring: Mainspring, client: Client) -> None:

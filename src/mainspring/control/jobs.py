@@ -257,8 +257,7 @@ class Jobs:
             raise BadInput(f"arguments are given as a mapping by name, got {arguments!r:.80}")
         if not isinstance(which, Filter):
             job = await self.get(which)
-            payload = self._edited(job, arguments)
-            return await self._change(action, job.id, update=replace(update, payload=payload), **part)
+            return await self._change(action, job.id, update=self._edited(job, update, arguments), **part)
 
         async def edit(which: Filter, after: JobId | None, limit: int) -> Changed:
             page = await self._page(which, after, limit)
@@ -275,20 +274,21 @@ class Jobs:
 
     async def _edit(self, action: Action, job: Job, update: Update, arguments: Mapping[str, Any]) -> Changed:
         try:
-            payload = self._edited(job, arguments)
+            edited = self._edited(job, update, arguments)
         except BadPayload as bad:
             return Changed([], {job.id: Refusal(job.state, error=str(bad))})
-        return await self._step(action, Filter(ids=(job.id,)), None, PAGE, "", replace(update, payload=payload))
+        return await self._step(action, Filter(ids=(job.id,)), None, PAGE, "", edited)
 
-    def _edited(self, job: Job, arguments: Mapping[str, Any]) -> str:
-        """The job's payload with some arguments changed; checked as a new call of its task would be."""
+    def _edited(self, job: Job, update: Update, arguments: Mapping[str, Any]) -> Update:
+        """With the job's payload, some arguments of it changed; checked as a new call of its task would be."""
         old = data(job.payload)
         merged = {**(old if isinstance(old, dict) else {}), **arguments}
         limit, task = self._ground.settings.payload_limit, self._ground.tasks.get(job.task)
         payload = encode_call(job.task, merged, limit)
-        if task is not None:
-            task.arguments.check(payload)
-        return payload
+        if task is None:
+            return replace(update, payload=payload, fingerprint=None)
+        task.arguments.check(payload)
+        return replace(update, payload=payload, fingerprint=task.arguments.fingerprint)
 
     async def _change(
         self,

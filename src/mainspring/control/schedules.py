@@ -26,7 +26,7 @@ from ..job import Enqueued, Filter, JobId, Shown
 from ..plan import STEP
 from ..schedule import BACKFILL, BY_HAND, TICKS_KEPT, Firing, Owner, Schedule, Spec, Status, Tick, key_of
 from ..scheduler import BATCH, Scheduler, job_of, load_of
-from ..spec import ScheduleOptions, amended, declared, payload_of
+from ..spec import ScheduleOptions, amended, declared, fingerprint_of, payload_of
 from ..spread import Rebalance, place, rebalance, unplaced
 from ..store import Store
 from ..task import Task, check_name
@@ -305,20 +305,20 @@ class Schedules:
 
         `id` is the job's, for who may ask for the same one twice.
         """
-        given: str | None = None
         there = False
         scheduler = self._scheduler()
 
         async def change(row: Schedule, now: datetime) -> Firing | None:
-            nonlocal given
             if there:
                 return None
             if kwargs is not None:
                 task = self._ground.tasks.get(row.spec.task) or row.spec.task
-                given = payload_of(name, task, kwargs, self._ground.settings.payload_limit)
-            payload = given if given is not None else await scheduler.payload(row, now)
+                payload = payload_of(name, task, kwargs, self._ground.settings.payload_limit)
+                fingerprint = fingerprint_of(task)
+            else:
+                payload, fingerprint = await scheduler.payload(row, now), scheduler.fingerprint(row)
             firing = triggered(row, [now], BY_HAND, now=now, mint=lambda: id or new_id(now), joins=True)
-            jobs = tuple(job_of(row, tick, payload, now) for tick in firing.ticks)
+            jobs = tuple(job_of(row, tick, payload, now, fingerprint) for tick in firing.ticks)
             return replace(firing, jobs=jobs)
 
         def held(keys: Collection[str]) -> None:
@@ -359,8 +359,10 @@ class Schedules:
         async def change(row: Schedule, now: datetime) -> Firing | None:
             left = [tick for tick in ticks if tick not in there]
             firing = triggered(row, left, BACKFILL, now=now, mint=lambda: new_id(now), joins=False)
-            jobs = [job_of(row, tick, await scheduler.payload(row, tick.at), now) for tick in firing.ticks]
-            return replace(firing, jobs=tuple(jobs)) if left else None
+            inputs = [await scheduler.payload(row, tick.at) for tick in firing.ticks]
+            pairs, fingerprint = zip(firing.ticks, inputs, strict=True), scheduler.fingerprint(row) if left else None
+            jobs = tuple(job_of(row, tick, payload, now, fingerprint) for tick, payload in pairs)
+            return replace(firing, jobs=jobs) if left else None
 
         def held(keys: Collection[str]) -> None:
             there.update(tick for tick in ticks if key_of(name, tick) in keys)

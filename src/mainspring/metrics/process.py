@@ -19,6 +19,7 @@ CLAIM_SIZE = "mainspring_claim_batch_size"
 JOB_LAG = "mainspring_job_lag_seconds"
 JOBS_EXPIRED = "mainspring_jobs_expired_total"
 JOBS_LOST = "mainspring_jobs_lost_total"
+JOBS_POSTPONED = "mainspring_jobs_postponed_total"
 LEAKS = "mainspring_leaks_total"
 LOOP_LAG = "mainspring_loop_lag_seconds"
 STARTS = "mainspring_process_starts_total"
@@ -46,6 +47,7 @@ KINDS: Mapping[str, Kind] = {
     JOB_LAG: Kind("From when a job was due to when a worker took it.", ("queue",), _WAITS),
     JOBS_EXPIRED: Kind("Jobs that were not started before their expires_at."),
     JOBS_LOST: Kind("Runs whose lease was lost, so that they count for nothing."),
+    JOBS_POSTPONED: Kind("Runs that left a job to another version of its task, which made the payload.", ("job",)),
     LEAKS: Kind("Runs that ignored their interruption, and kept their slot."),
     LOOP_LAG: Kind("How late the event loop came back to a sleeper of one second.", (), seconds(10, 24, 2)),
     STARTS: Kind("Processes that the supervisor has started."),

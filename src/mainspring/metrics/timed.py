@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
-from ..events import JobLost, SlotLeaked, StoreTrouble
+from ..events import JobLost, JobPostponed, SlotLeaked, StoreTrouble
 from ..job import Claim
 from ..measure import Meter
 from ..store import Store
@@ -20,6 +20,7 @@ from .process import (
     JOB_LAG,
     JOBS_EXPIRED,
     JOBS_LOST,
+    JOBS_POSTPONED,
     LEAKS,
     STORE_ERRORS,
     STORE_SECONDS,
@@ -108,6 +109,7 @@ def measured(app: Mainspring) -> Meter:
         meter = Meter()
         app.through(lambda store: cast(Store, Timed(store, meter, app.clock.monotonic)))
         app.events.subscribe(JobLost, lambda event: meter.count(JOBS_LOST))
+        app.events.subscribe(JobPostponed, lambda event: meter.count(JOBS_POSTPONED, event.job.task))
         app.events.subscribe(SlotLeaked, lambda event: meter.count(LEAKS))
         app.events.subscribe(StoreTrouble, lambda event: meter.count(ERRORS_SURVIVED, event.doing, "StoreUnavailable"))
         count_in(meter)

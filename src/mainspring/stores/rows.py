@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 
 from ..clock import instant, micros
 from ..job import Account, Ending, Execution, Failure, Filter, Job, Lease, NewJob, Progress, Shown, State, WorkerId
@@ -41,10 +41,15 @@ class Options(Struct, omit_defaults=True, frozen=True):
     schedule: str | None = None
     scheduled_at: datetime | None = None
     beside: bool = False
+    fingerprint: str | None = field(default=None, name="fp")
 
 
 _PLAIN = Options()
 _options = msgspec.json.Decoder(Options).decode
+# Nearly all jobs have no options but the fingerprint of their task: these are encoded and decoded once.
+MAX_REMEMBERED = 10_000
+_remembered_texts: dict[str | None, str] = {None: "{}"}
+_remembered_options: dict[str, Options] = {"{}": _PLAIN}
 _failure = msgspec.json.Decoder(Failure).decode
 _progress = msgspec.json.Decoder(Progress).decode
 _NO_ACCOUNT = Account()
@@ -57,7 +62,7 @@ def options_of(job: NewJob | Job) -> str:
         and job.max_retries is None
         and not (job.backoff or job.tags or job.metadata or job.schedule)
     ):
-        return "{}"
+        return _remembered_texts.get(job.fingerprint) or _fingerprint_text(job.fingerprint)
     options = Options(
         job.timeout,
         job.max_retries,
@@ -67,8 +72,31 @@ def options_of(job: NewJob | Job) -> str:
         job.schedule,
         job.scheduled_at,
         job.beside,
+        job.fingerprint,
     )
     return _encode(options).decode()
+
+
+def _fingerprint_text(fingerprint: str | None) -> str:
+    text = _encode(Options(fingerprint=fingerprint)).decode()
+    if len(_remembered_texts) < MAX_REMEMBERED:
+        _remembered_texts[fingerprint] = text
+    return text
+
+
+remembered_options = _remembered_options.get
+"""The options of this text, if they are no more than a fingerprint, and were read before."""
+
+
+def read_options(text: str) -> Options:
+    return _remembered_options.get(text) or _decoded_options(text)
+
+
+def _decoded_options(text: str) -> Options:
+    options = _options(text)
+    if options == Options(fingerprint=options.fingerprint) and len(_remembered_options) < MAX_REMEMBERED:
+        _remembered_options[text] = options
+    return options
 
 
 def new_row(job: NewJob | Job, now: int) -> Row:
@@ -93,7 +121,7 @@ def job_of(row: Row) -> Job:
     (id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, started_at,
      finished_at, cancel_reason, unique_key, idempotency_key, options, failure, payload, result,
      progress) = row  # fmt: skip
-    extra = _PLAIN if options == "{}" else _options(options)
+    extra = read_options(options)
     due = instant(run_at)
     return Job(
         id=id, queue=queue, task=task, priority=-rank, state=_STATES[state], run_at=due,
@@ -104,7 +132,7 @@ def job_of(row: Row) -> Job:
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
         metadata=extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at, beside=extra.beside,
-        failure=None if failure is None else _failure(failure), payload=payload,
+        fingerprint=extra.fingerprint, failure=None if failure is None else _failure(failure), payload=payload,
         result=result, progress=progress_of(progress),
     )  # fmt: skip
 
@@ -120,8 +148,16 @@ def claimed_of(row: Row, lease: Lease, worker: WorkerId, now: datetime) -> Job:
     """A row that begins with CLAIMED as the job it is: a third faster than reading all of it."""
     (id, queue, task, rank, run_at, created_at, expires_at, attempt, crashes, runs, cancel_reason, unique_key,
      idempotency_key, options, failure, payload, progress, *_) = row  # fmt: skip
-    extra = _PLAIN if options == "{}" else _options(options)
     due = instant(run_at)
+    if failure is None and progress is None and (plain := remembered_options(options)) is not None:
+        return Job(
+            id=id, queue=queue, task=task, priority=-rank, state=_RUNNING, run_at=due,
+            created_at=due if created_at == run_at else instant(created_at), expires_at=_at(expires_at),
+            attempt=attempt, crashes=crashes, runs=runs, lease=lease, worker=worker, started_at=now,
+            cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
+            fingerprint=plain.fingerprint, payload=payload,
+        )  # fmt: skip
+    extra = read_options(options)
     return Job(
         id=id, queue=queue, task=task, priority=-rank, state=_RUNNING, run_at=due,
         created_at=due if created_at == run_at else instant(created_at), expires_at=_at(expires_at),
@@ -129,7 +165,7 @@ def claimed_of(row: Row, lease: Lease, worker: WorkerId, now: datetime) -> Job:
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
         metadata=extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at, beside=extra.beside,
-        failure=None if failure is None else _failure(failure), payload=payload,
+        fingerprint=extra.fingerprint, failure=None if failure is None else _failure(failure), payload=payload,
         progress=progress_of(progress),
     )  # fmt: skip
 

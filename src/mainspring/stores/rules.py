@@ -19,6 +19,7 @@ from ..job import (
     Circuit,
     Ending,
     Execution,
+    Failure,
     Filter,
     Job,
     NewJob,
@@ -42,7 +43,7 @@ def admit(new: NewJob, now: datetime) -> Job:
         timeout=new.timeout, max_retries=new.max_retries, backoff=new.backoff, tags=new.tags,
         metadata=deepcopy(new.metadata) if new.metadata else {},
         unique_key=new.unique_key, idempotency_key=new.idempotency_key,
-        schedule=new.schedule, scheduled_at=new.scheduled_at, beside=new.beside,
+        schedule=new.schedule, scheduled_at=new.scheduled_at, beside=new.beside, fingerprint=new.fingerprint,
     )  # fmt: skip
 
 
@@ -53,7 +54,8 @@ def meet(held: Job, new: NewJob, now: datetime) -> tuple[Job, Literal["duplicate
     changed = replace(
         held, payload=new.payload, priority=new.priority, expires_at=new.expires_at, timeout=new.timeout,
         max_retries=new.max_retries, backoff=new.backoff, tags=new.tags,
-        metadata=deepcopy(new.metadata) if new.metadata else {},
+        metadata=deepcopy(new.metadata) if new.metadata else {}, fingerprint=new.fingerprint,
+        failure=without_since(held.failure),
     )  # fmt: skip
     if new.on_conflict == "replace":
         return changed, "replaced"
@@ -173,7 +175,7 @@ def act(action: Action, job: Job, now: datetime, reason: str, update: Update | N
     if action is Action.RETRY:
         job = replace(
             job, state=State.PENDING, run_at=now, attempt=0, crashes=0,
-            finished_at=None, expires_at=None, cancel_reason=None, result=None,
+            finished_at=None, expires_at=None, cancel_reason=None, result=None, failure=without_since(job.failure),
         )  # fmt: skip
         return job if update is None else updated(job, update)
     match action, job.state:
@@ -191,7 +193,14 @@ def act(action: Action, job: Job, now: datetime, reason: str, update: Update | N
 
 def updated(job: Job, update: Update) -> Job:
     given = {name: value for name, value in asdict(update).items() if value is not UNSET}
+    if "payload" in given:
+        given = {"fingerprint": None, "failure": without_since(job.failure), **given}
     return replace(job, **deepcopy(given))
+
+
+def without_since(failure: Failure | None) -> Failure | None:
+    """The failure of a job that is given another chance: the time it may wait starts again."""
+    return failure if failure is None or failure.since is None else replace(failure, since=None)
 
 
 def matches(job: Job, which: Filter, now: datetime) -> bool:

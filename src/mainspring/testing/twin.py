@@ -58,7 +58,8 @@ _ids = st.integers(0, OWN - 1).map(ID.format)
 _any_ids = st.integers(0, OWN + 19).map(ID.format)
 _OPTIONS: list[dict[str, Any]] = [
     {},
-    {"tags": ("x",), "timeout": None, "max_retries": 0},
+    {"tags": ("x",), "timeout": None, "max_retries": 0, "fingerprint": "0011223344"},
+    {"fingerprint": "aabbccddee"},
     {"tags": ("y", "x"), "timeout": 1.5, "backoff": Backoff.linear(2), "metadata": {"a": [1, {"é": None}]}},
 ]
 _requests = st.fixed_dictionaries(
@@ -129,6 +130,7 @@ _updates = st.sampled_from(
         None,
         Update(),
         Update(priority=1, tags=("y",), metadata={"b": 1}, max_retries=7),
+        Update(payload='"y"', fingerprint="0011223344"),
         Update(queue="low", payload='"z"', timeout=None, run_at=START + timedelta(seconds=30), expires_at=None),
     ]
 )

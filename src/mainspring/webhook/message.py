@@ -11,7 +11,7 @@ import msgspec
 from ..clock import micros
 from ..codec import data, encode
 from ..ids import new_id
-from ..job import Failure, Job, NewJob, State
+from ..job import Ending, Failure, Job, NewJob, State
 from ..mask import mask, mask_text
 from ..outcome import Outcome, clean
 from ..schedule import Tick
@@ -41,7 +41,8 @@ def end_of(job: Job, outcome: Outcome) -> str | None:
         return _KINDS.get(outcome.state)
     if job.cancel_reason is not None:  # the store lets no job go on that was asked to stop
         return "job.cancelled"
-    return None if outcome.failure is None else "job.retrying"
+    postponed = outcome.failure is None or outcome.ending is Ending.RELEASED
+    return None if postponed else "job.retrying"
 
 
 def ended(kind: str, job: Job, outcome: Outcome) -> Event:

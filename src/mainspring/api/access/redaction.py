@@ -63,8 +63,8 @@ def shown_failure(failure: Failure | None) -> Failure | None:
     if failure is None:
         return None
     if _hides.get():
-        return Failure(failure.type, MASK, MASK)
-    return Failure(failure.type, mask_text(failure.message), mask_text(failure.stack))
+        return replace(failure, message=MASK, stack=MASK)
+    return replace(failure, message=mask_text(failure.message), stack=mask_text(failure.stack))
 
 
 def shown_error(kind: str, limit: int = KIND_LIMIT) -> str:

@@ -130,8 +130,8 @@ async def job_logs(
 
 
 def _shown(reason: Reason) -> Reason:
-    """How it ended, or why it shall, is in words of the task or of an operator."""
-    said = reason.code in ("final", "stopping")
+    """How it ended, why it shall, or why its arguments do not fit is in words of the task or of an operator."""
+    said = reason.code in ("final", "stopping", "version_skew")
     return replace(reason, text=shown_line(reason.text)) if said else reason
 
 

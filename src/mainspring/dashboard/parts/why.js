@@ -72,6 +72,9 @@ function Help({ reason, job, changed }) {
     );
     case "paused": return fix("Resume", sent(`${at}/resume`, "It may run again."), can("resume"));
     case "not_due": return fix("Run now", sent(`${at}/reschedule`, "It is due now.", { delay: 0 }), can("update"));
+    case "version_skew": return html`
+      ${fix("Try now", sent(`${at}/reschedule`, "It is due now.", { delay: 0 }), can("update"))}
+      <a class="button" href="workers">Workers</a>`;
     case "no_worker": return html`<${Command} text="mainspring worker" />`;
     case "unknown_task": return html`<${Command} text=${`mainspring worker --app MODULE:APP`}
       words=${`where the app is one that has a task ${job.task}`} />`;

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ...clock import instant
 from ...job import Ending, Execution, Job, JobId, Lease, NewJob, State, WorkerId
-from ..rows import claimed_of, job_of, new_row, row_of
+from ..rows import claimed_of, job_of, new_row, remembered_options, row_of
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
@@ -120,8 +120,21 @@ def taken(short: bytes, text: bytes, lease: Lease, worker: WorkerId, now: dateti
             id=unpacked(short), queue=queue, task=task, priority=-rank, state=State.RUNNING, run_at=due, created_at=due,
             payload=payload, attempt=1, runs=1, lease=lease, worker=worker, started_at=now,
         )  # fmt: skip
+    if len(values) == NEW_VALUES:
+        queue, task, rank, _, run_at, created_at, expires_at, unique, idempotent, options, payload = values
+        plain_so_far = created_at == run_at and unique is idempotent is expires_at is None
+        if plain_so_far and (plain := remembered_options(options)) is not None:
+            due = instant(run_at)
+            return Job(
+                id=unpacked(short), queue=queue, task=task, priority=-rank, state=State.RUNNING, run_at=due,
+                created_at=due, payload=payload, attempt=1, runs=1, lease=lease, worker=worker, started_at=now,
+                fingerprint=plain.fingerprint,
+            )  # fmt: skip
+        row = (unpacked(short), queue, task, rank, run_at, created_at, expires_at, 1, 0, 1,
+               None, unique, idempotent, options, None, payload, None)  # fmt: skip
+        return claimed_of(row, lease, worker, now)
     (queue, task, rank, _, run_at, created_at, expires_at, attempt, crashes, runs, _, _, _, _, cancel_reason, unique,
-     idempotent, options, failure, payload, _, progress) = _row(values)  # fmt: skip
+     idempotent, options, failure, payload, _, progress) = values  # fmt: skip
     row = (unpacked(short), queue, task, rank, run_at, created_at, expires_at, attempt + 1, crashes, runs + 1,
            cancel_reason, unique, idempotent, options, failure, payload, progress)  # fmt: skip
     return claimed_of(row, lease, worker, now)

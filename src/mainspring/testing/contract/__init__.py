@@ -26,6 +26,7 @@ from .sequel import SequelContract
 from .series import SeriesContract
 from .tally import TallyContract
 from .update import UpdateContract
+from .version import VersionContract
 
 __all__ = ["StoreContract"]
 
@@ -57,5 +58,6 @@ class StoreContract(
     AuditContract,
     NewsContract,
     DepthContract,
+    VersionContract,
 ):
     """Every sentence of the Store protocol; needs the plugin mainspring.testing.plugin."""

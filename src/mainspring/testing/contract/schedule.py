@@ -40,6 +40,7 @@ TRIGGERS = [
     every(90).seconds.starting(later(0.000001)),
 ]  # fmt: skip
 SPECS: list[dict[str, Any]] = [
+    {"payload": '{"a":1}', "fingerprint": "0011223344"},
     {"timeout": None, "max_retries": 0, "backoff": Backoff.linear(2), "expires": 0.5, "priority": -3, "queue": "q"},
     {"timeout": UNSET, "payload": '{"é": [1e400, null]}', "tags": ("x", "é"), "metadata": {"a": [1, {"é": None}]}},
     {"overlap": "cancel", "catch_up": "all", "catch_up_window": 0.0, "grace": 0.25, "jitter": 30.0, "computed": True},

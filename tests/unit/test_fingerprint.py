@@ -1,0 +1,228 @@
+"""Fingerprints: equal for tasks that take the same payloads, whatever the process, and else not."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Annotated, Any, Literal, Optional
+
+import msgspec
+import pydantic
+import pytest
+
+from mainspring import Context
+from mainspring.codec import PARAMETERS_LIMIT, Arguments
+from mainspring.stores.redis.records import new_record
+from mainspring.stores.rows import MAX_REMEMBERED, _remembered_options, _remembered_texts, options_of, read_options
+from mainspring.testing.contract.build import new_job
+
+
+def arguments(fn: Callable[..., Any]) -> Arguments:
+    return Arguments(fn, "task", Context)
+
+
+@dataclass
+class Mail:
+    """A mail."""
+
+    to: str
+    cc: list[str] = field(default_factory=list)
+
+
+class Size(Enum):
+    SMALL = "s"
+    LARGE = "l"
+
+
+class Tree(msgspec.Struct):
+    leaves: int
+    branches: "list[Tree]" = []
+
+
+class Model(pydantic.BaseModel):
+    n: int
+
+
+def another(name: str, **fields: Any) -> Any:
+    return msgspec.defstruct(name, list(fields.items()))
+
+
+def plain(a: int, b: str = "x") -> None: ...
+
+
+def other_default(a: int, b: str = "y") -> None: ...
+
+
+def other_order(b: str = "x", *, a: int) -> None: ...
+
+
+def positional(a: int, /, b: str = "x") -> None: ...
+
+
+def with_context(ctx: Context, a: int, b: str = "x") -> None: ...
+
+
+async def coroutine(a: int, b: str = "x") -> dict[str, int]:
+    """With a docstring."""
+    return {}
+
+
+def as_text(a: "int", b: "str" = "x") -> None: ...
+
+
+SAME = [plain, other_default, other_order, positional, with_context, coroutine, as_text]
+
+
+@pytest.mark.parametrize("fn", SAME, ids=lambda fn: fn.__name__)
+def test_tasks_that_take_the_same_payloads_have_the_same_fingerprint(fn: Callable[..., Any]) -> None:
+    # Written down: it has to be the same in every process and under every version of Python.
+    assert arguments(fn).fingerprint == "2a6820ca28"
+
+
+def optional_old(a: Optional[int], b: Optional[str] = None) -> None: ...  # noqa: UP045
+
+
+def optional_new(a: int | None, b: str | None = None) -> None: ...
+
+
+def optional_text(a: "int | None", b: "Optional[str]" = None) -> None: ...  # noqa: UP045
+
+
+@pytest.mark.parametrize("fn", [optional_old, optional_new, optional_text], ids=lambda fn: fn.__name__)
+def test_an_optional_type_has_one_fingerprint_however_it_is_written(fn: Callable[..., Any]) -> None:
+    assert arguments(fn).fingerprint == "7e333e43cc"
+
+
+def rich(mail: Mail, size: Size, tree: Tree, kind: Literal["b", "a"], *rest: int, **more: float) -> None: ...
+
+
+def test_a_fingerprint_of_rich_types_is_the_same_everywhere() -> None:
+    assert arguments(rich).fingerprint == "2ad93fcd1d"
+
+
+def test_a_fingerprint_does_not_depend_on_the_order_of_hashes() -> None:
+    program = "import test_fingerprint as t; print(t.arguments(t.rich).fingerprint)"
+    made = {
+        subprocess.run(
+            [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True, check=True, timeout=60, text=True,
+        ).stdout.strip()
+        for seed in ("1", "2")
+    }  # fmt: skip
+    assert made == {arguments(rich).fingerprint}
+
+
+def typed(hint: Any) -> Arguments:
+    def fn(a: Any) -> None: ...
+
+    fn.__annotations__["a"] = hint
+    return arguments(fn)
+
+
+DIFFERENT: list[Callable[..., Any]] = [
+    lambda: None,
+    lambda a: None,
+    lambda a=1: None,
+    lambda b: None,
+    lambda a, b: None,
+    lambda *a: None,
+    lambda **a: None,
+    lambda a, **b: None,
+]
+TYPES: list[Any] = [
+    int, str, float, bool, bytes, int | None, list[int], list[str], set[int], dict[str, int], tuple[int, int],
+    Literal["a"], Literal["a", "b"], Size, Mail, Tree, Model, Annotated[int, msgspec.Meta(gt=1)],
+    another("Mail", to=str), another("Mail", to=str, cc=int), another("Other", to=str, cc=str),
+    list[another("Mail", to=str)], list[another("Mail", to=int)],
+    pydantic.create_model("Model", n=(str, ...)), pydantic.create_model("Model", n=(int, ...), m=(int, 1)),
+]  # fmt: skip
+
+
+def test_tasks_that_take_other_payloads_have_other_fingerprints() -> None:
+    made = [arguments(fn).fingerprint for fn in DIFFERENT] + [typed(hint).fingerprint for hint in TYPES]
+    assert len(set(made)) == len(made)
+
+
+def test_a_type_that_has_no_schema_is_told_apart_by_its_name() -> None:
+    class Odd:
+        @classmethod
+        def model_validate(cls, value: Any) -> Any: ...
+
+        @classmethod
+        def model_json_schema(cls) -> Any:
+            raise RuntimeError("no schema")
+
+    assert typed(Odd).fingerprint != typed(list[Odd]).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("fn", "text"),
+    [
+        (lambda: None, "()"),
+        (lambda a, b=1, *c, d, **e: None, "(a, b=…, *c, d, **e)"),
+        (with_context, "(a: int, b: str = …)"),
+        (as_text, "(a: int, b: str = …)"),
+        (optional_old, "(a: Optional[int], b: Optional[str] = …)"),
+        (rich, "(mail: test_fingerprint.Mail, size: test_fingerprint.Size, tree: test_fingerprint.Tree, "
+               "kind: Literal['b', 'a'], *rest: int, **more: float)"),
+    ],
+    ids=["none", "unannotated", "context", "text", "optional", "rich"],
+)  # fmt: skip
+def test_parameters_are_shown_as_they_are_declared(fn: Callable[..., Any], text: str) -> None:
+    if fn is optional_old and sys.version_info >= (3, 14):
+        text = text.replace("Optional[int]", "int | None").replace("Optional[str]", "str | None")
+    assert arguments(fn).parameters == text
+
+
+def test_parameters_are_shown_up_to_a_limit() -> None:
+    fields = ", ".join(f"a_long_name_of_a_parameter_{n}" for n in range(100))
+    shown = arguments(eval(f"lambda {fields}: None")).parameters
+    assert len(shown) == PARAMETERS_LIMIT
+    assert shown.endswith("…")
+
+
+# as it is stored
+
+
+class OptionsOfBefore(msgspec.Struct, omit_defaults=True, frozen=True):
+    """The options of a job as the release before fingerprints knows them."""
+
+    timeout: float | msgspec.UnsetType | None = msgspec.UNSET
+    max_retries: int | None = None
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = {}
+    schedule: str | None = None
+
+
+@pytest.mark.parametrize("given", [{}, {"tags": ("a",), "metadata": {"b": 1}}, {"max_retries": 2}], ids=str)
+def test_an_older_release_reads_past_a_fingerprint(given: dict[str, Any]) -> None:
+    text = options_of(new_job(fingerprint="0011223344", **given))
+    assert '"fp":"0011223344"' in text
+    read = msgspec.json.decode(text, type=OptionsOfBefore)
+    assert {name: getattr(read, name) for name in given} == given
+
+
+@pytest.mark.parametrize("fingerprint", [None, "0011223344"])
+def test_a_record_in_redis_has_as_many_values_as_an_older_release_knows(fingerprint: str | None) -> None:
+    now = 1_893_499_200_000_000
+    assert len(msgspec.msgpack.decode(new_record(new_job(fingerprint=fingerprint), now)[1:])) in (5, 11)
+
+
+@pytest.fixture
+def memories() -> Iterator[None]:
+    """As they were, afterwards."""
+    before = [dict(one) for one in (_remembered_options, _remembered_texts)]
+    yield
+    for one, were in zip((_remembered_options, _remembered_texts), before, strict=True):
+        one.clear()
+        one.update(were)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("memories")
+def test_the_options_that_are_remembered_stay_few() -> None:
+    for n in range(MAX_REMEMBERED + 10):
+        text = options_of(new_job(fingerprint=f"{n:010x}"))
+        assert read_options(text).fingerprint == f"{n:010x}"
+    assert len(_remembered_options) <= MAX_REMEMBERED
+    assert len(_remembered_texts) <= MAX_REMEMBERED
