@@ -144,6 +144,19 @@ class Failure(Struct, frozen=True, omit_defaults=True):
         return (f"{self.type}: {first}" if first else self.type)[:LINE_LIMIT]
 
 
+# Failure.type of a job whose record cannot be decoded, and the lease of one that was set aside because of it.
+UNREADABLE = "mainspring.Unreadable"
+
+
+class Unreadable(Struct, frozen=True):
+    """A record of the store that this release cannot decode."""
+
+    kind: str
+    """What it is a record of: job, schedule, worker, …"""
+    name: str
+    error: str
+
+
 class Items(Struct, frozen=True, omit_defaults=True):
     """How the items went that one run worked through."""
 
@@ -281,6 +294,11 @@ class Job(Struct, frozen=True, kw_only=True):
         """The schedule of whose series it is a run."""
         return None if self.beside else self.schedule
 
+    @property
+    def unreadable(self) -> bool:
+        """Its record cannot be decoded: what could be read of it stands here, and its failure says why."""
+        return self.failure is not None and self.failure.type == UNREADABLE
+
     def shown(self, now: datetime) -> Shown:
         """The state people see: derived, so nothing has to move when its time comes."""
         if self.state is not State.PENDING:
@@ -298,6 +316,8 @@ class Job(Struct, frozen=True, kw_only=True):
     def actions(self, now: datetime) -> tuple[Action, ...]:
         """The actions that would change something now. A retry may still find its key held by another job."""
         state, stopping = self.met(now), self.state is State.RUNNING and self.cancel_reason is not None
+        if self.unreadable:
+            return () if state is State.RUNNING else (Action.DELETE,)
         allowed = [one for one in Action if state in ALLOWED[one] and _DONE_ALREADY.get(one) is not state]
         return tuple(one for one in allowed if not (stopping and one is Action.CANCEL))
 
@@ -356,6 +376,8 @@ class Claim(Struct, frozen=True):
     """None: nothing is waiting for these queues and tasks."""
     expired: list[JobId] = []
     """Jobs this call ended because their expires_at had passed."""
+    unreadable: list[Unreadable] = []
+    """Jobs this call set aside because their records cannot be decoded."""
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True):

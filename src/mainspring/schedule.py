@@ -9,7 +9,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from .clock import micros
-from .job import JobId, NewJob, State
+from .job import JobId, NewJob, State, Unreadable
 from .retry import Backoff
 from .trigger import AnyTrigger, Every, Timetable, Window
 
@@ -214,6 +214,8 @@ class Due(Struct, frozen=True):
 
     schedules: list[Schedule]
     next_at: datetime | None = None
+    unreadable: list[Unreadable] = []
+    """Schedules this call set aside because their records cannot be decoded."""
 
 
 def key_of(name: str, tick: datetime) -> str:

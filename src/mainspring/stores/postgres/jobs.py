@@ -64,6 +64,7 @@ _INSERT = f"INSERT INTO {{}} ({BOTH}) VALUES ({_places(_WIDTH)})"
 OVER = " ON CONFLICT (id) DO UPDATE SET " + ", ".join(
     f"{name} = excluded.{name}" for name in [*BOTH.split(", ")[1:], "ending"]
 )
+_STAND = "UPDATE mainspring_jobs SET state = $2, lease = $3, worker = $4 WHERE id = $1"
 _UPDATE = f"UPDATE mainspring_jobs SET ({BOTH}) = ({_places(_WIDTH)}) WHERE id = $1"
 
 
@@ -73,7 +74,13 @@ def _row(job: Job) -> Row:
 
 
 async def write(db: Session, pairs: Sequence[Pair]) -> None:
-    """Each job, which the caller has locked, as it is to be: in the table of its state."""
+    """Each job, which the caller has locked, as it is to be: in the table of its state.
+
+    The record of one that cannot be decoded stays as it is, but for where it stands.
+    """
+    if broken := [new for _, new in pairs if new.unreadable]:
+        await db.many(_STAND, [(job.id, job.state.value, job.lease, job.worker) for job in broken])
+        pairs = [pair for pair in pairs if not pair[1].unreadable]
     stay = [_row(new) for old, new in pairs if not (old.state.final or new.state.final)]
     if stay:
         await db.many(_UPDATE, stay)

@@ -9,9 +9,10 @@ import msgspec
 
 from ...aftermath import ended, revived, roused
 from ...clock import instant, micros
-from ...job import JobId, State
+from ...job import JobId, State, Unreadable
 from ...schedule import TICKS_KEPT, Due, Leadership, Schedule, Tick
 from ..rules import led
+from ..unreadable import decoded, readable
 from .pool import Session
 
 _encode = msgspec.json.Encoder().encode
@@ -48,64 +49,86 @@ async def record(db: Session, name: str, ticks: Sequence[Tick]) -> None:
 
 # what a job tells the schedule that made it
 
-_READ = "SELECT body FROM mainspring_schedules WHERE name = $1 FOR NO KEY UPDATE"
-_WAITING = "SELECT body FROM mainspring_schedules WHERE waits_on = $1 ORDER BY name FOR NO KEY UPDATE"
+_READ = "SELECT name, body FROM mainspring_schedules WHERE name = $1 FOR NO KEY UPDATE"
+_WAITING = "SELECT name, body FROM mainspring_schedules WHERE waits_on = $1 ORDER BY name FOR NO KEY UPDATE"
+
+
+async def _read(db: Session, name: str) -> Schedule | None:
+    """None if there is none, or it cannot be decoded."""
+    return next(iter(readable("schedule", await db.rows(_READ, name), _schedule)), None)
 
 
 async def end(
     db: Session, name: str, job_id: JobId, state: State | None, at: datetime, result: str | None = None
 ) -> None:
     """A job of that schedule is final; None: it was deleted before."""
-    body = await db.value(_READ, name)
-    if body is None:
-        return
-    schedule = _schedule(body)
-    if (new := ended(schedule, job_id, state, at, result)) is schedule:
+    schedule = await _read(db, name)
+    if schedule is None or (new := ended(schedule, job_id, state, at, result)) is schedule:
         return
     await write(db, new)
     if state is State.COMPLETED:
-        for (waiting,) in await db.rows(_WAITING, name):
-            await write(db, roused(_schedule(waiting), at))
+        for waiting in readable("schedule", await db.rows(_WAITING, name), _schedule):
+            await write(db, roused(waiting, at))
 
 
 async def revive(db: Session, name: str, job_id: JobId) -> None:
-    body = await db.value(_READ, name)
-    if body is not None:
-        await write(db, revived(_schedule(body), job_id))
+    if (schedule := await _read(db, name)) is not None:
+        await write(db, revived(schedule, job_id))
 
 
 # reading
 
 _SEEN = "due_at IS NOT NULL AND (NOT computed OR name = ANY($1))"
 # The last row, without a body, says when the next one will be due.
-_DUE = f"""(SELECT body, due_at FROM mainspring_schedules WHERE {_SEEN} AND due_at <= $2
+_DUE = f"""(SELECT name, body, due_at FROM mainspring_schedules WHERE {_SEEN} AND due_at <= $2
         ORDER BY due_at, name LIMIT $3)
-    UNION ALL (SELECT NULL, due_at FROM mainspring_schedules WHERE {_SEEN} AND due_at > $2 ORDER BY due_at LIMIT 1)"""
+    UNION ALL (SELECT NULL, NULL, due_at FROM mainspring_schedules WHERE {_SEEN} AND due_at > $2
+        ORDER BY due_at LIMIT 1)"""
 
 
 async def due(db: Session, now: datetime, limit: int, computed: Collection[str]) -> Due:
     rows = await db.rows(_DUE, list(computed), micros(now), limit)
-    found = [_schedule(body) for body, _ in rows if body is not None]
-    if len(found) == limit:
-        return Due(found, now)
-    return Due(found, next((instant(at) for body, at in rows if body is None), None))
+    found, broken = decoded("schedule", [(name, body) for name, body, _ in rows if name is not None], _schedule)
+    if len(found) + len(broken) == limit:
+        return Due(found, now, broken)
+    return Due(found, next((instant(at) for name, _, at in rows if name is None), None), broken)
 
 
-_SOME = """SELECT body FROM mainspring_schedules WHERE name > $1 AND ($2::text[] IS NULL OR name = ANY($2))
+async def set_aside(db: Session, names: Collection[str]) -> None:
+    """These are due no more, and a new one may take the place of each; until then their records stay as they are."""
+    sql = "UPDATE mainspring_schedules SET due_at = NULL, revision = 0 WHERE name = ANY($1)"
+    await db.run(sql, sorted(names))
+
+
+async def unreadable_names(db: Session) -> list[str]:
+    """Schedules that were set aside."""
+    rows = await db.rows("SELECT name, body FROM mainspring_schedules WHERE due_at IS NULL ORDER BY name")
+    return [one.name for one in decoded("schedule", [(*row,) for row in rows], _schedule)[1]]
+
+
+_SOME = """SELECT name, body FROM mainspring_schedules WHERE name > $1 AND ($2::text[] IS NULL OR name = ANY($2))
     ORDER BY name LIMIT $3"""
 
 
-async def schedules(db: Session, names: Collection[str] | None, limit: int, after: str | None) -> list[Schedule]:
-    rows = await db.rows(_SOME, after or "", None if names is None else list(names), limit)
-    return [_schedule(body) for (body,) in rows]
+async def schedules(
+    db: Session, names: Collection[str] | None, limit: int, after: str | None
+) -> tuple[list[Schedule], list[Unreadable]]:
+    found, broken, last = list[Schedule](), list[Unreadable](), after or ""
+    while rows := await db.rows(_SOME, last, None if names is None else list(names), limit):
+        some, others = decoded("schedule", [(*row,) for row in rows], _schedule)
+        found, broken = found + some, broken + others
+        if len(found) >= limit or len(rows) < limit:
+            break
+        last = rows[-1][0]  # where some cannot be decoded the page is filled from beyond them
+    return found[:limit], broken
 
 
-_TICKS = """SELECT body FROM mainspring_ticks WHERE schedule = $1 AND ($2::bigint IS NULL OR n < $2)
+_TICKS = """SELECT n, body FROM mainspring_ticks WHERE schedule = $1 AND ($2::bigint IS NULL OR n < $2)
     ORDER BY n DESC LIMIT $3"""
 
 
 async def ticks(db: Session, name: str, limit: int, before: int | None) -> list[Tick]:
-    return [_tick(body) for (body,) in await db.rows(_TICKS, name, before, limit)]
+    return readable(f"tick of schedule {name}", await db.rows(_TICKS, name, before, limit), _tick)
 
 
 async def drop(db: Session, names: Collection[str]) -> list[str]:

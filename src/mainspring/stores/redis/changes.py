@@ -15,10 +15,9 @@ from .home import Homes
 from .index import Arguments, held_keys, moves
 from .known import Known
 from .part import Part, Wanted
-from .records import Raw, claim_of, last_run, packed, record
+from .records import Raw, circuits_of, claim_of, last_run, packed, record
 
 _encode = msgspec.json.Encoder().encode
-_circuit = msgspec.json.Decoder(Circuit).decode
 # Seconds for which a home remembers that a job was there: nobody repeats an enqueue for longer.
 REMEMBERED = 86_400
 
@@ -100,7 +99,7 @@ def _written(base: str, id: JobId, raw: Raw, old: Job | None, new: Job | None, n
         yield "HSETNX", f"{base}:exec:{id}", run.number, _encode(run)
     if new is None:
         yield "HDEL", f"{base}:job", short
-    else:
+    elif not new.unreadable:
         yield "HSET", f"{base}:job", short, record(new)
     if new is not None and new.lease is not None:
         yield "HSET", f"{base}:run", short, claim_of(new, 0 if new.started_at is None else micros(new.started_at))
@@ -124,14 +123,15 @@ def _of_keys(homes: Homes, changed: Sequence[tuple[Job | None, Job | None]]) -> 
 def _of_circuits(homes: Homes, known: Known, new: dict[str, Circuit]) -> Iterator[Arguments]:
     """The first home has them, and every home until when those that are open hold back their tasks."""
     old, base = known.circuits or {}, homes.first.base
+    before = circuits_of(old)
     texts = {task: _encode(circuit) for task, circuit in new.items()}
-    known.turned = {task for task in old.keys() | texts.keys() if old.get(task) != texts.get(task)}
+    known.turned = {task for task in before.keys() | texts.keys() if old.get(task) != texts.get(task)}
     for task in known.turned:
         if task in texts:
             yield "HSET", f"{base}:circuit", task, texts[task]
         else:
             yield "HDEL", f"{base}:circuit", task
-        was = _circuit(old[task]).open_until if task in old else None
+        was = before[task].open_until if task in before else None
         until = new[task].open_until if task in new else None
         if was != until:
             for home in homes.all:

@@ -9,17 +9,21 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...clock import instant, micros
-from ...job import Beat, Claim, Job, JobId, LiveWorker, Orders, State, WorkerId, WorkerInfo
+from ...job import Beat, Claim, Job, JobId, LiveWorker, Orders, State, Unreadable, WorkerId, WorkerInfo
 from ..memory import claim as memory
+from ..unreadable import decoded, unreadable
+from .aside import aside_of_no_group, parked, set_aside
 from .home import Home, Homes
 from .index import Arguments
 from .kept import instant_of, watched
-from .known import Found, Known, live, load, named, read_hash, read_home, worker_text
+from .known import Found, Known, load, named, read_hash, read_home, worker_text, workers_of
 from .line import Word
 from .part import Part
 from .play import play
-from .records import taken, unpacked
+from .records import packed, taken, unpacked
 from .step import commit, settle
 from .ways import group_names
 
@@ -46,11 +50,14 @@ async def claim(
             await settle(homes, held[0][0], held[0][1].decode())
             continue
         pairs = [pair for _, some in answers for pair in zip(some[::2], some[1::2], strict=True)]
-        jobs = [taken(id, text, lease, worker, now) for id, text in pairs]
+        named_pairs = ((unpacked(id), (id, text)) for id, text in pairs)
+        jobs, broken = decoded("job", named_pairs, lambda pair: taken(*pair, lease, worker, now))
+        if broken:
+            await set_aside(homes, broken, worker, us)
         if len(answers) > 1:
             jobs.sort(key=lambda job: (-job.priority, job.run_at, job.id))
         instants = [instant(int(float(word))) for word, _ in answers if word != b""]
-        return Claim(jobs, max(now, min(instants)) if instants else None)
+        return Claim(jobs, max(now, min(instants)) if instants else None, [], broken)
 
 
 async def _across(homes: Homes, limit: int, words: Callable[[int, str], list[Word]], lease: str) -> list[Any]:
@@ -88,12 +95,14 @@ async def _look(
 ) -> Claim:
     """A claim in which more than the order has a say: played on all that it may meet."""
     paused = await paused_queues(homes)
+    broken: dict[JobId, Unreadable] = {}
 
     async def prepare(known: Known) -> None:
         await load(homes, known, "worker", [worker])
         await load(homes, known, "circuits", [""])
-        for some in await homes.each(lambda home: _candidates(home, limit, now)):
+        for some, others in await homes.each(lambda home: _candidates(homes, home, limit, now)):
             known.jobs |= some
+            broken.update((one.name, one) for one in others)
 
     def verb(part: Part) -> Claim:
         expired = part.jobs.expire(now)
@@ -101,7 +110,7 @@ async def _look(
             return Claim([], None, expired)
         return Claim(*memory.claim(part.jobs, part.ledger, paused, queues, worker, tasks, limit, now), expired)
 
-    return await play(homes, verb, now, prepare)
+    return replace(await play(homes, verb, now, prepare), unreadable=list(broken.values()))
 
 
 async def paused_queues(homes: Homes) -> set[str]:
@@ -109,17 +118,48 @@ async def paused_queues(homes: Homes) -> set[str]:
     return {name.decode() for some in sets for name in some}
 
 
-async def _candidates(home: Home, limit: int, now: datetime) -> dict[JobId, Found]:
-    """The first of every group, suspects, and what has expired or will be the next to."""
+async def _candidates(
+    homes: Homes, home: Home, limit: int, now: datetime
+) -> tuple[dict[JobId, Found], list[Unreadable]]:
+    """The first of every group, suspects, and what has expired or will be the next to. What cannot be decoded among
+    them is set aside, and an entry without its job removed."""
     base, us = home.base, micros(now)
     expired = await home.call("ZRANGEBYSCORE", f"{base}:expiring", "-inf", us)
     commands: list[Arguments] = [("SMEMBERS", f"{base}:suspect"), ("ZRANGE", f"{base}:expiring", 0, len(expired))]
-    for name in await group_names(home):
+    names = await group_names(home)
+    for name in names:
         commands.append(("ZRANGE", f"{base}:ready:{name}", 0, limit + len(expired)))
         commands.append(("ZRANGE", f"{base}:later:{name}", 0, limit + len(expired)))
     suspects, first, *entries = await home.many(commands)
     ids = {*suspects, *first, *expired, *(entry[10:] for some in entries for entry in some)}
-    return await read_home(home, [unpacked(id) for id in ids])
+    found = await read_home(home, [unpacked(id) for id in ids])
+    groups = [name for name in names for _ in range(2)]
+    placed = [(name, entry) for name, some in zip(groups, entries, strict=True) for entry in some]
+    broken = {
+        packed(id): unreadable("job", id, job.failure.message)
+        for id, (_, job) in found.items()
+        if job is not None and job.failure is not None and job.unreadable
+    }
+    for name, entry in placed:
+        if entry[10:] in broken or found[unpacked(entry[10:])][1] is None:
+            await _taken_out(homes, home, name, entry, broken.get(entry[10:]), us)
+    for id in broken.keys() - {entry[10:] for _, entry in placed}:
+        await aside_of_no_group(homes, home, id, broken[id], found[unpacked(id)], us)
+    return {id: one for id, one in found.items() if packed(id) not in broken}, list(broken.values())
+
+
+async def _taken_out(homes: Homes, home: Home, name: str, entry: bytes, broken: Unreadable | None, now: int) -> None:
+    """An entry of a group that no claim can use; the record of its job stays, if there is one."""
+    base, id = home.base, entry[10:]
+    commands: list[Arguments] = [
+        ("ZREM", f"{base}:ready:{name}", entry), ("ZREM", f"{base}:later:{name}", entry), ("GROUP", f"{base}:{name}"),
+    ]  # fmt: skip
+    if broken is None:
+        await commit(homes, [(f"{base}:job", id, None)], commands)
+        await home.call("HINCRBY", f"{base}:health", "stale", 1)
+    else:
+        queue, _, task = name.partition("\0")
+        await commit(homes, [(f"{base}:run", id, None)], [*commands, *parked(home, id, queue, task, broken, now)])
 
 
 async def beat(homes: Homes, worker: WorkerInfo, until: datetime, now: datetime) -> Beat:
@@ -160,7 +200,7 @@ def _rows(base: str, known: Known, workers: dict[WorkerId, LiveWorker]) -> list[
     for id, text in list(known.workers.items()):
         new = workers.get(id)
         fresh = None if new is None else worker_text(new)
-        if fresh == text:
+        if fresh == text or (new is None and text is not None and not workers_of({id: text})):
             del known.workers[id]
         elif new is None or fresh is None:
             commands += (("HDEL", f"{base}:worker", id), ("HDEL", f"{base}:until", id))
@@ -181,10 +221,16 @@ async def order(homes: Homes, workers: Collection[WorkerId] | None, orders: Orde
 
 
 async def expired(homes: Homes, now: datetime, limit: int) -> list[Job]:
-    rows = await read_hash(homes.first, f"{homes.first.base}:worker")
-    alive = {name for name, text in rows.items() if live(text).until > now}
+    # Not by their rows, one of which may be unreadable.
+    rows = await read_hash(homes.first, f"{homes.first.base}:until")
+    alive = {name for name, until in rows.items() if int(until) > micros(now)}
     found = await homes.each(lambda home: _orphans(home, alive, limit))
-    return sorted((job for some in found for job in some), key=lambda job: job.id)[:limit]
+    jobs = sorted((job for some in found for job in some), key=lambda job: job.id)[:limit]
+    for job in jobs:
+        if job.unreadable and job.failure is not None:
+            one = unreadable("job", job.id, job.failure.message)
+            await set_aside(homes, [one], job.worker or "", micros(now))
+    return [job for job in jobs if not job.unreadable]
 
 
 async def _orphans(home: Home, alive: set[WorkerId], limit: int) -> list[Job]:

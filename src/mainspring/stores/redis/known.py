@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from ...clock import instant, micros
 from ...job import Execution, Job, JobId, LiveWorker, LogLine, Orders, WorkerInfo
 from ...schedule import Schedule
+from ..unreadable import readable
 from .home import Home, Homes
 from .records import Raw, job_from, last_run, packed, unpacked
 from .step import settle
@@ -36,6 +37,17 @@ _row = msgspec.json.Decoder(Row).decode
 def live(text: bytes) -> LiveWorker:
     row = _row(text)
     return LiveWorker(row.info, instant(row.until), row.orders)
+
+
+def workers_of(texts: Mapping[str, bytes | None]) -> dict[str, LiveWorker]:
+    """Those whose rows can be decoded, by id."""
+    rows = [(id, (id, text)) for id, text in texts.items() if text is not None]
+    return dict(readable("worker", rows, lambda row: (row[0], live(row[1]))))
+
+
+def schedule_of(name: str, text: bytes | None) -> Schedule | None:
+    """None if there is none, or it cannot be decoded."""
+    return None if text is None else next(iter(readable("schedule", [(name, text)], _schedule)), None)
 
 
 def worker_text(worker: LiveWorker) -> bytes:
@@ -95,7 +107,7 @@ async def load(homes: Homes, known: Known, kind: str, names: Iterable[str]) -> N
         case "schedule":
             found = await home.call("HMGET", f"{base}:schedule", *names)
             for name, text in zip(names, found, strict=True):
-                known.schedules[name] = (text, None if text is None else _schedule(text))
+                known.schedules[name] = (text, schedule_of(name, text))
         case "waiting":
             for name in names:
                 known.waiting[name] = sorted(
@@ -185,7 +197,8 @@ async def executions(homes: Homes, id: JobId, found: Found | None = None) -> lis
     if job is None:
         return []
     home = homes.of(job.queue)
-    runs = {run.number: run for run in map(_execution, await home.call("HVALS", f"{home.base}:exec:{id}"))}
+    texts = await read_hash(home, f"{home.base}:exec:{id}")
+    runs = {run.number: run for run in readable(f"run of job {id}", texts.items(), _execution)}
     if (last := last_run(id, raw)) is not None:
         runs.setdefault(last.number, last)
     return [runs[number] for number in sorted(runs)]
@@ -196,4 +209,4 @@ async def lines(homes: Homes, id: JobId) -> list[LogLine]:
     if job is None:
         return []
     home = homes.of(job.queue)
-    return [_line(text) for text in await home.call("HVALS", f"{home.base}:log:{id}")]
+    return readable(f"log line of job {id}", (await read_hash(home, f"{home.base}:log:{id}")).items(), _line)

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from ...job import Circuit, Execution, Job, JobId, NewJob
 from ...outcome import Outcome
 from ...schedule import Schedule
@@ -15,10 +13,8 @@ from ..memory.jobs import Jobs
 from ..memory.ledger import Ledger
 from ..memory.series import Series
 from ..memory.workers import Workers
-from .known import Known, live
-from .records import unpacked
-
-_circuit = msgspec.json.Decoder(Circuit).decode
+from .known import Known, workers_of
+from .records import circuits_of, unpacked
 
 
 class Wanted(Exception):
@@ -63,6 +59,8 @@ class PartOfJobs(Jobs):
                 raise Wanted("key", key)
             if (held := self.known.keys[key]) is not None:
                 self._sure(unpacked(held))
+                if (found := super().get(unpacked(held))) is not None and found.unreadable:
+                    return key[1:], found  # its record does not say so
         return super().holder(job)
 
 
@@ -111,7 +109,7 @@ class _Circuits(dict[str, Circuit]):
     """All of them or none: they are few, and a claim looks at each."""
 
     def __init__(self, known: Known) -> None:
-        super().__init__({task: _circuit(text) for task, text in (known.circuits or {}).items()})
+        super().__init__(circuits_of(known.circuits or {}))
         self._known = known
 
     def _sure(self) -> None:
@@ -154,7 +152,7 @@ class PartOfLedger(Ledger):
 
 class PartOfWorkers(Workers):
     def __init__(self, known: Known) -> None:
-        super().__init__({id: live(text) for id, text in known.workers.items() if text is not None})
+        super().__init__(workers_of(known.workers))
         self._known = known
 
     def alive(self, worker: str, now: datetime) -> bool:

@@ -10,9 +10,11 @@ import msgspec
 
 from ...clock import instant
 from ...failpoint import failpoint
+from ...job import Unreadable
 from ...schedule import Due, Fired, Firing, Leadership, Schedule, Tick
 from ..memory import fire as memory
 from ..rules import led
+from ..unreadable import decoded, readable
 from .changes import schedule_moves
 from .home import Home, Homes
 from .index import Arguments
@@ -31,22 +33,24 @@ AT_ONCE = 10
 
 async def due(home: Home, now: datetime, limit: int, computed: Collection[str]) -> Due:
     """By due_at and name, which is the order of the set."""
-    base, found, start = home.base, list[Schedule](), 0
+    base, found, broken, start = home.base, list[Schedule](), list[Unreadable](), 0
     while True:
         entries = await home.call("ZRANGE", f"{base}:due", start, start + STEP - 1, "WITHSCORES")
         names = entries[::2]
         texts = await home.call("HMGET", f"{base}:schedule", *names) if names else []
-        for text, score in zip(texts, entries[1::2], strict=True):
-            row = None if text is None else _schedule(text)
+        for name, text, score in zip(names, texts, entries[1::2], strict=True):
+            some, others = decoded("schedule", [] if text is None else [(name, text)], _schedule)
+            broken += others
+            row = some[0] if some else None
             if row is None or row.due_at is None or (row.spec.computed and row.name not in computed):
                 continue
             if row.due_at > now:
-                return Due(found, instant(int(float(score))))
+                return Due(found, instant(int(float(score))), broken)
             found.append(row)
             if len(found) == limit:
-                return Due(found, now)
+                return Due(found, now, broken)
         if len(names) < STEP:
-            return Due(found, None)
+            return Due(found, None, broken)
         start += STEP
 
 
@@ -87,10 +91,14 @@ async def drop(homes: Homes, names: Collection[str]) -> list[str]:
         known = Known()
         if names:
             await load(homes, known, "schedule", set(names))
-        found = sorted(name for name, (_, row) in known.schedules.items() if row is not None)
+        found = sorted(name for name, (text, _) in known.schedules.items() if text is not None)
         commands: list[Arguments] = []
         for name in found:
-            commands += schedule_moves(base, known.schedules[name][1], None)
+            row = known.schedules[name][1]
+            if row is None:  # it cannot be decoded
+                commands += (("HDEL", f"{base}:schedule", name), ("ZREM", f"{base}:due", name))
+            else:
+                commands += schedule_moves(base, row, None)
             commands.append(("DEL", f"{base}:ticks:{name}"))
         if not commands or await commit(homes, known.expected(homes), commands):
             return found
@@ -104,7 +112,8 @@ async def schedules(home: Home, names: Collection[str] | None, limit: int, after
     found: list[Schedule] = []
     for start in range(0, len(wanted), STEP):
         texts = await home.call("HMGET", f"{base}:schedule", *wanted[start : start + STEP])
-        found += [_schedule(text) for text in texts if text is not None]
+        pairs = [(name, text) for name, text in zip(wanted[start:], texts, strict=False) if text is not None]
+        found += readable("schedule", pairs, _schedule)
         if len(found) >= limit:
             break
     return found[:limit]
@@ -113,7 +122,8 @@ async def schedules(home: Home, names: Collection[str] | None, limit: int, after
 async def ticks(home: Home, name: str, limit: int, before: int | None) -> list[Tick]:
     high = "+inf" if before is None else f"({before}"
     key = f"{home.base}:ticks:{name}"
-    return [_tick(text) for text in await home.call("ZREVRANGEBYSCORE", key, high, "-inf", "LIMIT", 0, limit)]
+    texts = await home.call("ZREVRANGEBYSCORE", key, high, "-inf", "LIMIT", 0, limit)
+    return readable(f"tick of schedule {name}", zip(texts, texts, strict=True), _tick)
 
 
 async def lead(homes: Homes, name: str, holder: str, until: datetime, now: datetime) -> Leadership:
