@@ -546,6 +546,13 @@ class Queue(Struct, frozen=True, kw_only=True):
     running: int = 0
 
 
+class End(Struct, frozen=True):
+    """One end of a job: a job that was put back to work and has ended again has another."""
+
+    finished_at: datetime | None
+    runs: int
+
+
 class Filter(Struct, frozen=True, kw_only=True):
     """Which jobs: closed and conjunctive. None means any."""
 
@@ -566,6 +573,8 @@ class Filter(Struct, frozen=True, kw_only=True):
     created_after: datetime | None = None
     created_before: datetime | None = None
     """Those two: the instant itself is within."""
+    ends: Mapping[JobId, End] | None = None
+    """These jobs, while this is their newest end."""
 
 
 Sort = Literal["created", "due", "finished"]

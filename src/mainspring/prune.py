@@ -14,7 +14,7 @@ from .config import Settings
 from .document import TIDIED
 from .events import Bus, JobsPruned, Pruned
 from .insistence import Insistence
-from .job import FINAL, Action, Execution, Filter, Job, LogLine, State
+from .job import FINAL, Action, End, Execution, Filter, Job, LogLine, State
 from .retention import Retention, Rules, kept
 from .store import Store
 
@@ -104,13 +104,14 @@ class Pruner:
             if not await self._archived(store, old):
                 break
             began = self._clock.monotonic()
-            # Only those that are still what they were: somebody may have retried one meanwhile.
-            which = Filter(ids=tuple(job.id for job in old), states=(state.value,))
+            # Only those that are still what they were: one may have been retried meanwhile, and have ended again.
+            ends = {job.id: End(job.finished_at, job.runs) for job in old}
+            which = Filter(ids=tuple(ends), states=(state.value,), ends=ends)
             done = (await store.change(Action.DELETE, which, now=self._clock.now(), limit=STEP)).done
             gone += len(done)
             if done:
                 self._bus.emit(JobsPruned(at=self._clock.now(), state=state, task=task, ids=tuple(done)))
-            if len(old) < STEP:
+            if len(old) < STEP or not done:
                 break
             await self._clock.sleep(max(PAUSE, self._clock.monotonic() - began))
         return gone

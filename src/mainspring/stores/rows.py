@@ -13,6 +13,7 @@ from ..clock import EPOCH, instant, micros
 from ..job import (
     UNREADABLE,
     Account,
+    End,
     Ending,
     Execution,
     Failure,
@@ -282,6 +283,15 @@ def stored(which: Filter) -> set[str]:
     if which.states is None:
         return {state.value for state in State}
     return {kept for shown in which.states for kept in _STORED.get(shown, (shown,))}
+
+
+# A job's end as one text, which can be looked up among others.
+END_SQL = "id || ' ' || coalesce(finished_at, -1) || ' ' || runs"
+
+
+def end_texts(ends: Mapping[str, End]) -> list[str]:
+    """As END_SQL has them."""
+    return [f"{id} {-1 if end.finished_at is None else micros(end.finished_at)} {end.runs}" for id, end in ends.items()]
 
 
 def beyond(prefix: str) -> str | None:

@@ -19,6 +19,7 @@ from ..job import (
     Account,
     Action,
     Circuit,
+    End,
     Ending,
     Execution,
     Filter,
@@ -225,6 +226,7 @@ def matches(job: Job, which: Filter, now: datetime) -> bool:
         and (which.key_prefix is None or _begins(job, which.key_prefix))
         and (which.created_after is None or job.created_at >= which.created_after)
         and (which.created_before is None or job.created_at <= which.created_before)
+        and (which.ends is None or which.ends.get(job.id) == End(job.finished_at, job.runs))
     )
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from ...clock import micros
 from ...job import FINAL, Cursor, Filter, Sort
-from ..rows import COLUMNS, HELD, SHOWN_SQL, Row, beyond, stored
+from ..rows import COLUMNS, END_SQL, HELD, SHOWN_SQL, Row, beyond, end_texts, stored
 from .lenient import holds_no_text, lenient
 from .odd import earliest, latest
 
@@ -176,6 +176,8 @@ class _List:
         if which.key_prefix is not None:
             span = self._prefixed()
             yield f"({span.format('unique_key')} OR {span.format('idempotency_key')})"
+        if which.ends is not None:
+            yield self._among(END_SQL, end_texts(which.ends))
         yield from self._times()
 
     def _times(self) -> list[str]:
