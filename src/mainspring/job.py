@@ -148,7 +148,7 @@ class Failure(Struct, frozen=True, omit_defaults=True):
 UNREADABLE = "mainspring.Unreadable"
 
 
-class Unreadable(Struct, frozen=True):
+class UnreadableRecord(Struct, frozen=True):
     """A record of the store that this release cannot decode."""
 
     kind: str
@@ -376,7 +376,7 @@ class Claim(Struct, frozen=True):
     """None: nothing is waiting for these queues and tasks."""
     expired: list[JobId] = []
     """Jobs this call ended because their expires_at had passed."""
-    unreadable: list[Unreadable] = []
+    unreadable: list[UnreadableRecord] = []
     """Jobs this call set aside because their records cannot be decoded."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from inspect import isawaitable
 
@@ -47,12 +47,16 @@ class Pruner:
         clock: Clock,
         bus: Bus,
         archive: Archive | None = None,
+        *,
+        tasks: Collection[str] | None = None,
     ) -> None:
+        """`tasks`: whose jobs may go; None: those of every task, also of tasks that no code here knows."""
         self._settings = settings
         self._own = own
         self._clock = clock
         self._bus = bus
         self._archive = archive
+        self._tasks = tasks
 
     async def run(self, store: Store, insist: Insistence, phase: float) -> None:
         """Looks after retention as long as the worker lives; `phase` (0 to 1) keeps workers from doing so together."""
@@ -89,6 +93,8 @@ class Pruner:
         now = self._clock.now()
         rules = {}
         for state, task in await store.groups():
+            if self._tasks is not None and task not in self._tasks:
+                continue
             rule = kept(state, self._own.get(task, {}), self._settings)
             if rule.age is not None:
                 rules[state, task] = (rule.keep, now - min(rule.age, now - EPOCH))

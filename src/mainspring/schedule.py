@@ -9,7 +9,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from .clock import micros
-from .job import JobId, NewJob, State, Unreadable
+from .job import JobId, NewJob, State, UnreadableRecord
 from .retry import Backoff
 from .trigger import AnyTrigger, Every, Timetable, Window
 
@@ -214,7 +214,7 @@ class Due(Struct, frozen=True):
 
     schedules: list[Schedule]
     next_at: datetime | None = None
-    unreadable: list[Unreadable] = []
+    unreadable: list[UnreadableRecord] = []
     """Schedules this call set aside because their records cannot be decoded."""
 
 

@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -27,13 +28,13 @@ from .herald import Herald
 from .insistence import Insistence
 from .job import Beat, Job, Orders, State, WorkerInfo
 from .limits import Limits, given
-from .outcome import Crashed, Ended, Outcome, Policy, decide
+from .outcome import Crashed, Ended, Outcome, Poisoned, decide
 from .patience import patience
 from .prune import Pruner
 from .pulse import Pulse
 from .runner import Runner
 from .scheduler import Scheduler
-from .settlement import Settlement
+from .settlement import Settlement, tell
 from .signals import on_stop
 from .slots import Run, RunKey, Slots
 from .store import Store
@@ -269,11 +270,12 @@ class Worker:
             self._claiming = True
             try:
                 claim = await self._store.claim(queues, worker=self.id, tasks=tasks, limit=room, now=now)
+                jobs = await self._buried(claim.jobs)
             finally:
                 self._claiming = False
             # Came after we had let go of everything: others may have these jobs. If not, they are orphans.
             if silences == self._silences:
-                self._begin(claim.jobs)
+                self._begin(jobs)
             if claim.expired:
                 self._bus.emit(JobsExpired(at=now, ids=tuple(claim.expired)))
                 for id in claim.expired:
@@ -281,6 +283,23 @@ class Worker:
             if claim.next_at is not None:
                 wait = min(wait, max(0.0, (claim.next_at - self._clock.now()).total_seconds()))
         return wait if self._free() > 0 else None
+
+    async def _buried(self, jobs: list[Job]) -> list[Job]:
+        """Ends those that crashed too often while no worker was there that knows their task; returns the others."""
+        limit, now = self._settings.max_crashes, self._clock.now()
+        poison = {job.id: self._poisoned(job, now) for job in jobs if job.crashes >= limit}
+        if not poison:
+            return jobs
+        stands = await self._store.finish(list(poison.values()))
+        for job in jobs:
+            if job.id in poison and job.id in stands:
+                tell(self._bus, job, poison[job.id])
+        return [job for job in jobs if job.id not in poison]
+
+    def _poisoned(self, job: Job, now: datetime) -> Outcome:
+        return self._dead(
+            job, decide(job, Poisoned(self._settings.max_crashes), now=now, policy=self._runner.policy(job))
+        )
 
     def _free(self) -> int:
         held_back = self._stopping or self._silent or self._orders.drained
@@ -304,11 +323,7 @@ class Worker:
             self._bus.emit(JobLost(at=now, job=job))
         else:
             outcome = decide(job, ended, now=now, policy=self._runner.policy(job), account=run.ctx.account())
-            if outcome.state is _DEAD:
-                outcome = self._mourned(job, outcome)
-                if job.schedule is not None:
-                    self._scheduler.suspect(job.id, outcome.finished_at)
-            self._settlement.add(run, self._told(job, outcome))
+            self._settlement.add(run, self._dead(job, outcome))
         self._appetite.freed()
 
     def _told(self, job: Job, outcome: Outcome) -> Outcome:
@@ -370,8 +385,14 @@ class Worker:
         return 0.0 if more else self._settings.sweep * (0.75 + 0.25 * self._phase)
 
     def _crashed(self, job: Job, now: datetime) -> Outcome:
-        policy = self._runner.policy(job) if job.task in self._limits.tasks else Policy()
-        outcome = decide(job, Crashed(job.worker or "", self._settings.max_crashes), now=now, policy=policy)
+        if job.task not in self._limits.tasks:
+            # Its death is left to a worker that knows whom to tell: see _buried.
+            return self._told(job, decide(job, Crashed(job.worker or "", sys.maxsize), now=now))
+        crashed = Crashed(job.worker or "", self._settings.max_crashes)
+        return self._dead(job, decide(job, crashed, now=now, policy=self._runner.policy(job)))
+
+    def _dead(self, job: Job, outcome: Outcome) -> Outcome:
+        """The outcome with all that a death brings about, if it is one."""
         if outcome.state is _DEAD:
             if job.schedule is not None:
                 self._scheduler.suspect(job.id, outcome.finished_at)

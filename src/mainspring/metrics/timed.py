@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from ..events import JobLost, SlotLeaked
-from ..job import Claim, Unreadable
+from ..job import Claim, UnreadableRecord
 from ..measure import Meter
 from ..schedule import Due
 from ..store import Store
@@ -97,7 +97,7 @@ def _due(meter: Meter, args: Sequence[Any], given: dict[str, Any], due: Due) -> 
     _set_aside(meter, due.unreadable)
 
 
-def _set_aside(meter: Meter, unreadable: Sequence[Unreadable]) -> None:
+def _set_aside(meter: Meter, unreadable: Sequence[UnreadableRecord]) -> None:
     for one in unreadable:
         meter.count(RECORDS_UNREADABLE, one.kind)
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..finding import Finding
-from ..job import Unreadable
+from ..job import UnreadableRecord
 from ..tally import Sums
 
 _logger = logging.getLogger("mainspring")
@@ -26,9 +26,9 @@ _logged: set[tuple[str, str]] = set()
 _sums = msgspec.json.Decoder(Sums).decode
 
 
-def unreadable(kind: str, name: str, error: Exception | str) -> Unreadable:
+def unreadable(kind: str, name: str, error: Exception | str) -> UnreadableRecord:
     """The record by its name and its decoding error; it is logged once in a process."""
-    found = Unreadable(kind, name, _text(error)[:MAX_ERROR_CHARACTERS])
+    found = UnreadableRecord(kind, name, _text(error)[:MAX_ERROR_CHARACTERS])
     if (kind, name) not in _logged:
         if len(_logged) >= MAX_LOGGED:
             _logged.clear()
@@ -41,7 +41,9 @@ def _text(error: Exception | str) -> str:
     return error if isinstance(error, str) else f"{type(error).__name__}: {error}"
 
 
-def decoded(kind: str, pairs: Iterable[tuple[Any, R]], decode: Callable[[R], T]) -> tuple[list[T], list[Unreadable]]:
+def decoded(
+    kind: str, pairs: Iterable[tuple[Any, R]], decode: Callable[[R], T]
+) -> tuple[list[T], list[UnreadableRecord]]:
     """The records, by name and as they are kept, that can be decoded; and those that cannot."""
     pairs = list(pairs)
     try:
@@ -52,9 +54,9 @@ def decoded(kind: str, pairs: Iterable[tuple[Any, R]], decode: Callable[[R], T])
 
 def _each_decoded(
     kind: str, pairs: Iterable[tuple[Any, R]], decode: Callable[[R], T]
-) -> tuple[list[T], list[Unreadable]]:
+) -> tuple[list[T], list[UnreadableRecord]]:
     found: list[T] = []
-    broken: list[Unreadable] = []
+    broken: list[UnreadableRecord] = []
     for name, raw in pairs:
         try:
             found.append(decode(raw))

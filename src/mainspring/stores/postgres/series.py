@@ -9,7 +9,7 @@ import msgspec
 
 from ...aftermath import ended, revived, roused
 from ...clock import instant, micros
-from ...job import JobId, State, Unreadable
+from ...job import JobId, State, UnreadableRecord
 from ...schedule import TICKS_KEPT, Due, Leadership, Schedule, Tick
 from ..rules import led
 from ..unreadable import decoded, readable
@@ -112,8 +112,8 @@ _SOME = """SELECT name, body FROM mainspring_schedules WHERE name > $1 AND ($2::
 
 async def schedules(
     db: Session, names: Collection[str] | None, limit: int, after: str | None
-) -> tuple[list[Schedule], list[Unreadable]]:
-    found, broken, last = list[Schedule](), list[Unreadable](), after or ""
+) -> tuple[list[Schedule], list[UnreadableRecord]]:
+    found, broken, last = list[Schedule](), list[UnreadableRecord](), after or ""
     while rows := await db.rows(_SOME, last, None if names is None else list(names), limit):
         some, others = decoded("schedule", [(*row,) for row in rows], _schedule)
         found, broken = found + some, broken + others

@@ -39,7 +39,7 @@ from ...job import (
     Shown,
     Sort,
     State,
-    Unreadable,
+    UnreadableRecord,
     Update,
     WorkerId,
     WorkerInfo,
@@ -418,7 +418,7 @@ class PostgresStore(PostgresKeeper):
         await self._set_aside(due.unreadable)
         return due
 
-    async def _set_aside(self, schedules: Sequence[Unreadable]) -> None:
+    async def _set_aside(self, schedules: Sequence[UnreadableRecord]) -> None:
         names = {one.name for one in schedules}
         if names - self._aside:
             await self._step(lambda db: series.set_aside(db, names))

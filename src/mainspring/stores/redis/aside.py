@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ...finding import Finding
-from ...job import State, Unreadable, WorkerId
+from ...job import State, UnreadableRecord, WorkerId
 from ...schedule import Schedule
 from ..unreadable import decoded, finding
 from .home import Home, Homes
@@ -21,7 +21,7 @@ _schedule = msgspec.json.Decoder(Schedule).decode
 BATCH_SCHEDULES = 500
 
 
-async def set_aside(homes: Homes, broken: Sequence[Unreadable], worker: WorkerId, now: int) -> None:
+async def set_aside(homes: Homes, broken: Sequence[UnreadableRecord], worker: WorkerId, now: int) -> None:
     """Jobs that a claim took and cannot decode, or that their worker left: where no claim finds them."""
     ids = {packed(one.name): one for one in broken}
     for home in homes.all:
@@ -32,7 +32,7 @@ async def set_aside(homes: Homes, broken: Sequence[Unreadable], worker: WorkerId
                 await commit(homes, [(f"{home.base}:run", id, said)], commands)
 
 
-def parked(home: Home, id: bytes, queue: str, task: str, one: Unreadable, now: int) -> list[Arguments]:
+def parked(home: Home, id: bytes, queue: str, task: str, one: UnreadableRecord, now: int) -> list[Arguments]:
     """The commands that put a job whose record cannot be decoded among those that are held back by hand."""
     base, park = home.base, f"{State.PAUSED.value}\0{queue}"
     return [
@@ -43,7 +43,7 @@ def parked(home: Home, id: bytes, queue: str, task: str, one: Unreadable, now: i
     ]  # fmt: skip
 
 
-async def aside_of_no_group(homes: Homes, home: Home, id: bytes, one: Unreadable, found: Found, now: int) -> None:
+async def aside_of_no_group(homes: Homes, home: Home, id: bytes, one: UnreadableRecord, found: Found, now: int) -> None:
     """A suspect or one that may expire: its own record says its queue, or hides it."""
     base, (raw, job) = home.base, found
     if job is not None and job.queue and raw[1] is None:
@@ -54,7 +54,7 @@ async def aside_of_no_group(homes: Homes, home: Home, id: bytes, one: Unreadable
     await commit(homes, [(f"{base}:job", id, raw[0]), (f"{base}:run", id, raw[1])], commands)
 
 
-async def set_aside_schedules(homes: Homes, broken: Sequence[Unreadable]) -> None:
+async def set_aside_schedules(homes: Homes, broken: Sequence[UnreadableRecord]) -> None:
     """These are due no more, and a new one may take the place of each; until then their records stay as they are."""
     home = homes.first
     for one in broken:

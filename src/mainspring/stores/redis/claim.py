@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...clock import instant, micros
-from ...job import Beat, Claim, Job, JobId, LiveWorker, Orders, State, Unreadable, WorkerId, WorkerInfo
+from ...job import Beat, Claim, Job, JobId, LiveWorker, Orders, State, UnreadableRecord, WorkerId, WorkerInfo
 from ..memory import claim as memory
 from ..unreadable import decoded, unreadable
 from .aside import aside_of_no_group, parked, set_aside
@@ -95,7 +95,7 @@ async def _look(
 ) -> Claim:
     """A claim in which more than the order has a say: played on all that it may meet."""
     paused = await paused_queues(homes)
-    broken: dict[JobId, Unreadable] = {}
+    broken: dict[JobId, UnreadableRecord] = {}
 
     async def prepare(known: Known) -> None:
         await load(homes, known, "worker", [worker])
@@ -120,7 +120,7 @@ async def paused_queues(homes: Homes) -> set[str]:
 
 async def _candidates(
     homes: Homes, home: Home, limit: int, now: datetime
-) -> tuple[dict[JobId, Found], list[Unreadable]]:
+) -> tuple[dict[JobId, Found], list[UnreadableRecord]]:
     """The first of every group, suspects, and what has expired or will be the next to. What cannot be decoded among
     them is set aside, and an entry without its job removed."""
     base, us = home.base, micros(now)
@@ -148,7 +148,9 @@ async def _candidates(
     return {id: one for id, one in found.items() if packed(id) not in broken}, list(broken.values())
 
 
-async def _taken_out(homes: Homes, home: Home, name: str, entry: bytes, broken: Unreadable | None, now: int) -> None:
+async def _taken_out(
+    homes: Homes, home: Home, name: str, entry: bytes, broken: UnreadableRecord | None, now: int
+) -> None:
     """An entry of a group that no claim can use; the record of its job stays, if there is one."""
     base, id = home.base, entry[10:]
     commands: list[Arguments] = [

@@ -10,7 +10,7 @@ import msgspec
 
 from ...clock import instant
 from ...failpoint import failpoint
-from ...job import Unreadable
+from ...job import UnreadableRecord
 from ...schedule import Due, Fired, Firing, Leadership, Schedule, Tick
 from ..memory import fire as memory
 from ..rules import led
@@ -33,7 +33,7 @@ AT_ONCE = 10
 
 async def due(home: Home, now: datetime, limit: int, computed: Collection[str]) -> Due:
     """By due_at and name, which is the order of the set."""
-    base, found, broken, start = home.base, list[Schedule](), list[Unreadable](), 0
+    base, found, broken, start = home.base, list[Schedule](), list[UnreadableRecord](), 0
     while True:
         entries = await home.call("ZRANGE", f"{base}:due", start, start + STEP - 1, "WITHSCORES")
         names = entries[::2]

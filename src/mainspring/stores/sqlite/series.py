@@ -10,7 +10,7 @@ import msgspec
 
 from ...aftermath import ended, revived, roused
 from ...clock import instant, micros
-from ...job import Job, JobId, State, Unreadable
+from ...job import Job, JobId, State, UnreadableRecord
 from ...schedule import TICKS_KEPT, Due, Leadership, Schedule, Tick
 from ..rules import led
 from ..unreadable import decoded, readable
@@ -114,13 +114,13 @@ def unreadable_names(db: sqlite3.Connection) -> list[str]:
 
 def schedules(
     db: sqlite3.Connection, names: Collection[str] | None, limit: int, after: str | None
-) -> tuple[list[Schedule], list[Unreadable]]:
+) -> tuple[list[Schedule], list[UnreadableRecord]]:
     named = "" if names is None else "AND name IN (SELECT value FROM json_each(:names))"
     sql = f"SELECT name, body FROM mainspring_schedules WHERE name > :after {named} ORDER BY name LIMIT :limit"
     values = {"after": after or "", "limit": limit}
     if names is not None:
         values["names"] = _encode(list(names)).decode()
-    found, broken = list[Schedule](), list[Unreadable]()
+    found, broken = list[Schedule](), list[UnreadableRecord]()
     while rows := db.execute(sql, values).fetchall():
         some, others = decoded("schedule", rows, _schedule)
         found, broken = found + some, broken + others

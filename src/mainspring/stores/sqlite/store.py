@@ -41,7 +41,7 @@ from ...job import (
     Shown,
     Sort,
     State,
-    Unreadable,
+    UnreadableRecord,
     Update,
     WorkerId,
     WorkerInfo,
@@ -334,7 +334,7 @@ class SqliteStore(SqliteKeeper):
         await self._set_aside(due.unreadable)
         return due
 
-    async def _set_aside(self, schedules: Sequence[Unreadable]) -> None:
+    async def _set_aside(self, schedules: Sequence[UnreadableRecord]) -> None:
         names = {one.name for one in schedules}
         if names - self._aside:
             await self._write(lambda db: series.set_aside(db, names))
