@@ -41,6 +41,7 @@ class Herald:
         self._bus = bus
         self._clock = clock
         self._opened = opened
+        self._wrap: Callable[[Store], Store] = lambda store: store
         self._until: datetime | None = None
         self._look_at = -math.inf
         self._waiting: deque[Notice] = deque()
@@ -49,6 +50,13 @@ class Herald:
         self._heard: list[tuple[type[Event], Callable[[Any], None]]] = []
         self._task: asyncio.Task[None] | None = None
         self._sending = asyncio.Lock()
+
+    def through(self, wrap: Callable[[Store], Store]) -> None:
+        """Its calls of the store go through what `wrap` makes of it."""
+        self._wrap = wrap
+
+    async def _watched_store(self) -> Store:
+        return self._wrap(await self._opened())
 
     @property
     def watched(self) -> bool:
@@ -100,7 +108,7 @@ class Herald:
         if look:
             self._look_at = self._clock.monotonic() + LOOK
         try:
-            store = await self._opened()
+            store = await self._watched_store()
             if self._waiting and self.watched:
                 await self._publish(store)
             elif look:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring import Archived, Context, DeadLetter, Filter, Mainspring, Retention, State
+from mainspring import Archived, Context, DeadLetter, Filter, Handle, Mainspring, Retention, State
 from mainspring.testing import VirtualClock
 from servers import Postgres, Redis
 
@@ -196,17 +196,21 @@ async def test_real_processes_of_two_apps_bury_a_killed_job_once_with_its_letter
         command = [sys.executable, "-m", "mainspring.cli", "worker", f"{of}:app", *options]
         return subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": "."})
 
+    async def until(handle: Handle[object], state: State) -> None:
+        while (await handle.job()).state is not state:
+            await (await app.opened()).wait_final([handle.id], 0.1)
+
     async with app, asyncio.timeout(60):
         (handle,) = await app.enqueue_many([app.job("poison", {})])
         bells, shop = worker("bells", "--queues", "webhooks"), worker("shop")
         try:
             assert await asyncio.to_thread(shop.wait) == -signal.SIGKILL
-            while (await handle.job()).state is not State.PENDING:  # the other app gives it back
-                await asyncio.sleep(0.1)
+            await until(handle, State.PENDING)  # the other app gives it back
             assert not letters.exists()
             shop = worker("shop")
-            while (await handle.job()).state is not State.DEAD or not letters.exists():
-                await asyncio.sleep(0.1)
+            await until(handle, State.DEAD)
+            while not letters.exists():
+                await (await app.opened()).wait_final([handle.id], 0.1)
             assert letters.read_text() == f"{handle.id}\n"
         finally:
             for process in (bells, shop):
