@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from copy import copy
 from datetime import timedelta
@@ -611,7 +621,7 @@ class Mainspring:
         worker = Worker(
             opened=self.opened, runner=runner, tasks={name: task.options.concurrency for name, task in real.items()},
             queues=queues, settings=settings, clock=self.clock, bus=self.events, recycle=recycle, mourned=self._mourned,
-            scheduler=self._scheduler(settings.fire), pruner=self._pruner(), herald=self.herald, crier=self._crier,
+            scheduler=self._scheduler(settings.fire), pruner=self._pruner(real), herald=self.herald, crier=self._crier,
         )  # fmt: skip
         self._workers.add(worker)
         return worker
@@ -702,13 +712,20 @@ class Mainspring:
         """Whether the workers of this process turn and the store answers, if it is to be asked; if not, why."""
         return await check(self.opened, list(self._workers), store=store)
 
-    async def prune(self) -> int:
-        """Removes finished jobs that retention does not keep, as workers do by themselves; returns how many."""
-        return await self._pruner().prune(await self.opened())
+    async def prune(self, tasks: Sequence[str] | None = None) -> int:
+        """Removes finished jobs that retention does not keep, as workers do by themselves; returns how many.
 
-    def _pruner(self) -> Pruner:
+        Of these tasks, which this app need not know; None: of those it has code for, or of all if it has none.
+        """
+        if isinstance(tasks, str):
+            raise BadInput(f"tasks takes a list of names, got {tasks!r}")
+        known = [WEBHOOK, *(name for name, task in self.tasks.items() if not task.stub)] if self.tasks else None
+        pruner = self._pruner(known if tasks is None else [check_name(name, "task name") for name in tasks])
+        return await pruner.prune(await self.opened())
+
+    def _pruner(self, tasks: Collection[str] | None) -> Pruner:
         own = {name: task.options.retention for name, task in self.tasks.items()}
-        return Pruner(self.settings, own, self.clock, self.events, self._archive)
+        return Pruner(self.settings, own, self.clock, self.events, self._archive, tasks=tasks)
 
     async def migrate(self, target: int | None = None) -> list[int]:
         """Steps the store's schema; returns the versions passed through."""

@@ -47,6 +47,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """When the first of the finished jobs ended."""
     overdue: Sequence[tuple[State, str]] | None = None
     """States and tasks of which jobs are kept beyond their retention; None: the rules are not known here."""
+    orphaned: Sequence[tuple[State, str]] = ()
+    """The same of tasks that neither this app nor a live worker knows."""
 
 
 def findings(facts: Facts) -> list[Finding]:
@@ -256,6 +258,12 @@ def _retention(facts: Facts) -> Finding:
         kept = _few(f"{state} {task}" for state, task in facts.overdue)
         remedy = "a worker removes them by itself, if its archive hook does not raise; or mainspring prune"
         return Finding("retention", "warn", f"kept for longer than they should be: {kept}", remedy)
+    if facts.orphaned:
+        groups = _few(f"{state} {task}" for state, task in facts.orphaned)
+        text = f"kept for longer than they should be, as no live worker knows their task: {groups}"
+        tasks = dict.fromkeys(task for _, task in facts.orphaned)
+        remedy = f"start one; or, if no app has it any more: mainspring prune --task {' --task '.join(tasks)}"
+        return Finding("retention", "warn", text, remedy)
     finished = sum(int(getattr(facts.stats, state)) for state in FINAL)
     if facts.oldest is None:
         return Finding("retention", "ok", "no finished jobs")

@@ -39,6 +39,7 @@ class Herald:
         self._bus = bus
         self._clock = clock
         self._opened = opened
+        self._wrap: Callable[[Store], Store] = lambda store: store
         self._until: datetime | None = None
         self._look_at = -math.inf
         self._waiting: deque[Notice] = deque()
@@ -52,6 +53,13 @@ class Herald:
         self._unpublished = SurvivedErrors("feed", "the last events of this process are missing from the live feed")
         self.trouble: str | None = None
         """Why nothing could be published at the last attempt; None: it worked, or there was nothing to publish."""
+
+    def through(self, wrap: Callable[[Store], Store]) -> None:
+        """Its calls of the store go through what `wrap` makes of it."""
+        self._wrap = wrap
+
+    async def _watched_store(self) -> Store:
+        return self._wrap(await self._opened())
 
     @property
     def watched(self) -> bool:
@@ -103,7 +111,7 @@ class Herald:
         if look:
             self._look_at = self._clock.monotonic() + LOOK
         try:
-            store = await self._opened()
+            store = await self._watched_store()
             if self._waiting and self.watched:
                 await self._publish(store)
             elif look:

@@ -146,6 +146,19 @@ class Failure(Struct, frozen=True, omit_defaults=True):
         return (f"{self.type}: {first}" if first else self.type)[:LINE_LIMIT]
 
 
+# Failure.type of a job whose record cannot be decoded, and the lease of one that was set aside because of it.
+UNREADABLE = "mainspring.Unreadable"
+
+
+class UnreadableRecord(Struct, frozen=True):
+    """A record of the store that this release cannot decode."""
+
+    kind: str
+    """What it is a record of: job, schedule, worker, …"""
+    name: str
+    error: str
+
+
 class Items(Struct, frozen=True, omit_defaults=True):
     """How the items went that one run worked through."""
 
@@ -287,6 +300,11 @@ class Job(Struct, frozen=True, kw_only=True):
         """The schedule of whose series it is a run."""
         return None if self.beside else self.schedule
 
+    @property
+    def unreadable(self) -> bool:
+        """Its record cannot be decoded: what could be read of it stands here, and its failure says why."""
+        return self.failure is not None and self.failure.type == UNREADABLE
+
     def shown(self, now: datetime) -> Shown:
         """The state people see: derived, so nothing has to move when its time comes."""
         if self.state is not State.PENDING:
@@ -304,6 +322,8 @@ class Job(Struct, frozen=True, kw_only=True):
     def actions(self, now: datetime) -> tuple[Action, ...]:
         """The actions that would change something now. A retry may still find its key held by another job."""
         state, stopping = self.met(now), self.state is State.RUNNING and self.cancel_reason is not None
+        if self.unreadable:
+            return () if state is State.RUNNING else (Action.DELETE,)
         allowed = [one for one in Action if state in ALLOWED[one] and _DONE_ALREADY.get(one) is not state]
         return tuple(one for one in allowed if not (stopping and one is Action.CANCEL))
 
@@ -362,6 +382,8 @@ class Claim(Struct, frozen=True):
     """None: nothing is waiting for these queues and tasks."""
     expired: list[JobId] = []
     """Jobs this call ended because their expires_at had passed."""
+    unreadable: list[UnreadableRecord] = []
+    """Jobs this call set aside because their records cannot be decoded."""
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True):
@@ -534,6 +556,13 @@ class Queue(Struct, frozen=True, kw_only=True):
     running: int = 0
 
 
+class End(Struct, frozen=True):
+    """One end of a job: a job that was put back to work and has ended again has another."""
+
+    finished_at: datetime | None
+    runs: int
+
+
 class Filter(Struct, frozen=True, kw_only=True):
     """Which jobs: closed and conjunctive. None means any."""
 
@@ -554,6 +583,8 @@ class Filter(Struct, frozen=True, kw_only=True):
     created_after: datetime | None = None
     created_before: datetime | None = None
     """Those two: the instant itself is within."""
+    ends: Mapping[JobId, End] | None = None
+    """These jobs, while this is their newest end."""
 
 
 Sort = Literal["created", "due", "finished"]

@@ -100,6 +100,15 @@ class Leader:
     def __repr__(self) -> str:
         return f"<Leader {self.name!r} {self.holder} {'leads' if self.is_leader else 'does not lead'}>"
 
+    def through(self, wrap: Callable[[Store], Store]) -> None:
+        """Its calls of the store go through what `wrap` makes of it."""
+        opened = self._opened
+
+        async def wrapped() -> Store:
+            return wrap(await opened())
+
+        self._opened = wrapped
+
     # asking
 
     @property

@@ -82,6 +82,12 @@ class Crashed(Struct, frozen=True):
     max_crashes: int
 
 
+class Poisoned(Struct, frozen=True):
+    """The job has crashed too often before, and is not run again."""
+
+    max_crashes: int
+
+
 class Died(Struct, frozen=True):
     """The process of its own in which the task ran is gone: killed by a signal, or out of itself."""
 
@@ -111,7 +117,7 @@ class UnreadableAbroad(Abroad):
         self.version = version
 
 
-Ended = Done | Released | Stopped | Crashed | Died | Unreadable | BaseException
+Ended = Done | Released | Stopped | Crashed | Poisoned | Died | Unreadable | BaseException
 
 
 class Policy(Struct, frozen=True):
@@ -206,6 +212,10 @@ def decide(
                 poison = Failure("PoisonPill", f"{failure.message}; crash {job.crashes + 1} of {limit} allowed")
                 return outcome(State.DEAD, Ending.CRASHED, poison, crash=True, silent=True)
             return outcome(State.PENDING, Ending.CRASHED, failure, run_at=now, crash=True, silent=True)
+        case Poisoned(max_crashes=limit):
+            said = "no worker that knows its task was there when it crashed"
+            poison = Failure("PoisonPill", f"{said}; {job.crashes} crashes of {limit} allowed")
+            return outcome(State.DEAD, Ending.CRASHED, poison, refund=True)
         case Died(reason=reason, max_crashes=limit):
             crashes = job.crashes + 1
             if crashes >= limit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from inspect import isawaitable
 
@@ -14,7 +14,7 @@ from .config import Settings
 from .document import TIDIED
 from .events import Bus, JobsPruned, Pruned
 from .insistence import Insistence
-from .job import FINAL, Action, Execution, Filter, Job, LogLine, State
+from .job import FINAL, Action, End, Execution, Filter, Job, LogLine, State
 from .retention import Retention, Rules, kept
 from .store import Store
 from .survived_errors import count
@@ -48,12 +48,16 @@ class Pruner:
         clock: Clock,
         bus: Bus,
         archive: Archive | None = None,
+        *,
+        tasks: Collection[str] | None = None,
     ) -> None:
+        """`tasks`: whose jobs may go; None: those of every task, also of tasks that no code here knows."""
         self._settings = settings
         self._own = own
         self._clock = clock
         self._bus = bus
         self._archive = archive
+        self._tasks = tasks
 
     async def run(self, store: Store, insist: Insistence, phase: float) -> None:
         """Looks after retention as long as the worker lives; `phase` (0 to 1) keeps workers from doing so together."""
@@ -90,6 +94,8 @@ class Pruner:
         now = self._clock.now()
         rules = {}
         for state, task in await store.groups():
+            if self._tasks is not None and task not in self._tasks:
+                continue
             rule = kept(state, self._own.get(task, {}), self._settings)
             if rule.age is not None:
                 rules[state, task] = (rule.keep, now - min(rule.age, now - EPOCH))
@@ -105,13 +111,14 @@ class Pruner:
             if not await self._archived(store, old):
                 break
             began = self._clock.monotonic()
-            # Only those that are still what they were: somebody may have retried one meanwhile.
-            which = Filter(ids=tuple(job.id for job in old), states=(state.value,))
+            # Only those that are still what they were: one may have been retried meanwhile, and have ended again.
+            ends = {job.id: End(job.finished_at, job.runs) for job in old}
+            which = Filter(ids=tuple(ends), states=(state.value,), ends=ends)
             done = (await store.change(Action.DELETE, which, now=self._clock.now(), limit=STEP)).done
             gone += len(done)
             if done:
                 self._bus.emit(JobsPruned(at=self._clock.now(), state=state, task=task, ids=tuple(done)))
-            if len(old) < STEP:
+            if len(old) < STEP or not done:
                 break
             await self._clock.sleep(max(PAUSE, self._clock.monotonic() - began))
         return gone

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from .clock import micros
-from .job import JobId, NewJob, State
+from .job import JobId, NewJob, State, UnreadableRecord
 from .retry import Backoff
 from .trigger import AnyTrigger, Every, Timetable, Window
 
@@ -216,6 +216,8 @@ class Due(Struct, frozen=True):
 
     schedules: list[Schedule]
     next_at: datetime | None = None
+    unreadable: list[UnreadableRecord] = []
+    """Schedules this call set aside because their records cannot be decoded."""
 
 
 def key_of(name: str, tick: datetime) -> str:

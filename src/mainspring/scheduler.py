@@ -164,6 +164,7 @@ class Scheduler:
         if self._leader is None:
             await self._turns(store, insist, poll, vigil)
         else:
+            self._leader.through(lambda store: vigil.store(store, "leader"))
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._leader.run(asyncio.Event().wait))
                 await self._turns(store, insist, poll, vigil)

@@ -124,6 +124,12 @@ class Store(Keeper, Protocol):
     they return what they did. A passing trouble is StoreUnavailable, and whoever gets it may
     repeat the call with the same arguments: enqueue knows an id it has seen, finish knows an
     outcome it has accepted, and a claim whose answer was lost is found by the next beat.
+
+    A record that cannot be decoded stops nothing but itself, whatever the verb. Its job is read with what can be read
+    of it and a failure of the type job.UNREADABLE, and only deleting it is allowed. A claim, and `expired`, set such a
+    job aside: it is paused, its record stays as it is, and `diagnose` names it. Such a schedule is not listed; `due`
+    sets it aside, so that it is never due; `fire` takes it for one that is not there, and `drop_schedules` drops it.
+    Such a worker is not listed; it lives as long as its `until` says. Any other such record is left out.
     """
 
     # life

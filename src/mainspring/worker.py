@@ -7,9 +7,11 @@ import logging
 import math
 import os
 import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 from typing import Never
 from zlib import crc32
 
@@ -27,13 +29,13 @@ from .herald import Herald
 from .insistence import Insistence
 from .job import Beat, Ending, Job, Orders, State, WorkerInfo
 from .limits import Limits, given
-from .outcome import Crashed, Ended, Outcome, Policy, decide
+from .outcome import Crashed, Ended, Outcome, Poisoned, decide
 from .patience import patience
 from .prune import Pruner
 from .pulse import Pulse
 from .runner import Runner
 from .scheduler import Scheduler
-from .settlement import Settlement
+from .settlement import Settlement, tell
 from .signals import on_stop
 from .slots import Run, RunKey, Slots
 from .store import Store
@@ -94,7 +96,7 @@ class Worker:
         self._sweeper = Sweeper(clock, bus, self._crashed)
         self._orders = Orders()
         self._vigil = Vigil(
-            clock, {"beat": settings.lease, "tick": 3 * settings.sweep + settings.lease,
+            clock, {"beat": settings.lease, "sweep": 3 * settings.sweep + settings.lease,
                     "fire": 3 * settings.poll_interval + settings.lease},
         )  # fmt: skip
         host = socket.gethostname()
@@ -205,7 +207,8 @@ class Worker:
         self._pulse.hurry()
 
     async def _live(self, up: asyncio.Future[None]) -> None:
-        self._store = await self._insist("opening", self._opened)
+        with self._vigil.call("opening", "open", self._settings.lease):
+            self._store = await self._insist("opening", self._opened)
         self._hears = self._store.hears
         with self._crier.at_work():
             try:
@@ -234,18 +237,20 @@ class Worker:
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
             store, insist, poll, begin = self._store, self._insist, self._settings.poll_interval, group.create_task
+            of = partial(self._vigil.store, store)
+            self._herald.through(lambda store: self._vigil.store(store, "feed"))
             loops = [
                 begin(self._pulse.watch()),  # alive -> store.beat, hears cancels
-                begin(self._settlement.run(store, insist)),  # outcomes -> store.finish, in batches
-                begin(self._courier.run(store, insist)),  # log lines, progress -> store.report
+                begin(self._settlement.run(of("finish"), insist)),  # outcomes -> store.finish, in batches
+                begin(self._courier.run(of("report"), insist)),  # log lines, progress -> store.report
                 begin(self._sweep_loop()),  # expired -> store.finish
-                begin(self._scheduler.run(store, insist, poll, self._vigil)),  # schedules due -> store.fire
-                begin(self._crier.run(store, insist, self._settings.beat)),  # what happened -> jobs of webhooks
-                begin(self._sounder.run(store, self._phase)),  # how deep queues are -> a document, once a minute
-                begin(self._appetite.listen(store, insist, self._info.queues, poll, self._scheduler.heard)),
+                begin(self._scheduler.run(of("fire"), insist, poll, self._vigil)),  # schedules due -> store.fire
+                begin(self._crier.run(of("webhook"), insist, self._settings.beat)),  # what happened -> jobs of webhooks
+                begin(self._sounder.run(of("depth"), self._phase)),  # how deep queues are -> a document, once a minute
+                begin(self._appetite.listen(of("listen"), insist, self._info.queues, poll, self._scheduler.heard)),
             ]
             if self._pruner is not None:
-                loops.append(begin(self._pruner.run(store, insist, self._phase)))  # finished -> gone
+                loops.append(begin(self._pruner.run(of("prune"), insist, self._phase)))  # finished -> gone
             await self._claim_loop()  # slots -> store.claim -> runner.run
             await self._slots.drain(lambda: self._grace)  # grace, then release what is left
             await self._settlement.flush_last(store)
@@ -255,29 +260,31 @@ class Worker:
     # claim: slots -> store.claim -> runner.run
 
     async def _claim_loop(self) -> None:
-        await self._insist("reading webhooks", lambda: self._crier.refresh(self._store))
+        store = self._vigil.store(self._store, "claim")
+        await self._insist("reading webhooks", lambda: self._crier.refresh(store))
         while not self._stopping:
             if reason := self._wear.reason():
                 self.recycle(reason)
                 break
-            wait = await self._insist("claiming", self._claim)
+            wait = await self._insist("claiming", lambda: self._claim(store))
             if not self._stopping:
                 await self._appetite.wait(wait)
 
-    async def _claim(self) -> float | None:
+    async def _claim(self, store: Store) -> float | None:
         """Fills free slots; returns the seconds until asking again can help, None: when a slot is free."""
-        wait = patience(self._store, self._settings.poll_interval)
+        wait = patience(store, self._settings.poll_interval)
         self.claimable_at = None
         for queues, tasks, room in self._limits.requests(self._slots, self._free):
             now, silences = self._clock.now(), self._silences
             self._claiming = True
             try:
-                claim = await self._store.claim(queues, worker=self.id, tasks=tasks, limit=room, now=now)
+                claim = await store.claim(queues, worker=self.id, tasks=tasks, limit=room, now=now)
+                jobs = await self._buried(store, claim.jobs)
             finally:
                 self._claiming = False
             # Came after we had let go of everything: others may have these jobs. If not, they are orphans.
             if silences == self._silences:
-                self._begin(claim.jobs)
+                self._begin(jobs)
             if claim.expired:
                 self._bus.emit(JobsExpired(at=now, ids=tuple(claim.expired)))
                 for id in claim.expired:
@@ -286,6 +293,23 @@ class Worker:
                 self.claimable_at = min(claim.next_at, self.claimable_at or claim.next_at)
                 wait = min(wait, self._appetite.seconds_until(claim.next_at))
         return wait if self._free() > 0 else None
+
+    async def _buried(self, store: Store, jobs: list[Job]) -> list[Job]:
+        """Ends those that crashed too often while no worker was there that knows their task; returns the others."""
+        limit, now = self._settings.max_crashes, self._clock.now()
+        poison = {job.id: self._poisoned(job, now) for job in jobs if job.crashes >= limit}
+        if not poison:
+            return jobs
+        stands = await store.finish(list(poison.values()))
+        for job in jobs:
+            if job.id in poison and job.id in stands:
+                tell(self._bus, job, poison[job.id])
+        return [job for job in jobs if job.id not in poison]
+
+    def _poisoned(self, job: Job, now: datetime) -> Outcome:
+        return self._dead(
+            job, decide(job, Poisoned(self._settings.max_crashes), now=now, policy=self._runner.policy(job))
+        )
 
     def _free(self) -> int:
         held_back = self._stopping or self._silent or self._orders.drained
@@ -309,13 +333,9 @@ class Worker:
             self._bus.emit(JobLost(at=now, job=job))
         else:
             outcome = decide(job, ended, now=now, policy=self._runner.policy(job), account=run.ctx.account())
-            if outcome.state is _DEAD:
-                outcome = self._mourned(job, outcome)
-                if job.schedule is not None:
-                    self._scheduler.suspect(job.id, outcome.finished_at)
-            elif outcome.ending is _RELEASED and outcome.failure is not None and outcome.run_at is not None:
+            if outcome.ending is _RELEASED and outcome.failure is not None and outcome.run_at is not None:
                 self._appetite.postponed(outcome.run_at)
-            self._settlement.add(run, self._told(job, outcome))
+            self._settlement.add(run, self._dead(job, outcome))
         self._appetite.freed()
 
     def _told(self, job: Job, outcome: Outcome) -> Outcome:
@@ -370,15 +390,21 @@ class Worker:
 
     async def _tick(self) -> float:
         """Settles what nobody else will; returns when to look again."""
-        self._vigil.turn("tick")  # a store that fails does not make the loop stand still
+        self._vigil.turn("sweep")  # a store that fails does not make the loop stand still
         well = self._sweeper.idle(1.5 * self._settings.sweep)
-        more = not well and await self._sweeper.sweep(self._store)
+        more = not well and await self._sweeper.sweep(self._vigil.store(self._store, "sweep"))
         # Workers that started together need not sweep together.
         return 0.0 if more else self._settings.sweep * (0.75 + 0.25 * self._phase)
 
     def _crashed(self, job: Job, now: datetime) -> Outcome:
-        policy = self._runner.policy(job) if job.task in self._limits.tasks else Policy()
-        outcome = decide(job, Crashed(job.worker or "", self._settings.max_crashes), now=now, policy=policy)
+        if job.task not in self._limits.tasks:
+            # Its death is left to a worker that knows whom to tell: see _buried.
+            return self._told(job, decide(job, Crashed(job.worker or "", sys.maxsize), now=now))
+        crashed = Crashed(job.worker or "", self._settings.max_crashes)
+        return self._dead(job, decide(job, crashed, now=now, policy=self._runner.policy(job)))
+
+    def _dead(self, job: Job, outcome: Outcome) -> Outcome:
+        """The outcome with all that a death brings about, if it is one."""
         if outcome.state is _DEAD:
             if job.schedule is not None:
                 self._scheduler.suspect(job.id, outcome.finished_at)
@@ -419,7 +445,7 @@ class Worker:
                 while await self._scheduler.turn(self._store) == 0.0:
                     pass
                 await self._sweeper.sweep(self._store)
-                await self._claim()
+                await self._claim(self._store)
                 if not await self._crier.flush() and not len(self._slots):
                     break
                 runs += len(self._slots)

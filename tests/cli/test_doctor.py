@@ -60,8 +60,8 @@ async def test_a_store_that_is_well_says_so_of_everything(app):
         found = await look(app)
     assert {about for about, finding in found.items() if finding.verdict != "ok"} <= {"SQLite", "disk"}
     assert list(found) == [
-        "store", "SQLite", "journal mode", "synchronous", "file", "log", "disk", "schema", "clock", "workers", "slots",
-        "leases", "backlog", "tasks", "queues", "schedules", "breakers", "dead", "retention",
+        "store", "SQLite", "journal mode", "synchronous", "file", "log", "disk", "records", "schema", "clock",
+        "workers", "slots", "leases", "backlog", "tasks", "queues", "schedules", "breakers", "dead", "retention",
     ]  # fmt: skip
     assert found["workers"].text == "1 alive with 10 slots"
     assert found["schema"].text.endswith(", the newest")
@@ -341,3 +341,20 @@ async def test_findings_of_many_name_a_few_and_count_the_rest(app):
         text = (await look(app))["slots"].text
     assert text.startswith("worker-0: 1 of 10 leaked, ")
     assert text.endswith(" and 2 more")
+
+
+async def test_finished_jobs_of_a_task_that_no_live_worker_knows_are_named_with_the_way_out(app, clock):
+    former = Mainspring(app.settings.store, clock=clock)
+
+    @former.task
+    async def gone() -> None: ...
+
+    async with app, former:
+        for _ in range(101):
+            await gone.enqueue()
+        await former.drain()
+        clock.advance(days=40)
+        found = (await look(app))["retention"]
+    assert found.verdict == "warn"
+    assert "completed gone" in found.text
+    assert "mainspring prune --task gone" in found.remedy

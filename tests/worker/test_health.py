@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from mainspring import Health, Mainspring
+from mainspring import Context, Health, Mainspring
 from mainspring.schema import Schema
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import Faults, FaultStore, VirtualClock
@@ -124,7 +127,7 @@ async def test_a_worker_whose_loops_do_not_turn_is_not_alive(app: Mainspring, cl
         assert (await app.health()).live
     assert (health.live, health.ready) == (False, False)
     assert health.reasons[0].startswith(f"worker {worker.id}: its beat loop has not turned for 6")
-    assert health.reasons[1].startswith(f"worker {worker.id}: its tick loop has not turned for 6")
+    assert health.reasons[1].startswith(f"worker {worker.id}: its sweep loop has not turned for 6")
 
 
 async def test_a_worker_that_ended_by_an_error_is_not_alive(clock: VirtualClock) -> None:
@@ -139,3 +142,90 @@ async def test_a_worker_that_ended_by_an_error_is_not_alive(clock: VirtualClock)
         with pytest.raises(BaseExceptionGroup):
             await worker.stop()
         assert health == Health(False, False, [f"worker {worker.id} has ended"])
+
+
+class Stuck(MemoryStore):
+    """A store that stops answering one verb, and tells whether it was asked."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.verb, self.asked, self.freed = "", asyncio.Event(), asyncio.Event()
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if name.startswith("_") or name != super().__getattribute__("__dict__").get("verb"):
+            return value
+
+        async def stuck(*args: Any, **given: Any) -> Any:
+            self.asked.set()
+            await self.freed.wait()
+            return await value(*args, **given)
+
+        return stuck
+
+
+LOOPS = {
+    "claim": "claim", "finish": "finish", "report": "report", "expired": "sweep", "due": "fire", "groups": "prune",
+    "queues": "depth", "wait": "listen", "publish": "feed", "documents": "webhook", "lead": "leader",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", LOOPS)
+async def test_a_call_of_the_store_that_hangs_makes_the_worker_not_live_and_names_its_loop(
+    verb: str, clock: VirtualClock
+) -> None:
+    store = Stuck(clock)
+    app = Mainspring(store, clock=clock, fire="leader", poll_interval=5)
+
+    @app.task
+    async def work(ctx: Context) -> None:
+        ctx.log.info("working")
+        await clock.sleep(1)
+
+    async with app, app.worker() as worker:
+        await store.watch(until=clock.now() + timedelta(hours=3), now=clock.now())
+        await clock.elapse(seconds=30)
+        store.verb = verb
+        await work.enqueue()
+        for _ in range(30):  # until the loop has come round to it
+            await clock.elapse(seconds=40)
+            if store.asked.is_set():
+                break
+        assert store.asked.is_set()
+        assert (await app.health(store=False)).live or verb != "groups"
+        await clock.elapse(minutes=11)
+        health = await app.health(store=False)
+        store.verb = ""
+        store.freed.set()
+        await clock.elapse(minutes=2)
+        assert (await app.health(store=False)).live
+    assert not health.live
+    text = (
+        rf"worker {worker.id}: its {LOOPS[verb]} loop (has waited \d+ s for the store to answer {verb}|has not turned)"
+    )
+    assert any(re.match(text, reason) for reason in health.reasons), health.reasons
+
+
+async def test_a_beat_that_hangs_makes_the_worker_not_live(clock: VirtualClock) -> None:
+    store = Stuck(clock)
+    app = Mainspring(store, clock=clock)
+    busy(app)
+    async with app, app.worker():
+        await clock.elapse(seconds=30)
+        store.verb = "beat"
+        await clock.elapse(minutes=2)
+        health = await app.health(store=False)
+        store.verb = ""
+        store.freed.set()
+        await clock.elapse(seconds=30)
+    assert not health.live
+    assert "its beat loop has not turned" in health.reasons[0]
+
+
+async def test_a_claim_that_waits_for_jobs_is_not_stuck(clock: VirtualClock) -> None:
+    app = Mainspring(MemoryStore(clock), clock=clock, poll_interval=300)
+    busy(app)
+    async with app, app.worker():
+        for _ in range(30):
+            await clock.elapse(seconds=30)
+            assert (await app.health(store=False)).live

@@ -314,3 +314,30 @@ def test_a_bad_retention_is_refused_by_the_tasks_name(app: Mainspring, bad: Any)
 def test_an_archive_that_cannot_be_called_is_refused(app: Mainspring) -> None:
     with pytest.raises(BadInput, match=r"@app\.archive takes a function of a list of Archived"):
         app.archive("s3://bucket")  # type: ignore[arg-type]
+
+
+async def test_a_job_that_dies_again_while_the_archive_hook_runs_is_kept(app: Mainspring, clock: VirtualClock) -> None:
+    archived: list[str] = []
+
+    @app.task(max_retries=0, retention=Retention(keep=0, age=timedelta(0)))
+    async def fail() -> None:
+        raise ValueError("no")
+
+    @app.archive
+    async def keep(leaving: Sequence[Archived]) -> None:
+        archived.extend(one.job.id for one in leaving)
+        if len(archived) == 2:
+            await app.jobs.retry(again.id)
+            clock.advance(seconds=1)
+            await app.drain()
+
+    async with app:
+        again, _ = await app.enqueue_many([fail.job(), fail.job()])
+        await app.drain()
+        clock.advance(seconds=1)
+        assert await app.prune() == 1
+        (job,) = await app.jobs.list()
+        assert (job.id, job.state, job.runs) == (again.id, State.DEAD, 2)
+        clock.advance(seconds=1)
+        assert await app.prune() == 1
+        assert archived.count(again.id) == 2

@@ -13,7 +13,7 @@ from ..app import Mainspring
 from ..diagnosis import Facts, answer, findings
 from ..errors import MainspringError
 from ..finding import Finding, Verdict, worst
-from ..job import FINAL, Filter, Job, Queue, State
+from ..job import FINAL, Filter, Job, LiveWorker, Queue, State
 from ..retention import kept
 from ..store import Store
 from . import records
@@ -73,13 +73,15 @@ def _named(app: Mainspring, trouble: str) -> str:
 
 async def _facts(app: Mainspring, store: Store, answered: timedelta) -> Facts:
     stats, now = await app.stats(), app.clock.now()
+    workers = await store.workers(now=now)
+    overdue, orphaned = await _overdue(app, store, workers, now) if app.tasks else (None, [])
     return Facts(
         now=now, answered=answered, skew=app.clock.skew, schema=await store.schema(), stats=stats,
-        workers=await store.workers(now=now), circuits=await store.circuits(),
+        workers=workers, circuits=await store.circuits(),
         running=await store.jobs(Filter(states=("running",)), now=now, limit=RUNNING),
         lost=await store.expired(now=now, limit=LOST), due=await due(store, stats.queues, now, DUE),
         schedules=await store.schedules(limit=SCHEDULES),
-        oldest=await _oldest(store, now), overdue=await _overdue(app, store, now) if app.tasks else None,
+        oldest=await _oldest(store, now), overdue=overdue, orphaned=orphaned,
     )  # fmt: skip
 
 
@@ -100,16 +102,26 @@ async def _oldest(store: Store, now: datetime) -> datetime | None:
     return min((job.finished_at for job in ended if job.finished_at is not None), default=None)
 
 
-async def _overdue(app: Mainspring, store: Store, now: datetime) -> list[tuple[State, str]]:
-    """States and tasks of which there are jobs that retention should have removed."""
-    found = []
+Groups = list[tuple[State, str]]
+
+
+async def _overdue(
+    app: Mainspring, store: Store, workers: Sequence[LiveWorker], now: datetime
+) -> tuple[Groups, Groups]:
+    """States and tasks of which there are jobs that retention should have removed: those of this app, and those that
+    neither it nor a live worker knows. What another app's workers know is theirs."""
+    elsewhere = {task for worker in workers for task in worker.info.tasks}
+    overdue, orphaned = Groups(), Groups()
     for state, task in await store.groups():
-        rule = kept(state, app.tasks[task].options.retention if task in app.tasks else {}, app.settings)
+        known = task in app.tasks and not app.tasks[task].stub
+        if not known and task in elsewhere:
+            continue
+        rule = kept(state, app.tasks[task].options.retention if known else {}, app.settings)
         if rule.age is not None:
             before = now - rule.age - SLACK
             if await store.surplus(state, task, keep=rule.keep, before=before, limit=1):
-                found.append((state, task))
-    return found
+                (overdue if known else orphaned).append((state, task))
+    return overdue, orphaned
 
 
 def _show(found: Sequence[Finding]) -> None:

@@ -14,23 +14,28 @@ from .progress import counting
 
 
 @click.command()
+@click.option("--task", "tasks", multiple=True, help="Only of this task, which the app need not know; repeatable.")
 @yes
 @as_json
 @with_app
-async def prune(app: Mainspring, yes: bool, as_json: bool) -> None:
+async def prune(app: Mainspring, tasks: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Remove finished jobs that retention does not keep.
 
-    Workers do so by themselves, once a minute. With only a store nobody knows what tasks keep longer, nor
-    the archive hook: it asks first.
+    Workers do so by themselves for the tasks they have code for; so does this with an app. With only a store, and
+    for a task that the app does not know, there is neither the task's own retention nor the archive hook: it asks
+    first.
     """
-    if not app.tasks and not yes:
-        confirm(f"prune {place(app)} without the app, so without its tasks' own retention and its archive hook?")
+    unknown = [name for name in tasks if name not in app.tasks]
+    if (unknown or not app.tasks) and not yes:
+        what = f"prune {', '.join(unknown)} in" if unknown else "prune"
+        confirm(f"{what} {place(app)} without the app, so without its tasks' own retention and its archive hook?")
     with counting(app, JobsPruned, "prune"):
-        gone = await app.prune()
+        gone = await app.prune(tasks or None)
     if as_json:
         return records.emit({"removed": gone})
-    return click.echo(f"{gone:,} finished job{'s' * (gone != 1)} removed" if gone else _nothing(app))
+    return click.echo(f"{gone:,} finished job{'s' * (gone != 1)} removed" if gone else _nothing(app, tasks))
 
 
-def _nothing(app: Mainspring) -> str:
-    return f"nothing to remove: retention keeps every finished job of {place(app)}"
+def _nothing(app: Mainspring, tasks: tuple[str, ...]) -> str:
+    whose = f" of {', '.join(tasks)}" if tasks else ""
+    return f"nothing to remove: retention keeps every finished job{whose} of {place(app)}"

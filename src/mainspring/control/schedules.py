@@ -289,7 +289,8 @@ class Schedules:
     @audited("schedules.delete")
     async def delete(self, name: str) -> None:
         """Jobs already made are left alone. One that code declares comes back with the next worker that starts."""
-        store, row = await self._store(), await self.get(name)
+        store = await self._store()
+        row = next(iter(await store.schedules([name], limit=1)), None)  # None, too: one that cannot be decoded
         if not await store.drop_schedules([name]):
             raise await _missing(store, name)
         note(before=row, after=None)

@@ -21,6 +21,7 @@ JOBS_EXPIRED = "mainspring_jobs_expired_total"
 JOBS_LOST = "mainspring_jobs_lost_total"
 JOBS_POSTPONED = "mainspring_jobs_postponed_total"
 LEAKS = "mainspring_leaks_total"
+RECORDS_UNREADABLE = "mainspring_records_unreadable_total"
 LOOP_LAG = "mainspring_loop_lag_seconds"
 STARTS = "mainspring_process_starts_total"
 
@@ -49,6 +50,7 @@ KINDS: Mapping[str, Kind] = {
     JOBS_LOST: Kind("Runs whose lease was lost, so that they count for nothing."),
     JOBS_POSTPONED: Kind("Runs that left a job to another version of its task, which made the payload.", ("job",)),
     LEAKS: Kind("Runs that ignored their interruption, and kept their slot."),
+    RECORDS_UNREADABLE: Kind("Records that were set aside because they cannot be decoded.", ("kind",)),
     LOOP_LAG: Kind("How late the event loop came back to a sleeper of one second.", (), seconds(10, 24, 2)),
     STARTS: Kind("Processes that the supervisor has started."),
 }

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from ..events import JobLost, JobPostponed, SlotLeaked, StoreTrouble
-from ..job import Claim
+from ..job import Claim, UnreadableRecord
 from ..measure import Meter
+from ..schedule import Due
 from ..store import Store
 from ..survived_errors import METRIC as ERRORS_SURVIVED
 from ..survived_errors import count_in
@@ -22,6 +23,7 @@ from .process import (
     JOBS_LOST,
     JOBS_POSTPONED,
     LEAKS,
+    RECORDS_UNREADABLE,
     STORE_ERRORS,
     STORE_SECONDS,
 )
@@ -83,6 +85,7 @@ def _claimed(meter: Meter, args: Sequence[Any], given: dict[str, Any], claim: Cl
     now: datetime = given["now"]
     if claim.expired:
         meter.count(JOBS_EXPIRED, by=len(claim.expired))
+    _set_aside(meter, claim.unreadable)
     if not claim.jobs:
         return
     meter.observe(CLAIM_SIZE, (len(claim.jobs),))
@@ -93,9 +96,19 @@ def _claimed(meter: Meter, args: Sequence[Any], given: dict[str, Any], claim: Cl
         meter.observe(JOB_LAG, waited, queue)
 
 
+def _due(meter: Meter, args: Sequence[Any], given: dict[str, Any], due: Due) -> None:
+    _set_aside(meter, due.unreadable)
+
+
+def _set_aside(meter: Meter, unreadable: Sequence[UnreadableRecord]) -> None:
+    for one in unreadable:
+        meter.count(RECORDS_UNREADABLE, one.kind)
+
+
 _NOTES: dict[str, Callable[[Meter, Sequence[Any], dict[str, Any], Any], None]] = {
     "finish": _finished,
     "claim": _claimed,
+    "due": _due,
 }
 
 

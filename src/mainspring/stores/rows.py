@@ -9,9 +9,25 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
-from ..clock import instant, micros
-from ..job import Account, Ending, Execution, Failure, Filter, Job, Lease, NewJob, Progress, Shown, State, WorkerId
+from ..clock import EPOCH, instant, micros
+from ..job import (
+    UNREADABLE,
+    Account,
+    End,
+    Ending,
+    Execution,
+    Failure,
+    Filter,
+    Job,
+    Lease,
+    NewJob,
+    Progress,
+    Shown,
+    State,
+    WorkerId,
+)
 from ..retry import Backoff
+from .unreadable import unreadable
 
 COLUMNS = (
     "id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, "
@@ -118,6 +134,15 @@ def row_of(job: Job) -> Row:
 
 
 def job_of(row: Row) -> Job:
+    """The job of a row; of one that cannot be decoded, what can be read of it, with an Unreadable failure."""
+    try:
+        return strict_job_of(row)
+    except Exception as error:
+        return unreadable_job(row, error)
+
+
+def strict_job_of(row: Row) -> Job:
+    """As job_of, but raises if the row cannot be decoded."""
     (id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, started_at,
      finished_at, cancel_reason, unique_key, idempotency_key, options, failure, payload, result,
      progress) = row  # fmt: skip
@@ -135,6 +160,55 @@ def job_of(row: Row) -> Job:
         fingerprint=extra.fingerprint, failure=None if failure is None else _failure(failure), payload=payload,
         result=result, progress=progress_of(progress),
     )  # fmt: skip
+
+
+_NAMES = COLUMNS.split(", ")
+
+
+def unreadable_job(row: Row, error: Exception) -> Job:
+    """What can be read of a row that cannot be decoded, or has too few columns."""
+    kept = dict(zip(_NAMES, row, strict=False))
+    said = unreadable("job", str(kept["id"]), _undecoded(kept) or error)
+    state = _STATES.get(kept.get("state") or "", State.PAUSED)
+    running = state is _RUNNING
+
+    def text(name: str) -> str | None:
+        return value if isinstance(value := kept.get(name), str) else None
+
+    def number(name: str) -> int:
+        return value if isinstance(value := kept.get(name), int) else 0
+
+    at = {name: _or_none(kept.get(name)) for name in _NAMES if name.endswith("_at")}
+    return Job(
+        id=said.name, queue=text("queue") or "", task=text("task") or "", priority=-number("rank"),
+        state=state, run_at=at["run_at"] or EPOCH, created_at=at["created_at"] or EPOCH, expires_at=at["expires_at"],
+        attempt=number("attempt"), crashes=number("crashes"), runs=number("runs"),
+        lease=text("lease") if running else None, worker=text("worker") if running else None,
+        started_at=at["started_at"],
+        finished_at=at["finished_at"] or (EPOCH if state.final else None),
+        cancel_reason=text("cancel_reason"), unique_key=text("unique_key"), idempotency_key=text("idempotency_key"),
+        schedule=_scheduled_by(text("idempotency_key")), payload=text("payload") or "null", result=text("result"),
+        failure=Failure(UNREADABLE, f"its record cannot be decoded: {said.error}"),
+    )  # fmt: skip
+
+
+def _undecoded(kept: Mapping[str, Any]) -> str:
+    """The columns that should be text and are not."""
+    return ", ".join(f"{name} is no text" for name, value in kept.items() if isinstance(value, bytes))
+
+
+def _or_none(us: Any) -> datetime | None:
+    try:
+        return _at(us)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _scheduled_by(key: str | None) -> str | None:
+    """The schedule that made the job, as the key of its tick tells (schedule.key_of)."""
+    parts = (key or "").split(":", 1)
+    name, _, tick = parts[-1].rpartition(":")
+    return name if parts[0] == "schedule" and name and tick.isdecimal() else None
 
 
 # What a claim does not know already of the jobs it takes; no others have an end or a result.
@@ -185,15 +259,28 @@ def progress_of(text: str | None) -> Progress | None:
     return None if text is None else _progress(text)
 
 
+def progress_or_none(id: str, text: str | None) -> Progress | None:
+    """As progress_of; None if it cannot be decoded, so that a newer one takes its place."""
+    try:
+        return progress_of(text)
+    except Exception as error:
+        unreadable("job", id, error)
+        return None
+
+
 def failure_text(failure: Failure | None) -> str | None:
     return None if failure is None else _encode(failure).decode()
 
 
-def series_of(options: str) -> str | None:
-    """The schedule of whose series the job of these options is a run."""
-    if '"schedule"' not in options:
+def series_of(id: str, options: bytes, key: str | None) -> str | None:
+    """The schedule of whose series the job of these options and idempotency key is a run."""
+    if b'"schedule"' not in options:
         return None
-    extra = _options(options)
+    try:
+        extra = _options(options)
+    except Exception as error:
+        unreadable("job", id, error)
+        return _scheduled_by(key)
     return None if extra.beside else extra.schedule
 
 
@@ -233,6 +320,15 @@ def stored(which: Filter) -> set[str]:
     if which.states is None:
         return {state.value for state in State}
     return {kept for shown in which.states for kept in _STORED.get(shown, (shown,))}
+
+
+# A job's end as one text, which can be looked up among others.
+END_SQL = "id || ' ' || coalesce(finished_at, -1) || ' ' || runs"
+
+
+def end_texts(ends: Mapping[str, End]) -> list[str]:
+    """As END_SQL has them."""
+    return [f"{id} {-1 if end.finished_at is None else micros(end.finished_at)} {end.runs}" for id, end in ends.items()]
 
 
 def beyond(prefix: str) -> str | None:

@@ -12,11 +12,14 @@ from msgspec.structs import asdict, replace
 
 from ..document import Entry, Trail
 from ..job import (
+    ALLOWED,
+    UNREADABLE,
     WENT_WELL,
     WENT_WRONG,
     Account,
     Action,
     Circuit,
+    End,
     Ending,
     Execution,
     Failure,
@@ -24,6 +27,7 @@ from ..job import (
     Job,
     NewJob,
     Progress,
+    Refusal,
     State,
     Update,
 )
@@ -49,7 +53,7 @@ def admit(new: NewJob, now: datetime) -> Job:
 
 def meet(held: Job, new: NewJob, now: datetime) -> tuple[Job, Literal["duplicate", "replaced", "debounced"]]:
     """What becomes of the job that holds a key when another request for it comes."""
-    if new.on_conflict not in ("replace", "debounce") or held.state not in ACTIVE_HOLD:
+    if new.on_conflict not in ("replace", "debounce") or held.state not in ACTIVE_HOLD or held.unreadable:
         return held, "duplicate"
     changed = replace(
         held, payload=new.payload, priority=new.priority, expires_at=new.expires_at, timeout=new.timeout,
@@ -67,6 +71,8 @@ def meet(held: Job, new: NewJob, now: datetime) -> tuple[Job, Literal["duplicate
 
 def settle(job: Job, outcome: Outcome) -> Job:
     """The job after an accepted outcome."""
+    if job.unreadable:
+        return set_aside(job)
     state = outcome.state
     if state is State.PENDING and job.cancel_reason is not None:
         state = State.CANCELLED
@@ -78,6 +84,19 @@ def settle(job: Job, outcome: Outcome) -> Job:
         run_at=outcome.run_at or job.run_at, finished_at=outcome.finished_at if state.final else None,
         attempt=job.attempt - outcome.refund, crashes=job.crashes + outcome.crash,
     )  # fmt: skip
+
+
+def set_aside(job: Job) -> Job:
+    """A job whose record cannot be decoded, where no claim finds it; its record stays as it is."""
+    return replace(job, state=State.PAUSED, lease=UNREADABLE, worker=None)
+
+
+def refused(action: Action, job: Job) -> Refusal | None:
+    """Why the action is not for a job of that state, or of which hardly anything is known."""
+    if job.failure is not None and job.unreadable and (action is not Action.DELETE or not job.queue):
+        way = "repair the record, or delete the job" if job.queue else "its queue is unknown, so remove it by hand"
+        return Refusal(job.state, error=f"{job.failure.message}: {way}")
+    return None if job.state in ALLOWED[action] else Refusal(job.state)
 
 
 def plain(outcome: Outcome) -> bool:
@@ -216,6 +235,7 @@ def matches(job: Job, which: Filter, now: datetime) -> bool:
         and (which.key_prefix is None or _begins(job, which.key_prefix))
         and (which.created_after is None or job.created_at >= which.created_after)
         and (which.created_before is None or job.created_at <= which.created_before)
+        and (which.ends is None or which.ends.get(job.id) == End(job.finished_at, job.runs))
     )
 
 

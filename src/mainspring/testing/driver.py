@@ -101,7 +101,7 @@ class Driver:
         while (wait := await worker._scheduler.turn(store)) == 0.0:
             pass
         slots.size = before + slots.leaks + 1
-        await worker._claim()
+        await worker._claim(store)
         now = self._clock.now()
         at = earliest(worker.claimable_at, None if wait is None else now + timedelta(seconds=wait))
         self.next_at = at if at is None or at > now else None

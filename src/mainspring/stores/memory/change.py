@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from ...job import ALLOWED, Action, Changed, Filter, Job, JobId, Refusal, Update
-from ..rules import act, lapsed
+from ...job import Action, Changed, Filter, Job, JobId, Refusal, Update
+from ..rules import act, lapsed, refused
 from .jobs import Jobs
 from .ledger import Ledger
 from .read import matching
@@ -41,8 +41,8 @@ def change(
 
 
 def _refusal(jobs: Jobs, action: Action, job: Job) -> Refusal | None:
-    if job.state not in ALLOWED[action]:
-        return Refusal(job.state)
+    if (refusal := refused(action, job)) is not None:
+        return refusal
     if action is Action.RETRY:
         key, holder = jobs.holder(job)
         if holder is not None and holder.id != job.id:

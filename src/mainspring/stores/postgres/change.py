@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from ...clock import micros
-from ...job import ALLOWED, Action, Changed, Cursor, Filter, Job, JobId, Refusal, Update
+from ...job import Action, Changed, Cursor, Filter, Job, JobId, Refusal, Update
 from ..rows import job_of
-from ..rules import act, lapsed, matches
+from ..rules import act, lapsed, matches, refused
 from . import series
 from .jobs import Holders, Pair, drop, follow, lock, lock_keys, series_of, write
 from .lists import jobs
@@ -55,8 +55,8 @@ async def change(
 
 
 def _refusal(holders: Holders, action: Action, job: Job) -> Refusal | None:
-    if job.state not in ALLOWED[action]:
-        return Refusal(job.state)
+    if (refusal := refused(action, job)) is not None:
+        return refusal
     if action is Action.RETRY:
         key, held = holders.holder(job)
         if held is not None and held.id != job.id:

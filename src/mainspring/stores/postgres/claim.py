@@ -12,10 +12,11 @@ import msgspec
 from msgspec.structs import replace
 
 from ...clock import instant, micros
-from ...job import SUSPECT, Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
+from ...job import SUSPECT, UNREADABLE, Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
 from ...outcome import Outcome
 from ..rows import CLAIMED, COLUMNS, job_of
 from ..rules import LONG_SILENT
+from ..unreadable import readable
 from . import series
 from .jobs import BOTH, OVER, follow, write
 from .keeper import WATCHED
@@ -321,7 +322,9 @@ def _order(row: Any) -> tuple[int, int, JobId]:
 
 # beats
 
-_LATE_BEAT = "(known.info::json ->> 'beats')::int > (excluded.info::json ->> 'beats')::int"
+# Not as JSON: a row that cannot be decoded would keep its worker from beating.
+_BEATS = """substring({}.info from '"beats":([0-9]{{1,18}})')::bigint"""
+_LATE_BEAT = f"{_BEATS.format('known')} > {_BEATS.format('excluded')}"
 _BEAT = f"""INSERT INTO mainspring_workers AS known (id, until, info) VALUES ($1, $2, $3)
     ON CONFLICT (id) DO UPDATE SET
         until = CASE WHEN {_LATE_BEAT} THEN known.until ELSE excluded.until END,
@@ -360,5 +363,18 @@ async def expired(db: Session, now: int, limit: int) -> list[Any]:
     return await db.rows(_EXPIRED, now, limit)
 
 
+_SET_ASIDE = f"""UPDATE mainspring_jobs SET state = 'paused', lease = '{UNREADABLE}', worker = NULL,
+        attempt = attempt - 1, runs = runs - 1
+    WHERE id = ANY($1) AND state = 'running' AND (lease = $2 OR $2 = '')"""
+
+
+async def set_aside(db: Session, ids: Collection[JobId], lease: Lease = "") -> None:
+    """Jobs that a claim took and cannot decode, or that their worker left: where no claim finds them."""
+    await db.run(_SET_ASIDE, list(ids), lease)
+    await db.run("UPDATE mainspring_circuits SET probe = NULL WHERE probe = ANY($1)", list(ids))
+
+
 def orders_of(text: str | None) -> Orders:
-    return Orders() if text is None else _orders(text)
+    """Nothing that cannot be decoded is obeyed."""
+    found = [] if text is None else readable("orders of worker", [("", text)], _orders)
+    return found[0] if found else Orders()

@@ -7,8 +7,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ...finding import Finding, size
+from ...job import UNREADABLE
+from ..unreadable import finding
 from .pool import Session
 from .schema import indexes
+from .series import unreadable_names
 
 MINIMUM = 150000
 # A transaction open for so many seconds keeps the rows of ended jobs from being cleared away; claims get slower.
@@ -33,7 +36,13 @@ async def condition(db: Session) -> list[Finding]:
         dead_rows(*await db.row(_ROWS, db.place.sql("mainspring_jobs"))),
         await _indexes(db),
         await _tables(db),
+        await _records(db),
     ]
+
+
+async def _records(db: Session) -> Finding:
+    sql = f"SELECT id FROM mainspring_jobs WHERE parked AND lease = '{UNREADABLE}' ORDER BY id"
+    return finding([id for (id,) in await db.rows(sql)], await unreadable_names(db))
 
 
 def release(number: int, text: str, standby: bool) -> Finding:

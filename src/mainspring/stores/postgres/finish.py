@@ -14,7 +14,7 @@ from ...job import Circuit, Execution, Job, JobId, Report, State
 from ...outcome import Outcome
 from ...tally import counted
 from ..job_ends import JobEnd, JobNews, ScheduleBatch, news_of
-from ..rows import COLUMNS, failure_text, job_of, progress_of, text_of
+from ..rows import COLUMNS, failure_text, job_of, progress_or_none, text_of
 from ..rules import execution, moved, newer, plain, settle
 from . import series
 from .enqueue import enqueue, keyed
@@ -233,7 +233,7 @@ async def report(db: Session, reports: Sequence[Report]) -> set[JobId]:
     if not reports:
         return set()
     rows = await db.rows(_PROGRESS, [report.id for report in reports])
-    running = {id: (lease, progress_of(text)) for id, lease, text in rows}
+    running = {id: (lease, progress_or_none(id, text)) for id, lease, text in rows}
     stand = [report for report in reports if report.id in running and running[report.id][0] == report.lease]
     lines = [
         (report.id, line.run, line.n, micros(line.at), line.level, line.text)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from ...failpoint import failpoint
-from ...job import ALLOWED, Action, Job, JobId, NewJob, State
+from ...job import Action, Job, JobId, NewJob, State
 from ...schedule import Fired, Firing, Tick
 from ..job_ends import ScheduleBatch, news_of
-from ..rules import CANCELLED_BY, act, lapsed, standing, taken
+from ..rules import CANCELLED_BY, act, lapsed, refused, standing, taken
 from . import series
 from .enqueue import Admission
 from .jobs import INSERT_NEW, Holders, Pair, find, lock, lock_names, new_columns, series_of
@@ -90,7 +90,7 @@ class _Batch:
 
     def _cancel(self, id: JobId, reason: str) -> list[Pair]:
         job = self._admission.current(id) or self._met.get(id)
-        if job is None or lapsed(job, self._now).state not in ALLOWED[Action.CANCEL]:
+        if job is None or refused(Action.CANCEL, lapsed(job, self._now)) is not None:
             return []
         new = act(Action.CANCEL, job, self._now, reason)
         if new is not job:

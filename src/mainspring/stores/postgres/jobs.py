@@ -90,6 +90,7 @@ INSERT_NEW = f"""INSERT INTO mainspring_jobs ({", ".join(_NEW_NAMES)})
     SELECT {_given(_NEW_NAMES)} FROM {_batch(_NEW_NAMES)}"""
 
 Columns = list[Sequence[str | None]]
+_STAND = "UPDATE mainspring_jobs SET state = $2, lease = $3, worker = $4 WHERE id = $1"
 
 
 def _columns(jobs: Iterable[Job]) -> Columns:
@@ -120,7 +121,13 @@ def array_text(texts: Sequence[str] | None) -> str | None:
 
 
 async def write(db: Session, pairs: Sequence[Pair]) -> None:
-    """Each job, which the caller has locked, as it is to be: in the table of its state."""
+    """Each job, which the caller has locked, as it is to be: in the table of its state.
+
+    The record of one that cannot be decoded stays as it is, but for where it stands.
+    """
+    if broken := [new for _, new in pairs if new.unreadable]:
+        await db.many(_STAND, [(job.id, job.state.value, job.lease, job.worker) for job in broken])
+        pairs = [pair for pair in pairs if not pair[1].unreadable]
     stay = [new for old, new in pairs if not (old.state.final or new.state.final)]
     if stay:
         await db.run(_UPDATE, *_columns(stay))

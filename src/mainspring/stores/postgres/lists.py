@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ...clock import micros
 from ...job import FINAL, Cursor, Filter, Sort
-from ..rows import COLUMNS, beyond, stored
+from ..rows import COLUMNS, END_SQL, beyond, end_texts, stored
 from .jobs import BOTH
 from .pool import Session
 
@@ -158,6 +158,8 @@ class _List:
             yield f"state = 'running' AND worker = ANY({self.bind(list(which.workers), 'text[]')})"
         if which.key_prefix is not None:
             yield "(" + " OR ".join(f"({key})" for key in self._keys()) + ")"
+        if which.ends is not None:
+            yield f"{END_SQL} = ANY({self.bind(end_texts(which.ends), 'text[]')})"
         yield from self._times()
 
     def _keys(self) -> list[str]:
@@ -174,7 +176,7 @@ class _List:
         which = self.which
         if which.ids is not None or which.tags or which.workers is not None or which.key_prefix is not None:
             return False
-        if which.errors is not None or which.schedules is not None:
+        if which.errors is not None or which.schedules is not None or which.ends is not None:
             return False
         if self._by_id:
             return which.queues is None and which.tasks is None and which.states is None

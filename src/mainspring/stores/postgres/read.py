@@ -8,6 +8,7 @@ from typing import Any
 from ...clock import instant, micros
 from ...job import Execution, JobId, LogLine, State
 from ..rows import COLUMNS, execution_of
+from ..unreadable import readable
 from .lists import FINISHED, GROUPS
 from .pool import Session
 
@@ -18,7 +19,8 @@ _RUNS = """SELECT * FROM mainspring_executions WHERE job_id = $1
 
 
 async def executions(db: Session, job_id: JobId) -> list[Execution]:
-    return [execution_of(row) for row in await db.rows(_RUNS, job_id)]
+    rows = await db.rows(_RUNS, job_id)
+    return readable("run of job", [(f"{job_id} {row[1]}", row) for row in rows], execution_of)
 
 
 _LINES = """SELECT run, n, at, level, text FROM mainspring_logs

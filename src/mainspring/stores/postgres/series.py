@@ -9,9 +9,11 @@ from typing import Any
 import msgspec
 
 from ...clock import instant, micros
+from ...job import UnreadableRecord
 from ...schedule import TICKS_KEPT, Due, Leadership, Schedule, Tick
 from ..job_ends import JobNews, ScheduleBatch, completed_of, schedules_of
 from ..rules import led
+from ..unreadable import decoded, readable
 from .pool import NUMBERS, Session
 
 _encode = msgspec.json.Encoder().encode
@@ -81,10 +83,10 @@ async def trim(db: Session, ticks: Sequence[tuple[str, Tick]]) -> None:
 
 # what a job tells the schedule that made it
 
-_HOLD = """SELECT body FROM mainspring_schedules WHERE name = ANY ($1 || ARRAY(
+_HOLD = """SELECT name, body FROM mainspring_schedules WHERE name = ANY ($1 || ARRAY(
         SELECT name FROM mainspring_schedules WHERE waits_on IS NOT NULL AND waits_on = ANY($2)))
     ORDER BY name FOR NO KEY UPDATE"""
-_LATECOMERS = """SELECT body FROM mainspring_schedules
+_LATECOMERS = """SELECT name, body FROM mainspring_schedules
     WHERE waits_on IS NOT NULL AND waits_on = ANY($1) AND name <> ALL($2) ORDER BY name FOR NO KEY UPDATE"""
 
 
@@ -100,7 +102,7 @@ async def hold(db: Session, names: Collection[str], completing: Collection[str] 
 
 
 def _decoded(rows: Iterable[Any]) -> list[Schedule]:
-    return [_schedule(body) for (body,) in rows]
+    return readable("schedule", [(*row,) for row in rows], _schedule)
 
 
 async def tell(db: Session, news: Sequence[JobNews], held: ScheduleBatch | None = None) -> None:
@@ -115,34 +117,55 @@ async def tell(db: Session, news: Sequence[JobNews], held: ScheduleBatch | None 
 
 _SEEN = "due_at IS NOT NULL AND (NOT computed OR name = ANY($1))"
 # The last row, without a body, says when the next one will be due.
-_DUE = f"""(SELECT body, due_at FROM mainspring_schedules WHERE {_SEEN} AND due_at <= $2
+_DUE = f"""(SELECT name, body, due_at FROM mainspring_schedules WHERE {_SEEN} AND due_at <= $2
         ORDER BY due_at, name LIMIT $3)
-    UNION ALL (SELECT NULL, due_at FROM mainspring_schedules WHERE {_SEEN} AND due_at > $2 ORDER BY due_at LIMIT 1)"""
+    UNION ALL (SELECT NULL, NULL, due_at FROM mainspring_schedules WHERE {_SEEN} AND due_at > $2
+        ORDER BY due_at LIMIT 1)"""
 
 
 async def due(db: Session, now: datetime, limit: int, computed: Collection[str]) -> Due:
     rows = await db.rows(_DUE, list(computed), micros(now), limit)
-    found = [_schedule(body) for body, _ in rows if body is not None]
-    if len(found) == limit:
-        return Due(found, now)
-    return Due(found, next((instant(at) for body, at in rows if body is None), None))
+    found, broken = decoded("schedule", [(name, body) for name, body, _ in rows if name is not None], _schedule)
+    if len(found) + len(broken) == limit:
+        return Due(found, now, broken)
+    return Due(found, next((instant(at) for name, _, at in rows if name is None), None), broken)
 
 
-_SOME = """SELECT body FROM mainspring_schedules WHERE name > $1 AND ($2::text[] IS NULL OR name = ANY($2))
+async def set_aside(db: Session, names: Collection[str]) -> None:
+    """These are due no more, and a new one may take the place of each; until then their records stay as they are."""
+    sql = "UPDATE mainspring_schedules SET due_at = NULL, revision = 0 WHERE name = ANY($1)"
+    await db.run(sql, sorted(names))
+
+
+async def unreadable_names(db: Session) -> list[str]:
+    """Schedules that were set aside."""
+    rows = await db.rows("SELECT name, body FROM mainspring_schedules WHERE due_at IS NULL ORDER BY name")
+    return [one.name for one in decoded("schedule", [(*row,) for row in rows], _schedule)[1]]
+
+
+_SOME = """SELECT name, body FROM mainspring_schedules WHERE name > $1 AND ($2::text[] IS NULL OR name = ANY($2))
     ORDER BY name LIMIT $3"""
 
 
-async def schedules(db: Session, names: Collection[str] | None, limit: int, after: str | None) -> list[Schedule]:
-    rows = await db.rows(_SOME, after or "", None if names is None else list(names), limit)
-    return [_schedule(body) for (body,) in rows]
+async def schedules(
+    db: Session, names: Collection[str] | None, limit: int, after: str | None
+) -> tuple[list[Schedule], list[UnreadableRecord]]:
+    found, broken, last = list[Schedule](), list[UnreadableRecord](), after or ""
+    while rows := await db.rows(_SOME, last, None if names is None else list(names), limit):
+        some, others = decoded("schedule", [(*row,) for row in rows], _schedule)
+        found, broken = found + some, broken + others
+        if len(found) >= limit or len(rows) < limit:
+            break
+        last = rows[-1][0]  # where some cannot be decoded the page is filled from beyond them
+    return found[:limit], broken
 
 
-_TICKS = """SELECT body FROM mainspring_ticks WHERE schedule = $1 AND ($2::bigint IS NULL OR n < $2)
+_TICKS = """SELECT n, body FROM mainspring_ticks WHERE schedule = $1 AND ($2::bigint IS NULL OR n < $2)
     ORDER BY n DESC LIMIT $3"""
 
 
 async def ticks(db: Session, name: str, limit: int, before: int | None) -> list[Tick]:
-    return [_tick(body) for (body,) in await db.rows(_TICKS, name, before, limit)]
+    return readable(f"tick of schedule {name}", await db.rows(_TICKS, name, before, limit), _tick)
 
 
 async def drop(db: Session, names: Collection[str]) -> list[str]:

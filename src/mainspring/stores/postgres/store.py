@@ -39,6 +39,7 @@ from ...job import (
     Shown,
     Sort,
     State,
+    UnreadableRecord,
     Update,
     WorkerId,
     WorkerInfo,
@@ -50,8 +51,9 @@ from ...schema import Schema
 from ...store import Store, Transaction
 from ...survived_errors import SurvivedErrors
 from ...tally import Span, Tally
-from ..rows import claimed_of, job_of
+from ..rows import Row, claimed_of, job_of
 from ..steps import Steps
+from ..unreadable import decoded, readable
 from . import (
     change,
     claim,
@@ -88,6 +90,11 @@ PROBED = 8.0
 
 _encode = msgspec.json.encode
 _info = msgspec.json.Decoder(WorkerInfo).decode
+
+
+def _live(row: Row) -> LiveWorker:
+    _, info, until, orders = row
+    return LiveWorker(_info(info), instant(until), claim.orders_of(orders))
 
 
 async def _shut(learning: asyncio.Task[None] | None, *parts: Wire | Ear | Pool | None) -> None:
@@ -128,6 +135,7 @@ class PostgresStore(PostgresKeeper):
         self._within: Within | None = None
         self._lender: Lender | None = None
         self._idle = self._ready = False
+        self._aside: set[str] = set()
         self._stride = claim.Stride()
         self._learning: asyncio.Task[None] | None = None
         self._leases = claim.Leases()
@@ -316,10 +324,13 @@ class PostgresStore(PostgresKeeper):
             await self._open().warm(2)  # for a finish and, beside it, the next claim
         if expired:
             self._tell("final")
-        jobs = [claimed_of(row, asked.lease, worker, now) for row in rows]
+        pairs = [(row["id"], row) for row in rows]
+        jobs, broken = decoded("job", pairs, lambda row: claimed_of(row, asked.lease, worker, now))
+        if broken:
+            await self._step(lambda db: claim.set_aside(db, [one.name for one in broken], asked.lease))
         self._leases.begun(worker, asked.lease, len(jobs))
         # What others had locked may be due still.
-        return Claim(jobs, None if next_at is None else max(now, instant(next_at)), expired)
+        return Claim(jobs, None if next_at is None else max(now, instant(next_at)), expired, broken)
 
     async def _take(self, asked: Asked) -> list[Any]:
         stride = self._stride
@@ -368,7 +379,10 @@ class PostgresStore(PostgresKeeper):
         self._make_at = now if more else now + days.EVERY
 
     async def expired(self, *, now: datetime, limit: int) -> list[Job]:
-        return [job_of(row) for row in await self._call(lambda db: claim.expired(db, micros(now), limit))]
+        jobs = [job_of(row) for row in await self._call(lambda db: claim.expired(db, micros(now), limit))]
+        if broken := [job.id for job in jobs if job.unreadable]:
+            await self._step(lambda db: claim.set_aside(db, broken))
+        return [job for job in jobs if not job.unreadable]
 
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
         if not outcomes:
@@ -402,7 +416,16 @@ class PostgresStore(PostgresKeeper):
     # schedules
 
     async def due(self, *, now: datetime, limit: int, computed: Collection[str] = ()) -> Due:
-        return await self._call(lambda db: series.due(db, now, limit, computed))
+        due = await self._call(lambda db: series.due(db, now, limit, computed))
+        self._aside -= {one.name for one in due.unreadable}  # due again, so it was written since
+        await self._set_aside(due.unreadable)
+        return due
+
+    async def _set_aside(self, schedules: Sequence[UnreadableRecord]) -> None:
+        names = {one.name for one in schedules}
+        if names - self._aside:
+            await self._step(lambda db: series.set_aside(db, names))
+            self._aside |= names
 
     async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
         self._idle = False
@@ -417,7 +440,9 @@ class PostgresStore(PostgresKeeper):
     async def schedules(
         self, names: Collection[str] | None = None, *, limit: int, after: str | None = None
     ) -> list[Schedule]:
-        return await self._call(lambda db: series.schedules(db, names, limit, after))
+        found, broken = await self._call(lambda db: series.schedules(db, names, limit, after))
+        await self._set_aside(broken)
+        return found
 
     async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
         return await self._call(lambda db: series.ticks(db, name, limit, before))
@@ -487,9 +512,9 @@ class PostgresStore(PostgresKeeper):
         return await self._look(lambda db: count.queues(db, micros(now)))
 
     async def workers(self, *, now: datetime) -> list[LiveWorker]:
-        sql = "SELECT info, until, orders FROM mainspring_workers WHERE until > $1 ORDER BY id"
+        sql = "SELECT id, info, until, orders FROM mainspring_workers WHERE until > $1 ORDER BY id"
         rows = await self._call(lambda db: db.rows(sql, micros(now)))
-        return [LiveWorker(_info(info), instant(until), claim.orders_of(orders)) for info, until, orders in rows]
+        return readable("worker", [(row[0], row) for row in rows], _live)
 
     async def counts(self, *, now: datetime) -> dict[Shown, int]:
         return await self._look(lambda db: count.counts(db, micros(now)))

@@ -10,9 +10,9 @@ import msgspec
 from ...clock import instant, micros
 from ...outcome import Outcome
 from ...tally import KEPT, SECONDS, Span, Sums, Tally, begin, counted
+from ..unreadable import sums_of
 from .pool import NUMBERS, Session
 
-_sums = msgspec.json.Decoder(Sums).decode
 _encode = msgspec.json.Encoder().encode
 
 Key = tuple[Span, int, str, str]
@@ -51,13 +51,13 @@ async def fold(db: Session) -> None:
         return
     found: dict[Key, Sums] = {}
     for at, queue, task, text in await db.rows(_LATEST):
-        sums = _sums(text)
+        sums = sums_of(text)
         for span in SECONDS:
             found.setdefault((span, micros(begin(instant(at), span)), queue, task), Sums()).add(sums)
     if not found:
         return
     for *key, text in await db.rows(_KEPT, *([*map(str, column)] for column in zip(*found, strict=True))):
-        whole = _sums(text)
+        whole = sums_of(text)
         whole.add(found[key[0], key[1], key[2], key[3]])
         found[key[0], key[1], key[2], key[3]] = whole
     await db.many(_PUT, [(*key, _encode(sums).decode()) for key, sums in sorted(found.items())])
@@ -75,5 +75,5 @@ async def tallies(db: Session, span: Span, since: datetime) -> list[Tally]:
     for at, queue, task, text in await db.rows(_ALL, span, micros(since)):
         began = begin(instant(at), span)
         if began >= since:
-            found.setdefault((began, queue, task), Sums()).add(_sums(text))
+            found.setdefault((began, queue, task), Sums()).add(sums_of(text))
     return [Tally(*key, found[key]) for key in sorted(found)]

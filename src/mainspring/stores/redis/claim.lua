@@ -57,6 +57,7 @@ end
 
 local function key_of(entry)
   local a, b, c, d, e, f, g, h, i, j = string.byte(entry, 1, 10)
+  if not j then return end
   local at = ((((((c * 256 + d) * 256 + e) * 256 + f) * 256 + g) * 256 + h) * 256 + i) * 256 + j
   return a * 256 + b, at
 end
@@ -93,10 +94,18 @@ for _, group in ipairs(redis.call('SMEMBERS', base .. 'stocked')) do
   if takes and not closed then groups[#groups + 1] = group end
 end
 local step = #groups == 1 and most or math.ceil(most / #groups) + 4
+-- A member with no place in the order leaves it, and is kept where an operator finds it.
 local function read(group, from)
-  local entries = redis.call('ZRANGE', base .. 'ready:' .. group, from, from + step - 1)
+  local entries, size = redis.call('ZRANGE', base .. 'ready:' .. group, from, from + step - 1), #found
   for n = 1, #entries do
     local rank, at = key_of(entries[n])
+    if not at then
+      redis.call('ZREM', base .. 'ready:' .. group, entries[n])
+      redis.call('HSET', base .. 'malformed', entries[n], group)
+      redis.call('HINCRBY', base .. 'health', 'stale', 1)
+      for rest = #found, size + 1, -1 do found[rest] = nil end
+      return read(group, from)
+    end
     if at > now then early = true end
     found[#found + 1] = { rank, at, entries[n], group }
   end
@@ -178,7 +187,7 @@ for n = 1, total do
   local record = records[n]
   if record then
     kept[#kept + 1] = ids[n]
-    local letter = string.sub(record, 1, 1)
+    local letter = record == '' and '@' or string.sub(record, 1, 1)
     local bits = string.byte(letter) - 64
     said[#said + 1] = ids[n]
     said[#said + 1] = head .. letter .. '\0' .. found[n][4]

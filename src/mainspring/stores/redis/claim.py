@@ -9,16 +9,20 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...clock import instant, micros
-from ...job import Beat, Claim, Job, JobId, LiveWorker, Orders, State, WorkerId, WorkerInfo
+from ...job import Beat, Claim, Job, JobId, LiveWorker, Orders, State, UnreadableRecord, WorkerId, WorkerInfo
 from ..memory import claim as memory
 from ..memory.workers import Workers
+from ..unreadable import decoded, unreadable
+from .aside import set_aside, take_out
 from .attempts import Attempts
 from .diff import unit_of
 from .home import Home, Homes
 from .index import Arguments
 from .kept import instant_of, watched
-from .known import live, named, read_hash, read_home, worker_text
+from .known import named, read_hash, read_home, worker_text, workers_of
 from .line import Word
 from .reads import fetch
 from .records import taken, unpacked
@@ -53,11 +57,14 @@ async def claim(
             await attempts.again()
             continue
         pairs = [pair for _, some in answers for pair in zip(some[::2], some[1::2], strict=True)]
-        jobs = [taken(id, text, lease, worker, now) for id, text in pairs]
+        named_pairs = ((unpacked(id), (id, text)) for id, text in pairs)
+        jobs, broken = decoded("job", named_pairs, lambda pair: taken(*pair, lease, worker, now))
+        if broken:
+            await set_aside(homes, broken, worker, us)
         if len(answers) > 1:
             jobs.sort(key=lambda job: (-job.priority, job.run_at, job.id))
         instants = [instant(int(float(word))) for word, _ in answers if word != b""]
-        return Claim(jobs, max(now, min(instants)) if instants else None)
+        return Claim(jobs, max(now, min(instants)) if instants else None, [], broken)
 
 
 async def _across(homes: Homes, limit: int, words: Callable[[int, str], list[Word]], lease: str) -> list[Any]:
@@ -94,20 +101,22 @@ async def _look(
     homes: Homes, queues: Collection[str] | None, worker: WorkerId, tasks: Collection[str], limit: int, now: datetime
 ) -> Claim:
     """A claim in which more than the order has a say: the rule runs on all that it may meet."""
+    broken: dict[JobId, UnreadableRecord] = {}
 
     async def propose() -> tuple[Claim, Unit]:
         snapshot, paused = Snapshot(), set[str]()
         await fetch(homes, snapshot, [Name("worker", worker), Name("circuits", "")])
-        for found, names in await homes.each(lambda home: _candidates(home, limit, now)):
+        for found, names, others in await homes.each(lambda home: _candidates(homes, home, limit, now)):
             snapshot.jobs |= found
             paused |= names
+            broken.update((one.name, one) for one in others)
         await fetch(homes, snapshot, _schedules_of(snapshot, now))
         tables = Tables(snapshot)
         claim = _claimed(tables, paused, queues, worker, tasks, limit, now)
         tables.taken_from |= {job.queue for job in claim.jobs}
         return claim, unit_of(homes, tables, micros(now))
 
-    return await contend_one(homes, "claim", propose, "new final")
+    return replace(await contend_one(homes, "claim", propose, "new final"), unreadable=list(broken.values()))
 
 
 def _claimed(
@@ -136,20 +145,30 @@ def _schedules_of(snapshot: Snapshot, now: datetime) -> set[Name]:
     return {Name("schedule", job.series or "") for job in jobs if job.shown(now) == "expired"}
 
 
-async def _candidates(home: Home, limit: int, now: datetime) -> tuple[dict[JobId, Found], set[str]]:
-    """The first of every group, suspects, what has expired or will be the next to; and the queues that are paused."""
+async def _candidates(
+    homes: Homes, home: Home, limit: int, now: datetime
+) -> tuple[dict[JobId, Found], set[str], list[UnreadableRecord]]:
+    """The first of every group, suspects, what has expired or will be the next to; the queues that are paused; and
+    what could not be decoded, which was set aside."""
     base, us = home.base, micros(now)
     expired = await home.call("ZRANGEBYSCORE", f"{base}:expiring", "-inf", us)
     commands: list[Arguments] = [
         ("SMEMBERS", f"{base}:paused"), ("SMEMBERS", f"{base}:suspect"),
         ("ZRANGE", f"{base}:expiring", 0, len(expired)),
     ]  # fmt: skip
-    for name in await group_names(home):
+    groups = await group_names(home)
+    for name in groups:
         commands.append(("ZRANGE", f"{base}:ready:{name}", 0, limit + len(expired)))
         commands.append(("ZRANGE", f"{base}:later:{name}", 0, limit + len(expired)))
     paused, suspects, first, *entries = await home.many(commands)
     ids = {*suspects, *first, *expired, *(entry[10:] for some in entries for entry in some)}
-    return await read_home(home, [unpacked(id) for id in ids]), {name.decode() for name in paused}
+    found = await read_home(home, [unpacked(id) for id in ids])
+    twice = [name for name in groups for _ in range(2)]
+    placed = [(name, entry) for name, some in zip(twice, entries, strict=True) for entry in some]
+    broken = await take_out(homes, home, found, placed, us)
+    gone = {one.name for one in broken}
+    kept = {id: one for id, one in found.items() if id not in gone}
+    return kept, {name.decode() for name in paused}, broken
 
 
 async def beat(homes: Homes, worker: WorkerInfo, until: datetime, now: datetime) -> Beat:
@@ -159,7 +178,7 @@ async def beat(homes: Homes, worker: WorkerInfo, until: datetime, now: datetime)
     async def propose() -> tuple[tuple[Orders, LiveWorker | None, bytes | None], Unit]:
         rows, watched_until = await homes.first.many([("HGETALL", f"{base}:worker"), watched(homes.first)])
         known: dict[WorkerId, bytes | None] = {worker.id: None, **named(rows)}
-        workers = Workers({id: live(text) for id, text in known.items() if text is not None})
+        workers = Workers(workers_of(known))
         orders = workers.beat(worker, until, now)
         return (orders, workers.get(worker.id), watched_until), _rows(base, known, workers)
 
@@ -190,7 +209,7 @@ def _rows(base: str, known: dict[WorkerId, bytes | None], workers: Workers) -> U
     for id, text in known.items():
         new = workers.get(id)
         fresh = None if new is None else worker_text(new)
-        if fresh == text:
+        if fresh == text or (new is None and text is not None and not workers_of({id: text})):
             continue
         conditions.append(has(f"{base}:worker", id, text))
         if new is None or fresh is None:
@@ -205,17 +224,23 @@ async def order(homes: Homes, workers: Collection[WorkerId] | None, orders: Orde
 
     async def propose() -> tuple[list[WorkerId], Unit]:
         known: dict[WorkerId, bytes | None] = {**await read_hash(homes.first, f"{base}:worker")}
-        rows = Workers({id: live(text) for id, text in known.items() if text is not None})
+        rows = Workers(workers_of(known))
         return rows.order(workers, orders, now), _rows(base, known, rows)
 
     return await contend_one(homes, "order", propose)
 
 
 async def expired(homes: Homes, now: datetime, limit: int) -> list[Job]:
-    rows = await read_hash(homes.first, f"{homes.first.base}:worker")
-    alive = {name for name, text in rows.items() if live(text).until > now}
+    # Not by their rows, one of which may be unreadable.
+    rows = await read_hash(homes.first, f"{homes.first.base}:until")
+    alive = {name for name, until in rows.items() if int(until) > micros(now)}
     found = await homes.each(lambda home: _orphans(home, alive, limit))
-    return sorted((job for some in found for job in some), key=lambda job: job.id)[:limit]
+    jobs = sorted((job for some in found for job in some), key=lambda job: job.id)[:limit]
+    for job in jobs:
+        if job.unreadable and job.failure is not None:
+            one = unreadable("job", job.id, job.failure.message)
+            await set_aside(homes, [one], job.worker or "", micros(now))
+    return [job for job in jobs if not job.unreadable]
 
 
 async def _orphans(home: Home, alive: set[WorkerId], limit: int) -> list[Job]:

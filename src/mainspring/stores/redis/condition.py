@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ...errors import StoreError
 from ...finding import Finding
+from .aside import records
 from .home import Homes
 from .rights import demand
 from .server import Server
@@ -52,7 +53,7 @@ async def condition(homes: Homes, losses: list[str]) -> list[Finding]:
     stale = await homes.each(lambda home: home.call("HGET", f"{home.base}:health", "stale"))
     return [
         _servers(servers), _durability(servers), max(map(_memory, servers), key=lambda one: one.verdict != "ok"),
-        _losses(losses), _stale(sum(int(number or 0) for number in stale)),
+        _losses(losses), _stale(sum(int(number or 0) for number in stale)), await records(homes),
     ]  # fmt: skip
 
 

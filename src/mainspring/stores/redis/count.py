@@ -8,14 +8,15 @@ from datetime import datetime
 from typing import Any
 
 from ...clock import instant, micros
-from ...job import SUSPECT, DeadGroup, Job, Queue, Shown, State
+from ...job import SUSPECT, UNREADABLE, DeadGroup, Job, Queue, Shown, State
 from .claim import paused_queues
 from .home import Home, Homes
 from .index import REGISTERS
 from .known import read_home
-from .records import packed, unpacked
+from .records import CLAIM_PARTS, packed, unpacked
 from .ways import group_names
 
+_ASIDE = UNREADABLE.encode()
 ByQueue = dict[str, Counter[str]]
 # So many names are looked behind at a time.
 TIDIED = 500
@@ -50,7 +51,9 @@ async def waiting(home: Home, now: datetime) -> ByQueue:
         found[name]["pending"] -= due
         found[name]["scheduled"] -= all - due
     for said in next(answers):
-        found.setdefault(said.split(b"\0")[4].decode(), Counter())["running"] += 1
+        parts = said.split(b"\0")
+        if len(parts) == CLAIM_PARTS and parts[0] != _ASIDE:
+            found.setdefault(parts[4].decode(), Counter())["running"] += 1
     parks, suspects, expired = next(answers), next(answers), next(answers)
     await _parked(home, found, [name.decode() for name in parks])
     await _apart(home, found, {*suspects, *expired}, now)

@@ -147,7 +147,7 @@ def _written(base: str, id: JobId, raw: Raw, old: Job | None, new: Job | None, n
         yield "HSETNX", f"{base}:exec:{id}", run.number, _encode(run)
     if new is None:
         yield "HDEL", f"{base}:job", short
-    else:
+    elif not new.unreadable:
         yield "HSET", f"{base}:job", short, record(new)
     if new is not None and new.lease is not None:
         yield "HSET", f"{base}:run", short, claim_of(new, 0 if new.started_at is None else micros(new.started_at))

@@ -1,4 +1,4 @@
--- Schedules that are due, and a few of the next ones, each as its text and its instant. ARGV: now; how many of those
+-- Schedules that are due, and a few of the next ones, each as its name, its text and its instant. ARGV: now; how many of those
 -- that are due were seen before; how many more are wanted; the same two of the next ones.
 local base = KEYS[1] .. ':'
 local function rows(entries)
@@ -8,6 +8,7 @@ local function rows(entries)
     for n = from, math.min(from + 998, #entries), 2 do names[#names + 1] = entries[n] end
     local texts = redis.call('HMGET', base .. 'schedule', unpack(names))
     for n = 1, #texts do
+      found[#found + 1] = entries[from + 2 * n - 2]
       found[#found + 1] = texts[n]
       found[#found + 1] = entries[from + 2 * n - 1]
     end

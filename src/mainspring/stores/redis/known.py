@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from ...clock import instant, micros
 from ...job import Execution, JobId, LiveWorker, LogLine, Orders, WorkerInfo
+from ...schedule import Schedule
+from ..unreadable import readable
 from .home import Home, Homes
 from .records import Raw, job_from, last_run, packed
 from .snapshot import Found
 
 _encode = msgspec.json.Encoder().encode
+_schedule = msgspec.json.Decoder(Schedule).decode
 _line = msgspec.json.Decoder(LogLine).decode
 _execution = msgspec.json.Decoder(Execution).decode
 
@@ -31,6 +34,17 @@ _row = msgspec.json.Decoder(Row).decode
 def live(text: bytes) -> LiveWorker:
     row = _row(text)
     return LiveWorker(row.info, instant(row.until), row.orders)
+
+
+def workers_of(texts: Mapping[str, bytes | None]) -> dict[str, LiveWorker]:
+    """Those whose rows can be decoded, by id."""
+    rows = [(id, (id, text)) for id, text in texts.items() if text is not None]
+    return dict(readable("worker", rows, lambda row: (row[0], live(row[1]))))
+
+
+def schedule_of(name: str, text: bytes | None) -> Schedule | None:
+    """None if there is none, or it cannot be decoded."""
+    return None if text is None else next(iter(readable("schedule", [(name, text)], _schedule)), None)
 
 
 def worker_text(worker: LiveWorker) -> bytes:
@@ -84,7 +98,8 @@ async def executions(homes: Homes, id: JobId) -> list[Execution]:
 
 def runs_in(id: JobId, raw: Raw, texts: Iterable[bytes]) -> list[Execution]:
     """The runs that were written down, and the one that a plain end has ended."""
-    runs = {run.number: run for run in map(_execution, texts)}
+    found = readable(f"run of job {id}", ((text, text) for text in texts), _execution)
+    runs = {run.number: run for run in found}
     if (last := last_run(id, raw)) is not None:
         runs.setdefault(last.number, last)
     return [runs[number] for number in sorted(runs)]
@@ -95,4 +110,4 @@ async def lines(homes: Homes, id: JobId) -> list[LogLine]:
     if job is None:
         return []
     home = homes.of(job.queue)
-    return [_line(text) for text in await home.call("HVALS", f"{home.base}:log:{id}")]
+    return readable(f"log line of job {id}", (await read_hash(home, f"{home.base}:log:{id}")).items(), _line)

@@ -1,7 +1,7 @@
--- Schedules by name, and whether the index has them all: 1, or 0. ARGV: from where on; how many at most.
+-- Whether the index has all schedules, 1 or 0; and a page of them: names, texts. ARGV: from where on; how many at most.
 local base = KEYS[1] .. ':'
 local names = redis.call('ZRANGEBYLEX', base .. 'schedules', ARGV[1], '+', 'LIMIT', 0, ARGV[2])
 local whole = redis.call('ZCARD', base .. 'schedules') == redis.call('HLEN', base .. 'schedule')
 local texts = names[1] and redis.call('HMGET', base .. 'schedule', unpack(names)) or {}
 for n = 1, #texts do whole = whole and texts[n] end
-return { whole and 1 or 0, texts }
+return { whole and 1 or 0, names, texts }

@@ -24,6 +24,7 @@ from ..rules import admit
 from .diff import schedule_moves
 from .home import Home, Homes
 from .index import Arguments, held_keys, spots
+from .known import schedule_of
 from .line import Word
 from .records import job_from, new_record, packed
 from .step import Condition, has, has_members
@@ -34,7 +35,6 @@ Item = TypeVar("Item")
 MAX_PLAIN, MAX_MERGED = 250, 2_000
 
 _encode = msgspec.json.Encoder().encode
-_schedule = msgspec.json.Decoder(Schedule).decode
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -120,7 +120,7 @@ async def fire(homes: Homes, firings: Sequence[Firing], now: datetime, before: C
     """Numbers of the firings that were written: all of them but those that another writer was in the way of."""
     home, us = homes.first, micros(now)
     texts = await home.call("HMGET", f"{home.base}:schedule", *(firing.schedule.name for firing in firings))
-    heads = [None if text is None else _head(text) for text in texts]
+    heads = [None if text is None else _head_of(text) for text in texts]
     fit = [
         n for n, head in enumerate(heads) if (0 if head is None else head.revision) == firings[n].schedule.revision - 1
     ]
@@ -128,6 +128,14 @@ async def fire(homes: Homes, firings: Sequence[Firing], now: datetime, before: C
     before()
     written = await write(home, fit, planned, lambda some: [], "new final")
     return {fit[n] for n in written}
+
+
+def _head_of(text: bytes) -> Head:
+    """One that cannot be decoded fits no firing, and so is left to the rules."""
+    try:
+        return _head(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Head(revision=-1)
 
 
 def _fired(
@@ -192,9 +200,10 @@ async def finish(homes: Homes, outcomes: Sequence[Outcome], others: set[str]) ->
         if times[name] > 1 or name in shared or record is None or said is None or (text := rows[name]) is None:
             continue
         job = job_from(outcome.id, (record, said, None))
-        if job is not None and _plain(job, outcome, tasks):
+        row = schedule_of(name, text)
+        if row is not None and job is not None and _plain(job, outcome, tasks):
             fit.append(outcome)
-            planned.append(_ended(base, job, outcome, short, said, name, text))
+            planned.append(_ended(base, job, outcome, short, said, row, text))
     written = await write(home, fit, planned, lambda some: _counts(base, some), "new final")
     return {fit[n].id for n in written}
 
@@ -207,7 +216,7 @@ def _plain(job: Job, outcome: Outcome, circuits: set[str]) -> bool:
 
 
 def _ended(
-    base: str, job: Job, outcome: Outcome, short: bytes, said: bytes, name: str, text: bytes
+    base: str, job: Job, outcome: Outcome, short: bytes, said: bytes, row: Schedule, text: bytes
 ) -> Planned:  # fmt: skip
     at = micros(outcome.finished_at)
     head = said.split(b"\0", 3)
@@ -219,8 +228,7 @@ def _ended(
         ("ZADD", f"{base}:ended:completed\0{job.task}", at, short),
         ("SADD", f"{base}:ends", f"completed\0{job.task}"),
     ]
-    row = _schedule(text)
-    conditions = [has(f"{base}:run", short, said)]
+    name, conditions = row.name, [has(f"{base}:run", short, said)]
     if (after := ended(row, job.id, State.COMPLETED, outcome.finished_at, outcome.result)) is not row:
         conditions += (has(f"{base}:schedule", name, text), has_members(f"{base}:waits:{name}", ()))
         commands += schedule_moves(base, name, True, row.waits_on, after)

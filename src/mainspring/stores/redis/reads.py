@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ...job import Action, Circuit, JobId, NewJob, Report, State, Update
+from ...job import Action, JobId, NewJob, Report, State, Update
 from ...outcome import Outcome
-from ...schedule import Firing, Schedule
+from ...schedule import Firing
 from .attempts import Attempts
 from .home import Home, Homes
 from .index import Arguments
-from .known import columns, found_in, merged, named, runs_in
-from .records import packed, unpacked
+from .known import columns, found_in, merged, named, runs_in, schedule_of
+from .records import circuits_of, packed, unpacked
 from .snapshot import Found, Name, Snapshot
 from .step import settle
 from .tables import keys_of
@@ -27,8 +27,6 @@ Item = TypeVar("Item")
 Needs = Callable[[Item, Snapshot], Iterator[Name]]
 """The names that an item reads, as far as they follow from what was read already."""
 
-_schedule = msgspec.json.Decoder(Schedule).decode
-_circuit = msgspec.json.Decoder(Circuit).decode
 # Round trips that a read set may take: job, its schedule, those that wait on it; one to spare.
 MAX_STAGES = 5
 
@@ -245,8 +243,10 @@ def _taking_lines(snapshot: Snapshot, id: JobId) -> Take:
 
 def _take_schedules(snapshot: Snapshot, names: Sequence[str], texts: Sequence[bytes | None]) -> None:
     for name, text in zip(names, texts, strict=True):
-        snapshot.schedules[name] = (text, None if text is None else _schedule(text))
+        snapshot.schedules[name] = (text, schedule_of(name, text))
 
 
 def _take_circuits(snapshot: Snapshot, pairs: Sequence[bytes]) -> None:
-    snapshot.circuits = {task: (text, _circuit(text)) for task, text in named(pairs).items()}
+    texts = named(pairs)
+    found = circuits_of(texts)
+    snapshot.circuits = {task: (text, found.get(task)) for task, text in texts.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from struct import Struct as Layout
 from typing import Any
@@ -9,12 +10,15 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ...clock import instant
-from ...job import Ending, Execution, Job, JobId, Lease, NewJob, State, WorkerId
-from ..rows import claimed_of, job_of, new_row, remembered_options, row_of
+from ...clock import EPOCH, instant
+from ...job import UNREADABLE, Circuit, Ending, Execution, Job, JobId, Lease, NewJob, State, WorkerId
+from ..rows import claimed_of, new_row, remembered_options, row_of, strict_job_of, unreadable_job
+from ..rules import set_aside
+from ..unreadable import readable
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
+_circuit = msgspec.json.Decoder(Circuit).decode
 _PLACE = Layout(">HQ")
 _OTHER = b"\xff\xff"
 
@@ -23,6 +27,9 @@ PLAIN, KEYED, SERIAL, EXPIRES, AGAIN = 64, 1, 2, 4, 8
 
 # So many values has the record of a new job with nothing to say but what it is, and that of any other new one.
 PLAIN_VALUES, NEW_VALUES = 5, 11
+
+# Parts of a claim: lease, worker, instant, flags, queue, task.
+CLAIM_PARTS = 6
 
 Raw = tuple[bytes | None, bytes | None, bytes | None]
 """A job's record, what its claim said, and what its end said."""
@@ -43,7 +50,7 @@ def packed(id: JobId) -> bytes:
 
 def unpacked(short: bytes) -> JobId:
     if short.startswith(_OTHER):
-        return short[2:].decode()
+        return short[2:].decode(errors="backslashreplace")
     digits = short.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
@@ -80,9 +87,16 @@ def record(job: Job) -> bytes:
 
 
 def job_from(id: JobId, raw: Raw) -> Job | None:
-    text, claimed, ended = raw
-    if text is None:
+    """The job of a record; of one that cannot be decoded, what can be read of it, with an Unreadable failure."""
+    if raw[0] is None:
         return None
+    try:
+        return _job_from(id, raw[0], *raw[1:])
+    except Exception as error:
+        return _unreadable(id, raw, error)
+
+
+def _job_from(id: JobId, text: bytes, claimed: bytes | None, ended: bytes | None) -> Job:
     job = _recorded(id, text)
     if ended is not None:
         finished_at, _, result = ended.split(b"\0", 3)[3].partition(b"\0")
@@ -94,8 +108,30 @@ def job_from(id: JobId, raw: Raw) -> Job | None:
     return job if claimed is None else _claimed(job, claimed)
 
 
+def _unreadable(id: JobId, raw: Raw, error: Exception) -> Job:
+    """Where it was claimed, its claim says whose it is: of the queue depends where it is kept."""
+    try:
+        values = _row(_unpack((raw[0] or b"")[1:]))
+    except Exception:
+        values = []
+    job = unreadable_job([id, *values], error)
+    if raw[2] is not None:
+        return replace(job, state=State.COMPLETED, lease=None, worker=None, finished_at=job.finished_at or EPOCH)
+    said = (raw[1] or b"").decode(errors="backslashreplace").split("\0")
+    if len(said) != CLAIM_PARTS:
+        return job
+    lease, worker, _, _, queue, task = said
+    job = replace(job, queue=queue, task=task)
+    return set_aside(job) if lease == UNREADABLE else replace(job, state=State.RUNNING, lease=lease, worker=worker)
+
+
+def aside_of(queue: str, task: str, now: int) -> bytes:
+    """What stands in the place of a claim for a job that was set aside: no claim takes what has one."""
+    return f"{UNREADABLE}\0\0{now}\0{chr(PLAIN)}\0{queue}\0{task}".encode()
+
+
 def _recorded(id: JobId, text: bytes) -> Job:
-    return job_of([id, *_row(_unpack(text[1:]))])
+    return strict_job_of([id, *_row(_unpack(text[1:]))])
 
 
 def _row(row: list[Any]) -> list[Any]:
@@ -145,6 +181,8 @@ def _claimed(job: Job, said: bytes) -> Job:
     if job.state is not State.PENDING:
         return job
     lease, worker, started_at, _ = said.split(b"\0", 3)
+    if lease.decode() == UNREADABLE:  # it can be decoded again
+        return replace(job, state=State.PAUSED)
     return replace(
         job, state=State.RUNNING, lease=lease.decode(), worker=worker.decode(), started_at=instant(int(started_at)),
         attempt=job.attempt + 1, runs=job.runs + 1,
@@ -158,11 +196,16 @@ def claim_of(job: Job, started_at: int) -> bytes:
     return said + letter + f"\0{job.queue}\0{job.task}".encode()
 
 
+def circuits_of(texts: Mapping[str, bytes]) -> dict[str, Circuit]:
+    """Those that can be decoded, by task; one that cannot keeps no job back."""
+    return {circuit.task: circuit for circuit in readable("circuit", texts.items(), _circuit)}
+
+
 def last_run(id: JobId, raw: Raw) -> Execution | None:
     """The run that a plain end has ended: nowhere else is it written down."""
     _, _, ended = raw
     job = job_from(id, raw)
-    if ended is None or job is None or job.finished_at is None:
+    if ended is None or job is None or job.finished_at is None or job.unreadable:
         return None
     lease, worker, started_at, _ = ended.split(b"\0", 3)
     return Execution(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 import msgspec
 
 from ...clock import instant, micros
 from ...failpoint import failpoint
+from ...job import UnreadableRecord
 from ...schedule import Due, Fired, Firing, Leadership, Schedule, Tick
 from ..memory import fire as memory
 from ..rules import led
+from ..unreadable import decoded, readable
 from . import plain
 from .diff import schedule_moves
 from .home import Home, Homes
@@ -37,28 +39,35 @@ MAX_REPAIRS = 3
 async def due(home: Home, now: datetime, limit: int, computed: Collection[str]) -> Due:
     """By due_at and name, which is the order of the set: one round trip, and more past what is computed elsewhere."""
     found, seen, passed, ahead = list[Schedule](), 0, 0, AHEAD_ROWS
+    broken = list[UnreadableRecord]()
     while True:
         wanted = min(limit - len(found), MAX_ROWS)
         rows, later = await home.script("due", [micros(now), seen, wanted, passed, ahead])
-        found += [row for row, _ in _mine(rows, computed)]
-        seen += len(rows) // 2
+        some, others = _mine(rows, computed)
+        found += [row for row, _ in some]
+        broken += others
+        seen += len(rows) // 3
         if len(found) == limit:
-            return Due(found, now)
-        if len(rows) == 2 * wanted:
+            return Due(found, now, broken)
+        if len(rows) == 3 * wanted:
             continue
-        for _, at in _mine(later, computed):
-            return Due(found, at)
-        if len(later) < 2 * ahead:
-            return Due(found, None)
+        for _, at in _mine(later, computed)[0]:
+            return Due(found, at, broken)
+        if len(later) < 3 * ahead:
+            return Due(found, None, broken)
         passed, ahead = passed + ahead, min(2 * ahead, MAX_ROWS)
 
 
-def _mine(pairs: Sequence[bytes | None], computed: Collection[str]) -> Iterator[tuple[Schedule, datetime]]:
-    """Those that are not computed elsewhere, and when each is due."""
-    for text, score in zip(pairs[::2], pairs[1::2], strict=True):
-        row = None if text is None else _schedule(text)
-        if row is not None and row.due_at is not None and (not row.spec.computed or row.name in computed):
-            yield row, instant(int(float(score or 0)))
+def _mine(
+    rows: Sequence[bytes], computed: Collection[str]
+) -> tuple[list[tuple[Schedule, datetime]], list[UnreadableRecord]]:
+    """Those that are not computed elsewhere, and when each is due; and those that cannot be decoded."""
+    texts = [(name, (text, at)) for name, text, at in zip(rows[::3], rows[1::3], rows[2::3], strict=True) if text]
+    found, broken = decoded("schedule", texts, lambda one: (_schedule(one[0]), instant(int(float(one[1])))))
+    mine = [
+        (row, at) for row, at in found if row.due_at is not None and (not row.spec.computed or row.name in computed)
+    ]
+    return mine, broken
 
 
 async def fire(homes: Homes, firings: Sequence[Firing], now: datetime) -> list[Fired]:
@@ -97,10 +106,11 @@ async def drop(homes: Homes, names: Collection[str]) -> list[str]:
 
 
 def _gone(base: str, name: str, text: bytes | None, row: Schedule | None) -> Unit:
-    """Nothing to write if there is none."""
-    if row is None:
+    """Nothing to write if there is none. One that cannot be decoded goes, too."""
+    if text is None:
         return Unit((), ())
-    commands = [*schedule_moves(base, name, True, row.waits_on, None), ("DEL", f"{base}:ticks:{name}")]
+    waited_on = None if row is None else row.waits_on
+    commands = [*schedule_moves(base, name, True, waited_on, None), ("DEL", f"{base}:ticks:{name}")]
     return Unit([has(f"{base}:schedule", name, text)], commands)
 
 
@@ -111,7 +121,8 @@ async def schedules(home: Home, names: Collection[str] | None, limit: int, after
     found: list[Schedule] = []
     for start in range(0, len(wanted), MAX_ROWS):
         texts = await home.call("HMGET", f"{home.base}:schedule", *wanted[start : start + MAX_ROWS])
-        found += [_schedule(text) for text in texts if text is not None]
+        pairs = [(name, text) for name, text in zip(wanted[start:], texts, strict=False) if text is not None]
+        found += readable("schedule", pairs, _schedule)
         if len(found) >= limit:
             break
     return found[:limit]
@@ -123,15 +134,15 @@ async def _by_name(home: Home, limit: int, after: str | None) -> list[Schedule]:
         wanted = min(limit - len(found), MAX_ROWS)
         low = b"-" if after is None else b"(" + after.encode()
         for _ in range(MAX_REPAIRS):
-            whole, texts = await home.script("page", [low, wanted])
+            whole, known, texts = await home.script("page", [low, wanted])
             if whole:
                 break
             await repair_index(home)
-        rows = [_schedule(text) for text in texts if text is not None]
-        found += rows
-        if len(texts) < wanted or not rows:
+        pairs = [(name, text) for name, text in zip(known, texts, strict=True) if text is not None]
+        found += readable("schedule", pairs, _schedule)
+        if len(texts) < wanted:
             break
-        after = rows[-1].name
+        after = known[-1].decode()
     return found
 
 
@@ -146,7 +157,8 @@ async def repair_index(home: Home) -> None:
 async def ticks(home: Home, name: str, limit: int, before: int | None) -> list[Tick]:
     high = "+inf" if before is None else f"({before}"
     key = f"{home.base}:ticks:{name}"
-    return [_tick(text) for text in await home.call("ZREVRANGEBYSCORE", key, high, "-inf", "LIMIT", 0, limit)]
+    texts = await home.call("ZREVRANGEBYSCORE", key, high, "-inf", "LIMIT", 0, limit)
+    return readable(f"tick of schedule {name}", zip(texts, texts, strict=True), _tick)
 
 
 async def lead(homes: Homes, name: str, holder: str, until: datetime, now: datetime) -> Leadership:

@@ -32,7 +32,8 @@ class Snapshot:
         self.keys: dict[str, bytes | None] = {}
         self.schedules: dict[str, tuple[bytes | None, Schedule | None]] = {}
         self.waiting: dict[str, list[str]] = {}
-        self.circuits: dict[str, tuple[bytes, Circuit]] | None = None
+        self.circuits: dict[str, tuple[bytes, Circuit | None]] | None = None
+        """None for one that cannot be decoded, as with schedules."""
         self.workers: dict[str, bytes | None] = {}
         self.runs: dict[JobId, list[Execution]] = {}
         self.lines: dict[JobId, list[bytes]] = {}

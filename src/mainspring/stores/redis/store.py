@@ -9,8 +9,6 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from ...clock import Clock, SystemClock, instant
 from ...config import Durability
 from ...errors import BadInput, ShuttingDown, StoreError
@@ -50,18 +48,19 @@ from ...store import Store, Transaction
 from ...survived_errors import SurvivedErrors
 from ...tally import Span, Tally
 from . import claim, count, enqueue, finish, lists, series, tally
+from .aside import set_aside_schedules
 from .condition import condition, listener, refuse
 from .ear import Ear, Kin, Word
 from .home import Homes
 from .keeper import RedisKeeper
-from .known import executions, lines, live
+from .known import executions, lines, read_hash, workers_of
 from .mend import mend, mend_keys
 from .place import Place
+from .records import circuits_of
 from .route import Route
 from .step import sweep
 
 _unfolded = SurvivedErrors("tally", "the next beat sums up the runs and ends what was left half done")
-_circuit = msgspec.json.Decoder(Circuit).decode
 # Seconds until it must be known whether word from others reaches us.
 PROBED = 8.0
 
@@ -233,7 +232,9 @@ class RedisStore(RedisKeeper):
 
     async def due(self, *, now: datetime, limit: int, computed: Collection[str] = ()) -> Due:
         with self._clock.outside():
-            return await series.due(self._open().first, now, limit, computed)
+            due = await series.due(self._open().first, now, limit, computed)
+            await set_aside_schedules(self._open(), due.unreadable)
+            return due
 
     async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
         with self._clock.outside():
@@ -330,8 +331,8 @@ class RedisStore(RedisKeeper):
     async def workers(self, *, now: datetime) -> list[LiveWorker]:
         home = self._open().first
         with self._clock.outside():
-            found = map(live, await home.call("HVALS", f"{home.base}:worker"))
-        return sorted((worker for worker in found if worker.until > now), key=lambda worker: worker.info.id)
+            found = workers_of(await read_hash(home, f"{home.base}:worker"))
+        return sorted((worker for worker in found.values() if worker.until > now), key=lambda worker: worker.info.id)
 
     async def counts(self, *, now: datetime) -> dict[Shown, int]:
         with self._clock.outside():
@@ -344,8 +345,8 @@ class RedisStore(RedisKeeper):
     async def circuits(self) -> list[Circuit]:
         home = self._open().first
         with self._clock.outside():
-            found = map(_circuit, await home.call("HVALS", f"{home.base}:circuit"))
-        return sorted(found, key=lambda circuit: circuit.task)
+            found = circuits_of(await read_hash(home, f"{home.base}:circuit"))
+        return [found[task] for task in sorted(found)]
 
     async def dead(self, *, limit: int) -> list[DeadGroup]:
         with self._clock.outside():

@@ -13,7 +13,7 @@ from ..memory.jobs import Jobs
 from ..memory.ledger import Ledger
 from ..memory.series import Series
 from ..memory.workers import Workers
-from .known import live
+from .known import workers_of
 from .records import unpacked
 from .snapshot import Snapshot
 
@@ -64,6 +64,8 @@ class JobTable(Jobs):
             self.asked.add(key)
             if (held := self._snapshot.keys[key]) is not None:
                 self._sure(unpacked(held))
+                if (found := super().get(unpacked(held))) is not None and found.unreadable:
+                    return key[1:], found  # its record does not say so
         return super().holder(job)
 
 
@@ -120,7 +122,8 @@ class _Circuits(dict[str, Circuit]):
     """All of them or none: they are few, and a claim looks at each."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        super().__init__({task: circuit for task, (_, circuit) in (snapshot.circuits or {}).items()})
+        known = (snapshot.circuits or {}).items()
+        super().__init__({task: circuit for task, (_, circuit) in known if circuit is not None})
         self._snapshot = snapshot
 
     def _sure(self) -> None:
@@ -163,7 +166,7 @@ class RunTable(Ledger):
 
 class WorkerTable(Workers):
     def __init__(self, snapshot: Snapshot) -> None:
-        super().__init__({id: live(text) for id, text in snapshot.workers.items() if text is not None})
+        super().__init__(workers_of(snapshot.workers))
         self._snapshot = snapshot
 
     def alive(self, worker: str, now: datetime) -> bool:

@@ -8,6 +8,7 @@ import msgspec
 
 from ...clock import instant, micros
 from ...tally import KEPT, SECONDS, Span, Sums, Tally, begin
+from ..unreadable import readable, sums_of
 from .home import Home, Homes
 from .index import Arguments
 from .known import read_hash
@@ -17,7 +18,6 @@ Counted = tuple[int, str, str, Sums]
 Key = tuple[Span, datetime, str, str]
 
 _counted = msgspec.json.Decoder(Counted).decode
-_sums = msgspec.json.Decoder(Sums).decode
 _encode = msgspec.json.Encoder().encode
 # Counts that are summed up at a time, and how often with one beat.
 MOST, MAX_FOLDS = 1_000, 20
@@ -41,23 +41,22 @@ async def _fold(homes: Homes, home: Home) -> bool:
     if not texts:
         return False
     found: dict[Key, Sums] = {}
-    for at, queue, task, sums in map(_counted, texts):
+    for at, queue, task, sums in readable("count", zip(texts, texts, strict=True), _counted):
         for span in SECONDS:
             found.setdefault((span, begin(instant(at), span), queue, task), Sums()).add(sums)
     keys = list(found)
-    kept = await home.many(
-        [("HGET", f"{base}:tally:{span}", _field(at, queue, task)) for span, at, queue, task in keys]
-    )
+    asked = [("HGET", f"{base}:tally:{span}", _field(at, queue, task)) for span, at, queue, task in keys]
+    kept = await home.many(asked) if asked else []
     for key, text in zip(keys, kept, strict=True):
         if text is not None:
-            found[key].add(_sums(text))
+            found[key].add(sums_of(text))
     commands: list[Arguments] = [("LTRIM", f"{base}:counting", len(texts), -1), ("HINCRBY", f"{base}:meta", "folds", 1)]
     commands += [
         ("HSET", f"{base}:tally:{span}", _field(at, queue, task), _encode(sums))
         for (span, at, queue, task), sums in found.items()
     ]
-    newest = max(at for span, at, _, _ in keys if span == "minute")
-    commands += await _old(home, newest)
+    if minutes := [at for span, at, _, _ in keys if span == "minute"]:
+        commands += await _old(home, max(minutes))
     written = await commit_one(homes, Unit([has(f"{base}:meta", "folds", turn)], commands))
     return written and len(texts) == MOST
 
@@ -88,7 +87,7 @@ async def _tallies(home: Home, span: Span) -> dict[tuple[datetime, str, str], Su
     found: dict[tuple[datetime, str, str], Sums] = {}
     for field, text in zip(pairs[::2], pairs[1::2], strict=True):
         at, queue, task = field.decode().split("\0")
-        found[instant(int(at)), queue, task] = _sums(text)
-    for us, queue, task, sums in map(_counted, texts):
+        found[instant(int(at)), queue, task] = sums_of(text)
+    for us, queue, task, sums in readable("count", zip(texts, texts, strict=True), _counted):
         found.setdefault((begin(instant(us), span), queue, task), Sums()).add(sums)
     return found

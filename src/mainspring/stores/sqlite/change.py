@@ -6,9 +6,9 @@ import sqlite3
 from datetime import datetime
 
 from ...clock import micros
-from ...job import ALLOWED, Action, Changed, Cursor, Filter, Job, JobId, Refusal, Update
+from ...job import Action, Changed, Cursor, Filter, Job, JobId, Refusal, Update
 from ..rows import job_of
-from ..rules import act, lapsed
+from ..rules import act, lapsed, refused
 from .enqueue import drop, holder, save
 from .lists import jobs
 
@@ -51,8 +51,8 @@ def change(
 
 
 def _refusal(db: sqlite3.Connection, action: Action, job: Job) -> Refusal | None:
-    if job.state not in ALLOWED[action]:
-        return Refusal(job.state)
+    if (refusal := refused(action, job)) is not None:
+        return refusal
     if action is Action.RETRY:
         key, held = holder(db, job)
         if held is not None and held.id != job.id:

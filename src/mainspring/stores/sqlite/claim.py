@@ -10,12 +10,14 @@ from typing import Any
 import msgspec
 
 from ...clock import instant
-from ...job import Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
+from ...job import UNREADABLE, Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
 from ..job_ends import JobEnd
 from ..rows import CLAIMED, HELD, Row, series_of
 from ..rules import LONG_SILENT
+from ..unreadable import readable
 from .enqueue import count
 from .keeper import watched
+from .lenient import holds_no_text, lenient
 from .series import tell
 
 # A claim ends at most this many expired jobs, so that a flood of them cannot hold the write lock.
@@ -31,7 +33,7 @@ _NEXT_EXPIRY = """SELECT min(expires_at) FROM mainspring_jobs
 _EXPIRE = """UPDATE mainspring_jobs SET state = 'expired', finished_at = :now WHERE n IN (
         SELECT n FROM mainspring_jobs WHERE state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now
         ORDER BY expires_at LIMIT :limit)
-    RETURNING id, options"""
+    RETURNING id, CAST(options AS BLOB), idempotency_key"""
 
 # Every (queue, task, rank) that has pending jobs, with its first run_at, by hops along the index: the cost is
 # the number of groups, however many jobs each has. A row-value comparison would seek by queue alone and scan.
@@ -75,6 +77,7 @@ _TAKE_MANY = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, wo
 # each, and wait for the event loop every time.
 _TAKEN = f"""SELECT json_group_array(json_array({CLAIMED})) FROM mainspring_jobs
     WHERE {HELD} AND state = 'running' AND worker = :worker AND lease = :lease"""
+_TAKEN_ROWS = _TAKEN.replace(f"json_group_array(json_array({CLAIMED}))", CLAIMED)
 
 
 _OPEN = "SELECT task, open_until, probe FROM mainspring_circuits WHERE open_until IS NOT NULL ORDER BY task"
@@ -86,9 +89,9 @@ def _expire(db: sqlite3.Connection, now: int) -> list[JobId]:
     rows = db.execute(_EXPIRE, {"now": now, "limit": EXPIRE_LIMIT}).fetchall()
     if rows:
         count(db, {State.EXPIRED: len(rows)})
-    made = [(id, schedule) for id, options in rows if (schedule := series_of(options)) is not None]
+    made = [(id, schedule) for id, options, key in rows if (schedule := series_of(id, options, key)) is not None]
     tell(db, [JobEnd(schedule, id, State.EXPIRED, instant(now)) for id, schedule in made])
-    return sorted(id for id, _ in rows)
+    return sorted(id for id, *_ in rows)
 
 
 class _Wanted:
@@ -141,8 +144,8 @@ def claim(
     tasks: Collection[str],
     limit: int,
     now: int,
-) -> tuple[str, Lease, int | None, list[JobId]]:
-    """The rows taken as one JSON text, their lease, when to ask again, and what has expired."""
+) -> tuple[str | list[Row], Lease, int | None, list[JobId]]:
+    """The rows taken, as one JSON text if they are text, their lease, when to ask again, and what has expired."""
     expired, lease = _expire(db, now), os.urandom(8).hex()
     if not db.execute(_ALIVE, (worker, now)).fetchone():
         return "[]", lease, None, expired
@@ -155,11 +158,36 @@ def claim(
             break
         some = [group for group in groups if group[2] == rank]
         taken += _take(db, some, values | {"rank": rank, "limit": limit - taken})
-    rows = db.execute(_TAKEN, values).fetchone()[0] if taken else "[]"
+    rows = _taken(db, values) if taken else "[]"
     if taken >= limit or len(expired) == EXPIRE_LIMIT:
         return rows, lease, now, expired
     expiry = db.execute(_NEXT_EXPIRY).fetchone()[0]
     return rows, lease, _Wanted(db, queues, tasks, worker).next_at(expiry), expired
+
+
+def _taken(db: sqlite3.Connection, values: dict[str, Any]) -> str | list[Row]:
+    try:
+        text: str = db.execute(_TAKEN, values).fetchone()[0]
+    except sqlite3.OperationalError as error:
+        if not holds_no_text(error):
+            raise
+        return lenient(db, _TAKEN_ROWS, values)
+    return text
+
+
+_SET_ASIDE = f"""UPDATE mainspring_jobs SET state = 'paused', lease = '{UNREADABLE}', worker = NULL,
+        attempt = attempt - 1, runs = runs - 1
+    WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'running' AND (lease = :lease OR :lease = '')"""
+
+
+def set_aside(db: sqlite3.Connection, ids: Collection[JobId], lease: Lease = "") -> None:
+    """Jobs that a claim took and cannot decode, or that their worker left: where no claim finds them."""
+    values = {"ids": _encode(list(ids)).decode(), "lease": lease}
+    db.execute(_SET_ASIDE, values)
+    db.execute(
+        "UPDATE mainspring_circuits SET probe = NULL WHERE probe IN (SELECT value FROM json_each(:ids))",
+        {"ids": values["ids"]},
+    )
 
 
 def _firsts(db: sqlite3.Connection, wanted: _Wanted, values: dict[str, Any], limit: int) -> int:
@@ -193,7 +221,9 @@ def _take(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> 
 
 _BEAT = """INSERT INTO mainspring_workers (id, until, info) VALUES (?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET until = iif({late}, until, excluded.until), info = iif({late}, info, excluded.info)
-    RETURNING orders""".format(late="json_extract(info, '$.beats') > json_extract(excluded.info, '$.beats')")
+    RETURNING orders""".format(
+    late="json_valid(info) AND json_extract(info, '$.beats') > json_extract(excluded.info, '$.beats')"
+)
 _HOLDS = f"SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE {HELD} AND state = 'running' AND worker = ?"
 
 
@@ -210,4 +240,6 @@ def beat(db: sqlite3.Connection, worker: WorkerInfo, until: int, now: int) -> Be
 
 
 def orders_of(text: str | None) -> Orders:
-    return Orders() if text is None else _orders(text)
+    """Nothing that cannot be decoded is obeyed."""
+    found = [] if text is None else readable("orders of worker", [("", text)], _orders)
+    return found[0] if found else Orders()

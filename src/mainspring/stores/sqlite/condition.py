@@ -7,6 +7,10 @@ import shutil
 import sqlite3
 
 from ...finding import Finding, size
+from ...job import UNREADABLE
+from ..rows import HELD
+from ..unreadable import finding
+from .series import unreadable_names
 
 # Releases with the WAL-reset bug, and the branches to which the fix was taken back: sqlite.org/wal.html#walresetbug
 _BUG = ((3, 7, 0), (3, 51, 2))
@@ -27,7 +31,14 @@ def condition(db: sqlite3.Connection, path: str) -> list[Finding]:
         _file(db),
         log(os.path.getsize(f"{real}-wal") if os.path.exists(f"{real}-wal") else 0),
         space(shutil.disk_usage(os.path.dirname(real)).free),
+        _records(db),
     ]
+
+
+def _records(db: sqlite3.Connection) -> Finding:
+    sql = f"SELECT id FROM mainspring_jobs WHERE {HELD} AND state = 'paused' AND worker IS NULL AND lease = ?"
+    jobs = [id for (id,) in db.execute(sql, (UNREADABLE,))]
+    return finding(jobs, unreadable_names(db))
 
 
 def release(version: tuple[int, ...]) -> Finding:

@@ -15,6 +15,8 @@ from ..rows import COLUMNS, NEW_COLUMNS, job_of, new_row, row_of
 from ..rules import meet
 from . import odd
 from .batch import CHUNKS, chunks, flat, places
+from .lenient import rows_of
+from .lists import marked
 from .series import follow
 
 _encode = msgspec.json.Encoder().encode
@@ -115,9 +117,9 @@ def holder(db: sqlite3.Connection, job: NewJob | Job) -> tuple[str | None, Job |
     ):
         if key is not None:
             sql = f"SELECT {COLUMNS} FROM mainspring_jobs WHERE {column} = ? AND state IN ({states})"
-            row = db.execute(sql, (key,)).fetchone()
-            if row is not None:
-                return key, job_of(row)
+            rows = marked(rows_of(db, sql, (key,)))
+            if rows:
+                return key, job_of(rows[0])
     return None, None
 
 

@@ -11,7 +11,7 @@ from ...failpoint import failpoint
 from ...job import Circuit, JobId, Report, State
 from ...outcome import Outcome
 from ..job_ends import JobEnd
-from ..rows import Row, failure_text, progress_of, series_of, text_of
+from ..rows import Row, failure_text, progress_or_none, series_of, text_of
 from ..rules import moved, newer, plain
 from .batch import CHUNKS, chunks, flat, places
 from .enqueue import count, enqueue
@@ -56,7 +56,7 @@ _SETTLE = f"""WITH {_ENDED}
             ELSE ended.failure END,
         error = CASE WHEN ended.failure IS NULL AND ended.state <> 'completed' THEN job.error
             ELSE ended.error END
-    FROM ended WHERE {_FENCE} RETURNING task, state, error, options"""
+    FROM ended WHERE {_FENCE} RETURNING task, state, error, CAST(options AS BLOB), idempotency_key"""
 _STANDS = """SELECT 1 FROM mainspring_executions WHERE job_id = :id AND lease = :lease AND ending = :ending AND
         finished_at = :at
     UNION ALL SELECT 1 FROM mainspring_jobs WHERE id = :id AND lease = :lease AND ending = :ending AND
@@ -101,9 +101,9 @@ def _settle(
     if not db.execute(_RECORD, row).rowcount:
         return []
     failpoint("finish.mid_batch")
-    task, state, error, options = db.execute(_SETTLE, row).fetchone()
+    task, state, error, options, key = db.execute(_SETTLE, row).fetchone()
     states[State(state)] += 1
-    if State(state).final and (schedule := series_of(options)) is not None:
+    if State(state).final and (schedule := series_of(outcome.id, options, key)) is not None:
         news[outcome.id] = JobEnd(schedule, outcome.id, State(state), outcome.finished_at, outcome.result)
     if error is not None:
         db.execute("INSERT OR REPLACE INTO mainspring_errors VALUES (?, ?)", (row[0], error))
@@ -197,7 +197,7 @@ def report(db: sqlite3.Connection, reports: Sequence[Report]) -> set[JobId]:
             continue
         lines = [(told.id, line.run, line.n, micros(line.at), line.level, line.text) for line in told.lines]
         db.executemany(_LINE, lines)
-        if newer(told.progress, progress_of(row[0])):
+        if newer(told.progress, progress_or_none(told.id, row[0])):
             db.execute("UPDATE mainspring_jobs SET progress = ? WHERE id = ?", (text_of(told.progress), told.id))
         stands.add(told.id)
     return stands

@@ -10,7 +10,8 @@ import msgspec
 
 from ...clock import micros
 from ...job import FINAL, Cursor, Filter, Sort
-from ..rows import COLUMNS, HELD, SHOWN_SQL, Row, beyond, stored
+from ..rows import COLUMNS, END_SQL, HELD, SHOWN_SQL, Row, beyond, end_texts, stored
+from .lenient import holds_no_text, lenient
 from .odd import earliest, latest
 
 # Some ways to a page are tried. Where an index on what was asked leads to hardly any, SOON at most, these are put in
@@ -32,6 +33,7 @@ _BY_ID = "mainspring_jobs INDEXED BY sqlite_autoindex_mainspring_jobs_1"
 _SUSPECT = "state = 'pending' AND crashes >= 2"
 _LATE = "state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now"
 _EVERY = -1  # as a LIMIT
+_AS_JSON = f"json_group_array(json_array({COLUMNS}))"
 
 _json = msgspec.json.encode
 _rows = msgspec.json.Decoder(list[Row]).decode
@@ -169,10 +171,13 @@ class _List:
             yield f"error IS NOT NULL AND {self._among('error', which.errors)}"
         if which.schedules is not None:
             # Not by the key alone: those of "a:5" begin as those of "a" do, and anybody may use such a key.
-            yield self._among("json_extract(options, '$.schedule')", which.schedules)
+            made_by = "CASE WHEN json_valid(options) THEN json_extract(options, '$.schedule') END"
+            yield self._among(made_by, which.schedules)
         if which.key_prefix is not None:
             span = self._prefixed()
             yield f"({span.format('unique_key')} OR {span.format('idempotency_key')})"
+        if which.ends is not None:
+            yield self._among(END_SQL, end_texts(which.ends))
         yield from self._times()
 
     def _times(self) -> list[str]:
@@ -234,7 +239,7 @@ class _List:
     def _page(self, walk: str, by: str, fits: Sequence[str], head: str = "") -> str:
         """The jobs of a walk that fit, as one JSON text: a row at a time would hand the interpreter lock over and back
         for each, and wait for the event loop every time."""
-        return f"""{head} SELECT json_group_array(json_array({COLUMNS})) FROM (SELECT {COLUMNS}
+        return f"""{head} SELECT {_AS_JSON} FROM (SELECT {COLUMNS}
             FROM ({walk}) AS walk CROSS JOIN mainspring_jobs ON {by} = led WHERE {_all(fits)} LIMIT :limit)"""
 
     def _first(self, room: int) -> str:
@@ -420,4 +425,16 @@ def _smallest(db: sqlite3.Connection, asked: _List, sources: Iterable[Source], m
 
 
 def _read(db: sqlite3.Connection, asked: _List, sql: str) -> list[Row]:
-    return _rows(db.execute(sql, asked.values).fetchone()[0])
+    try:
+        return _rows(db.execute(sql, asked.values).fetchone()[0])
+    except sqlite3.OperationalError as error:
+        if not holds_no_text(error):
+            raise
+        return marked(lenient(db, sql.replace(_AS_JSON, COLUMNS), asked.values))
+
+
+def marked(rows: list[Row]) -> list[Row]:
+    """Rows of COLUMNS, of which those with a text that is not UTF-8 have no options, so that job_of finds out."""
+    options = _PLACE["options"]
+    broken = [any(isinstance(value, bytes) for value in row) for row in rows]
+    return [[*row[:options], None, *row[options + 1 :]] if bad else row for row, bad in zip(rows, broken, strict=True)]

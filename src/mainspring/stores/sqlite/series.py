@@ -9,10 +9,11 @@ from datetime import datetime
 import msgspec
 
 from ...clock import instant, micros
-from ...job import Job
+from ...job import Job, UnreadableRecord
 from ...schedule import TICKS_KEPT, Due, Leadership, Schedule, Tick
 from ..job_ends import JobEnd, JobNews, ScheduleBatch, completed_of, news_of, schedules_of
 from ..rules import led
+from ..unreadable import decoded, readable
 
 _encode = msgspec.json.Encoder().encode
 _schedule = msgspec.json.Decoder(Schedule).decode
@@ -53,8 +54,8 @@ def record(db: sqlite3.Connection, ticks: Sequence[tuple[str, Tick]]) -> None:
 
 # what a job tells the schedule that made it
 
-_HELD = f"SELECT body FROM mainspring_schedules WHERE {_SOME_NAMES}"
-_WAITING = """SELECT body FROM mainspring_schedules
+_HELD = f"SELECT name, body FROM mainspring_schedules WHERE {_SOME_NAMES}"
+_WAITING = """SELECT name, body FROM mainspring_schedules
     WHERE waits_on IS NOT NULL AND waits_on IN (SELECT value FROM json_each(?))"""
 
 
@@ -66,7 +67,7 @@ def tell(db: sqlite3.Connection, news: Sequence[JobNews]) -> None:
     for sql, names in ((_HELD, schedules_of(news)), (_WAITING, completed_of(news))):
         if names:
             found = db.execute(sql, (_encode(sorted(names)).decode(),)).fetchall()
-            batch.add(_schedule(body) for (body,) in found)
+            batch.add(readable("schedule", found, _schedule))
     batch.apply(news)
     write(db, batch.changed.values())
 
@@ -87,31 +88,51 @@ _SEEN = "due_at IS NOT NULL AND (NOT computed OR name IN (SELECT value FROM json
 
 def due(db: sqlite3.Connection, now: datetime, limit: int, computed: Collection[str]) -> Due:
     values = {"now": micros(now), "limit": limit, "computed": _encode(list(computed)).decode()}
-    sql = (
-        f"""SELECT body FROM mainspring_schedules WHERE {_SEEN} AND due_at <= :now ORDER BY due_at, name LIMIT :limit"""
-    )
-    found = [_schedule(body) for (body,) in db.execute(sql, values).fetchall()]
-    if len(found) == limit:
-        return Due(found, now)
+    sql = f"""SELECT name, body FROM mainspring_schedules WHERE {_SEEN} AND due_at <= :now
+            ORDER BY due_at, name LIMIT :limit"""
+    found, broken = decoded("schedule", db.execute(sql, values).fetchall(), _schedule)
+    if len(found) + len(broken) == limit:
+        return Due(found, now, broken)
     sql = f"SELECT due_at FROM mainspring_schedules WHERE {_SEEN} AND due_at > :now ORDER BY due_at LIMIT 1"
     row = db.execute(sql, values).fetchone()
-    return Due(found, None if row is None else instant(row[0]))
+    return Due(found, None if row is None else instant(row[0]), broken)
 
 
-def schedules(db: sqlite3.Connection, names: Collection[str] | None, limit: int, after: str | None) -> list[Schedule]:
+def set_aside(db: sqlite3.Connection, names: Collection[str]) -> None:
+    """These are due no more, and a new one may take the place of each; until then their records stay as they are."""
+    sql = "UPDATE mainspring_schedules SET due_at = NULL, revision = 0 WHERE name IN (SELECT value FROM json_each(?))"
+    db.execute(sql, (_encode(list(names)).decode(),))
+
+
+def unreadable_names(db: sqlite3.Connection) -> list[str]:
+    """Schedules that were set aside."""
+    rows = db.execute("SELECT name, body FROM mainspring_schedules WHERE due_at IS NULL ORDER BY name").fetchall()
+    return [one.name for one in decoded("schedule", rows, _schedule)[1]]
+
+
+def schedules(
+    db: sqlite3.Connection, names: Collection[str] | None, limit: int, after: str | None
+) -> tuple[list[Schedule], list[UnreadableRecord]]:
     named = "" if names is None else "AND name IN (SELECT value FROM json_each(:names))"
-    sql = f"SELECT body FROM mainspring_schedules WHERE name > :after {named} ORDER BY name LIMIT :limit"
+    sql = f"SELECT name, body FROM mainspring_schedules WHERE name > :after {named} ORDER BY name LIMIT :limit"
     values = {"after": after or "", "limit": limit}
     if names is not None:
         values["names"] = _encode(list(names)).decode()
-    return [_schedule(body) for (body,) in db.execute(sql, values).fetchall()]
+    found, broken = list[Schedule](), list[UnreadableRecord]()
+    while rows := db.execute(sql, values).fetchall():
+        some, others = decoded("schedule", rows, _schedule)
+        found, broken = found + some, broken + others
+        if len(found) >= limit or len(rows) < limit:
+            break
+        values["after"] = rows[-1][0]  # where some cannot be decoded the page is filled from beyond them
+    return found[:limit], broken
 
 
 def ticks(db: sqlite3.Connection, name: str, limit: int, before: int | None) -> list[Tick]:
     below = "" if before is None else "AND n < :before"
-    sql = f"SELECT body FROM mainspring_ticks WHERE schedule = :name {below} ORDER BY n DESC LIMIT :limit"
+    sql = f"SELECT n, body FROM mainspring_ticks WHERE schedule = :name {below} ORDER BY n DESC LIMIT :limit"
     values = {"name": name, "limit": limit, "before": before}
-    return [_tick(body) for (body,) in db.execute(sql, values).fetchall()]
+    return readable(f"tick of schedule {name}", db.execute(sql, values).fetchall(), _tick)
 
 
 def drop(db: sqlite3.Connection, names: Collection[str]) -> list[str]:

@@ -41,6 +41,7 @@ from ...job import (
     Shown,
     Sort,
     State,
+    UnreadableRecord,
     Update,
     WorkerId,
     WorkerInfo,
@@ -57,10 +58,12 @@ from ..bell import Bell
 from ..borrowed import awaited, borrowed, itself
 from ..rows import COLUMNS, HELD, Row, claimed_of, execution_of, job_of
 from ..steps import Steps
+from ..unreadable import decoded, readable
 from . import change, claim, condition, enqueue, file, finish, fire, lists, read, series, tally, transaction
 from .inotify import WriteWatch
 from .keeper import SqliteKeeper
 from .lane import Lane, Watcher, translated
+from .lenient import only_text, rows_of
 from .turnstile import Turnstile
 
 T = TypeVar("T")
@@ -72,6 +75,11 @@ WATCH, COMMIT, LOOKS = 0.01, 0.001, 1000
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
 _info = msgspec.json.Decoder(WorkerInfo).decode
+
+
+def _live(row: Row) -> LiveWorker:
+    _, info, until, orders = row
+    return LiveWorker(_info(info), instant(until), claim.orders_of(orders))
 
 
 class SqliteStore(SqliteKeeper):
@@ -92,6 +100,7 @@ class SqliteStore(SqliteKeeper):
         self._opening = threading.Lock()
         self._pid = 0
         self._idle, self._migrates = False, True
+        self._aside: set[str] = set()
 
     # life
 
@@ -266,15 +275,21 @@ class SqliteStore(SqliteKeeper):
             if next_at is None or next_at > us:
                 return Claim([], None if next_at is None else instant(next_at))
         taken, lease, next_at, expired = await self._write(lambda db: claim.claim(db, queues, worker, tasks, limit, us))
-        rows: list[list[Any]] = _decode(taken)
+        rows: list[Row] = _decode(taken) if isinstance(taken, str) else taken
         rows.sort(key=lambda row: (row[3], row[4], row[0]))
         self._idle = not rows
         failpoint("claim.after_commit")
         if expired:
             self._bell.ring()
         # Rows become jobs here, and outcomes rows: the writing thread has enough to do.
-        jobs = [claimed_of(row, lease, worker, now) for row in rows]
-        return Claim(jobs, None if next_at is None else instant(next_at), expired)
+        pairs = [(row[0], row) for row in rows]
+        checked = isinstance(taken, str)
+        jobs, broken = decoded(
+            "job", pairs, lambda row: claimed_of(row if checked else only_text(row), lease, worker, now)
+        )
+        if broken:
+            await self._write(lambda db: claim.set_aside(db, [one.name for one in broken], lease))
+        return Claim(jobs, None if next_at is None else instant(next_at), expired, broken)
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
         def beating(db: sqlite3.Connection) -> Beat:
@@ -287,8 +302,11 @@ class SqliteStore(SqliteKeeper):
     async def expired(self, *, now: datetime, limit: int) -> list[Job]:
         sql = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE {HELD} AND state = 'running' AND worker NOT IN
             (SELECT id FROM mainspring_workers WHERE until > :now) ORDER BY id LIMIT :limit"""
-        rows = await self._rows(sql, {"now": micros(now), "limit": limit})
-        return [job_of(row) for row in rows]
+        values = {"now": micros(now), "limit": limit}
+        jobs = [job_of(row) for row in await self._read(lambda db: lists.marked(rows_of(db, sql, values)))]
+        if broken := [job.id for job in jobs if job.unreadable]:
+            await self._write(lambda db: claim.set_aside(db, broken))
+        return [job for job in jobs if not job.unreadable]
 
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
         ended = [(outcome, finish.ended_row(outcome)) for outcome in outcomes]
@@ -314,7 +332,16 @@ class SqliteStore(SqliteKeeper):
     # schedules
 
     async def due(self, *, now: datetime, limit: int, computed: Collection[str] = ()) -> Due:
-        return await self._read(lambda db: series.due(db, now, limit, computed))
+        due = await self._read(lambda db: series.due(db, now, limit, computed))
+        self._aside -= {one.name for one in due.unreadable}  # due again, so it was written since
+        await self._set_aside(due.unreadable)
+        return due
+
+    async def _set_aside(self, schedules: Sequence[UnreadableRecord]) -> None:
+        names = {one.name for one in schedules}
+        if names - self._aside:
+            await self._write(lambda db: series.set_aside(db, names))
+            self._aside |= names
 
     async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
         self._idle = False
@@ -329,7 +356,9 @@ class SqliteStore(SqliteKeeper):
     async def schedules(
         self, names: Collection[str] | None = None, *, limit: int, after: str | None = None
     ) -> list[Schedule]:
-        return await self._read(lambda db: series.schedules(db, names, limit, after))
+        found, broken = await self._read(lambda db: series.schedules(db, names, limit, after))
+        await self._set_aside(broken)
+        return found
 
     async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
         return await self._read(lambda db: series.ticks(db, name, limit, before))
@@ -393,7 +422,7 @@ class SqliteStore(SqliteKeeper):
 
     async def executions(self, job_id: JobId) -> list[Execution]:
         rows = await self._read(lambda db: db.execute(change.EXECUTIONS, (job_id, job_id)).fetchall())
-        return [execution_of(row) for row in rows]
+        return readable("run of job", [(f"{job_id} {row[1]}", row) for row in rows], execution_of)
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         return await self._read(lambda db: read.logs(db, job_id, limit, after))
@@ -402,9 +431,9 @@ class SqliteStore(SqliteKeeper):
         return await self._read(lambda db: read.queues(db, self._unfinished(db, micros(now))))
 
     async def workers(self, *, now: datetime) -> list[LiveWorker]:
-        sql = "SELECT info, until, orders FROM mainspring_workers WHERE until > :now ORDER BY id"
+        sql = "SELECT id, info, until, orders FROM mainspring_workers WHERE until > :now ORDER BY id"
         rows = await self._rows(sql, {"now": micros(now)})
-        return [LiveWorker(_info(info), instant(until), claim.orders_of(orders)) for info, until, orders in rows]
+        return readable("worker", [(row[0], row) for row in rows], _live)
 
     async def counts(self, *, now: datetime) -> dict[Shown, int]:
         return await self._read(lambda db: read.counts(db, self._unfinished(db, micros(now))))

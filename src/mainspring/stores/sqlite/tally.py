@@ -11,6 +11,7 @@ import msgspec
 from ...clock import instant, micros
 from ...outcome import Outcome
 from ...tally import KEPT, SECONDS, Span, Sums, Tally, begin, counted
+from ..unreadable import sums_of
 
 _OPEN = "SELECT at, sums FROM mainspring_counting WHERE queue = ? AND task = ?"
 _PUT_OPEN = """INSERT INTO mainspring_counting VALUES (?, ?, ?, ?)
@@ -19,7 +20,6 @@ _TALLY = "SELECT sums FROM mainspring_tallies WHERE span = ? AND at = ? AND queu
 _PUT_TALLY = "INSERT OR REPLACE INTO mainspring_tallies VALUES (?, ?, ?, ?, ?)"
 _FORGET = "DELETE FROM mainspring_tallies WHERE span = ? AND at < ?"
 
-_sums = msgspec.json.Decoder(Sums).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -31,7 +31,7 @@ def tally(db: sqlite3.Connection, accepted: Iterable[Outcome]) -> None:
             _fold(db, minute, queue, task, sums)  # late, and its minute is over
             continue
         if row is not None:
-            earlier = _sums(row[1])
+            earlier = sums_of(row[1])
             if row[0] == at:
                 earlier.add(sums)
                 sums = earlier
@@ -45,7 +45,7 @@ def _fold(db: sqlite3.Connection, minute: datetime, queue: str, task: str, sums:
     for span in SECONDS:
         key = (span, micros(begin(minute, span)), queue, task)
         row = db.execute(_TALLY, key).fetchone()
-        whole = Sums() if row is None else _sums(row[0])
+        whole = Sums() if row is None else sums_of(row[0])
         whole.add(sums)
         db.execute(_PUT_TALLY, (*key, _encode(whole).decode()))
         if row is None and span in KEPT:
@@ -54,9 +54,9 @@ def _fold(db: sqlite3.Connection, minute: datetime, queue: str, task: str, sums:
 
 def tallies(db: sqlite3.Connection, span: Span, since: datetime) -> list[Tally]:
     sql = "SELECT at, queue, task, sums FROM mainspring_tallies WHERE span = ? AND at >= ?"
-    found = {(at, queue, task): _sums(sums) for at, queue, task, sums in db.execute(sql, (span, micros(since)))}
+    found = {(at, queue, task): sums_of(sums) for at, queue, task, sums in db.execute(sql, (span, micros(since)))}
     for at, queue, task, sums in db.execute("SELECT at, queue, task, sums FROM mainspring_counting").fetchall():
         began = begin(instant(at), span)
         if began >= since:
-            found.setdefault((micros(began), queue, task), Sums()).add(_sums(sums))
+            found.setdefault((micros(began), queue, task), Sums()).add(sums_of(sums))
     return [Tally(instant(at), queue, task, found[at, queue, task]) for at, queue, task in sorted(found)]

@@ -6,10 +6,24 @@ from datetime import datetime
 
 import pytest
 
-from ...job import Action, Filter, Job, JobId, State
+from ...job import Action, End, Filter, Job, JobId, State
 from ...outcome import Cancel, Discard, Done, Ended
 from ...store import Store
-from .build import A_MINUTE_LATER, NOW, REACHABLE, Contract, act, bring, later, new_job, put, settle, start
+from .build import (
+    A_MINUTE_LATER,
+    NOW,
+    REACHABLE,
+    Contract,
+    act,
+    bring,
+    everything,
+    later,
+    new_job,
+    put,
+    run_again,
+    settle,
+    start,
+)
 
 COMPLETED = State.COMPLETED
 ENDS: dict[State, Ended] = {COMPLETED: Done(), State.DEAD: Discard(), State.CANCELLED: Cancel()}
@@ -150,3 +164,37 @@ class PruneContract(Contract):
             kept = await store.jobs(Filter(), now=NOW, limit=99)
             assert [job.id for job in kept] == [job.id for job in jobs[5:]]
             assert await store.counts(now=NOW) == {"completed": 2}
+
+    # deleting what was seen
+
+    async def test_a_job_that_has_ended_again_is_not_deleted_by_its_earlier_end(self) -> None:
+        async with self.opened() as store:
+            again, same = await finished(store, 1, 2, state=State.DEAD)
+            seen = {one.id: End(one.finished_at, one.runs) for one in await everything(store)}
+            await act(store, Action.RETRY, again.id)
+            run = await run_again(store, again.id)
+            await settle(store, run, Discard(), now=later(3))
+            which = Filter(ids=(again.id, same.id), states=("dead",), ends=seen)
+            assert [job.id for job in await store.jobs(which, now=NOW, limit=9)] == [same.id]
+            assert (await store.change(Action.DELETE, which, now=NOW, limit=9)).done == [same.id]
+            assert [job.id for job in await everything(store)] == [again.id]
+
+    async def test_a_job_that_has_ended_again_at_the_same_instant_is_told_apart_by_its_runs(self) -> None:
+        async with self.opened() as store:
+            (job,) = await finished(store, 1, state=State.DEAD)
+            seen = {one.id: End(one.finished_at, one.runs) for one in await everything(store)}
+            await act(store, Action.RETRY, job.id)
+            await settle(store, await run_again(store, job.id), Discard(), now=later(1))
+            which = Filter(ids=(job.id,), ends=seen)
+            assert (await store.change(Action.DELETE, which, now=NOW, limit=9)).done == []
+
+    async def test_a_job_that_was_cancelled_again_without_a_run_is_told_apart_by_its_instant(self) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job())
+            await act(store, Action.CANCEL, job_id)
+            seen = {one.id: End(one.finished_at, one.runs) for one in await everything(store)}
+            await act(store, Action.RETRY, job_id, now=later(1))
+            await act(store, Action.CANCEL, job_id, now=later(2))
+            which = Filter(states=("cancelled",), ends=seen)
+            assert (await store.change(Action.DELETE, which, now=NOW, limit=9)).done == []
+            assert len(await store.jobs(Filter(), now=NOW, limit=9)) == 1

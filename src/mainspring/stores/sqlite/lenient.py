@@ -1,0 +1,52 @@
+"""Rows of the SQLite store with a text that is not UTF-8."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..rows import Row
+
+
+def holds_no_text(error: sqlite3.OperationalError) -> bool:
+    """Whether a query failed because a text is not UTF-8."""
+    return "UTF-8" in str(error)
+
+
+Values = Mapping[str, Any] | Sequence[Any]
+
+
+def rows_of(db: sqlite3.Connection, sql: str, values: Values) -> list[Row]:
+    """The rows of a query, in the usual way if that leads there."""
+    try:
+        return db.execute(sql, values).fetchall()
+    except sqlite3.OperationalError as error:
+        if not holds_no_text(error):
+            raise
+        return lenient(db, sql, values)
+
+
+def lenient(db: sqlite3.Connection, sql: str, values: Values) -> list[Row]:
+    """The rows of a query, where a text that is not UTF-8 stays bytes."""
+    usual = db.text_factory
+    db.text_factory = bytes
+    try:
+        rows = db.execute(sql, values).fetchall()
+    finally:
+        db.text_factory = usual
+    return [[_decoded(value) for value in row] for row in rows]
+
+
+def only_text(row: Row) -> Row:
+    """The row; raises if one of its texts is not UTF-8."""
+    if any(isinstance(value, bytes) for value in row):
+        raise ValueError("a column is not UTF-8 text")
+    return row
+
+
+def _decoded(value: Any) -> Any:
+    try:
+        return value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        return value

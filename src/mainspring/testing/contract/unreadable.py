@@ -1,0 +1,214 @@
+"""One record that cannot be decoded stops nothing else."""
+
+from __future__ import annotations
+
+from ...job import UNREADABLE, Action, Filter, JobId, State
+from ...outcome import Done
+from ...store import Store
+from .build import (
+    NOW,
+    Contract,
+    a_schedule,
+    act,
+    beat,
+    claim,
+    claimed,
+    everything,
+    fire,
+    later,
+    new_job,
+    put,
+    see,
+    settle,
+    start,
+    suspect,
+    trip,
+)
+
+
+class UnreadableContract(Contract):
+    """For a store that keeps records as text or bytes: say how one of them is spoiled."""
+
+    async def spoil_job(self, job_id: JobId) -> None:
+        """Makes the job's record one that cannot be decoded, whatever its state."""
+        raise NotImplementedError(f"{type(self).__name__} must define spoil_job()")
+
+    async def spoil_schedule(self, name: str) -> None:
+        raise NotImplementedError(f"{type(self).__name__} must define spoil_schedule()")
+
+    async def spoil_worker(self, id: str) -> None:
+        raise NotImplementedError(f"{type(self).__name__} must define spoil_worker()")
+
+    async def test_a_claim_gives_out_the_rest_and_sets_an_unreadable_job_aside(self) -> None:
+        async with self.opened() as store:
+            first, broken, last = await put(store, *(new_job(priority=n) for n in (2, 1, 0)))
+            await self.spoil_job(broken)
+            await beat(store)
+            found = await claim(store)
+            assert [job.id for job in found.jobs] == [first, last]
+            assert [(one.kind, one.name) for one in found.unreadable] == [("job", broken)]
+            assert all(one.error for one in found.unreadable)
+            again = await claim(store)
+            assert (again.jobs, again.unreadable) == ([], [])
+            for job in found.jobs:
+                assert await settle(store, job, Done()) == {job.id}
+
+    async def test_a_claim_of_nothing_but_unreadable_jobs_comes_to_those_behind_them(self) -> None:
+        async with self.opened() as store:
+            ids = await put(store, *(new_job(priority=9 - n) for n in range(10)))
+            for job_id in ids[:9]:
+                await self.spoil_job(job_id)
+            await beat(store)
+            taken = [job.id for _ in range(9) for job in (await claim(store, limit=2)).jobs]
+            assert taken == ids[9:]
+
+    async def test_an_unreadable_suspect_does_not_stop_claims(self) -> None:
+        async with self.opened() as store:
+            broken, (other,) = await suspect(store), await put(store, new_job())
+            await self.spoil_job(broken)
+            assert [one for _ in range(2) for one in await claimed(store)] == [other]
+            assert (await see(store, broken)).state is State.PAUSED
+
+    async def test_an_unreadable_probe_leaves_its_turn_to_another_job(self) -> None:
+        async with self.opened() as store:
+            await trip(store)
+            broken, other = await put(store, new_job(priority=1), new_job())
+            await self.spoil_job(broken)
+            await beat(store, until=later(60), now=later(11))
+            taken = [job.id for _ in range(2) for job in (await claim(store, now=later(11))).jobs]
+            assert taken == [other]
+
+    async def test_an_unreadable_job_is_shown_with_the_reason(self) -> None:
+        async with self.opened() as store:
+            broken, other = await put(store, new_job(), new_job())
+            await self.spoil_job(broken)
+            for state in (State.PENDING, State.PAUSED):
+                jobs = {job.id: job for job in await everything(store)}
+                assert jobs.keys() == {broken, other}
+                assert jobs[broken].unreadable
+                assert not jobs[other].unreadable
+                failure = jobs[broken].failure
+                assert failure is not None
+                assert failure.type == UNREADABLE
+                assert failure.message
+                if state is State.PENDING:
+                    await claimed(store)
+                else:
+                    assert jobs[broken].state is State.PAUSED
+                    assert jobs[broken].actions(NOW) == (Action.DELETE,)
+
+    async def test_an_unreadable_job_that_was_set_aside_is_counted_as_paused(self) -> None:
+        async with self.opened() as store:
+            broken, _ = await put(store, new_job(), new_job())
+            await self.spoil_job(broken)
+            await claimed(store)
+            assert await store.counts(now=NOW) == {"paused": 1, "running": 1}
+            (queue,) = await store.queues(now=NOW)
+            assert (queue.pending, queue.running) == (0, 1)
+
+    async def test_doctor_names_what_was_set_aside_until_it_is_deleted(self) -> None:
+        async with self.opened() as store:
+            assert await self._records(store) == ("ok", False)
+            (broken,) = await put(store, new_job())
+            await self.spoil_job(broken)
+            await claimed(store)
+            text = next(one for one in await store.diagnose() if one.about == "records")
+            assert text.verdict == "bad"
+            assert broken in text.text
+            assert broken in text.remedy
+            assert (await act(store, Action.DELETE, broken)).done == [broken]
+            assert await self._records(store) == ("ok", False)
+            assert await everything(store) == []
+
+    async def _records(self, store: Store) -> tuple[str, bool]:
+        found = next(one for one in await store.diagnose() if one.about == "records")
+        return found.verdict, bool(found.remedy)
+
+    async def test_only_deleting_is_allowed_for_an_unreadable_job(self) -> None:
+        async with self.opened() as store:
+            (broken,) = await put(store, new_job())
+            await self.spoil_job(broken)
+            await claimed(store)
+            for action in (Action.RESUME, Action.CANCEL, Action.PAUSE):
+                changed = await act(store, action, broken)
+                assert changed.done == []
+                assert changed.refused[broken].error
+            assert (await see(store, broken)).unreadable
+
+    async def test_an_action_by_filter_passes_an_unreadable_job_by(self) -> None:
+        async with self.opened() as store:
+            broken, other = await put(store, new_job(), new_job())
+            await self.spoil_job(broken)
+            changed = await store.change(Action.CANCEL, Filter(), now=NOW, limit=10, reason="why")
+            assert changed.done == [other]
+            assert list(changed.refused) == [broken]
+
+    async def test_an_unreadable_job_of_a_silent_worker_is_set_aside(self) -> None:
+        async with self.opened() as store:
+            broken, other = (await start(store)).id, (await start(store)).id
+            await self.spoil_job(broken)
+            assert [job.id for job in await store.expired(now=later(120), limit=10)] == [other]
+            assert (await see(store, broken)).state is State.PAUSED
+            assert [job.id for job in await store.expired(now=later(120), limit=10)] == [other]
+
+    async def test_the_end_of_a_run_stands_though_its_record_cannot_be_decoded(self) -> None:
+        async with self.opened() as store:
+            job, other = await start(store), await start(store)
+            await self.spoil_job(job.id)
+            assert job.id in await settle(store, job, Done())
+            assert await settle(store, other, Done()) == {other.id}
+
+    async def test_an_unreadable_finished_job_stops_neither_lists_nor_retention(self) -> None:
+        async with self.opened() as store:
+            job, other = await start(store), await start(store)
+            for one in (job, other):
+                await settle(store, one, Done())
+            await self.spoil_job(job.id)
+            found = await store.surplus(State.COMPLETED, "task", keep=0, before=later(60), limit=10)
+            assert {one.id for one in found} == {job.id, other.id}
+            assert {one.id for one in await everything(store)} == {job.id, other.id}
+            await store.executions(job.id)
+
+    async def test_a_key_of_an_unreadable_job_is_still_held(self) -> None:
+        async with self.opened() as store:
+            (broken,) = await put(store, new_job(unique_key="key"))
+            await self.spoil_job(broken)
+            (answer,) = await store.enqueue([new_job(unique_key="key", on_conflict="replace")], now=NOW)
+            assert (answer.id, answer.status) == (broken, "duplicate")
+
+    async def test_an_unreadable_schedule_does_not_stop_the_others(self) -> None:
+        async with self.opened() as store:
+            for name in ("a", "b", "c"):
+                await fire(store, a_schedule(name))
+            await self.spoil_schedule("b")
+            found = await store.due(now=later(3600), limit=10)
+            assert [row.name for row in found.schedules] == ["a", "c"]
+            assert [(one.kind, one.name) for one in found.unreadable] == [("schedule", "b")]
+            assert (await store.due(now=later(3600), limit=10)).unreadable == []
+            assert [row.name for row in await store.schedules(limit=10)] == ["a", "c"]
+            assert [row.name for row in await store.schedules(limit=2)] == ["a", "c"]
+            finding = next(one for one in await store.diagnose() if one.about == "records")
+            assert finding.verdict == "bad"
+            assert "b" in finding.text
+            assert await store.drop_schedules(["b"]) == ["b"]
+            assert await self._records(store) == ("ok", False)
+
+    async def test_a_schedule_can_be_declared_in_place_of_an_unreadable_one(self) -> None:
+        async with self.opened() as store:
+            assert (await fire(store, a_schedule("a"))).stands
+            await self.spoil_schedule("a")
+            assert await store.schedules(["a"], limit=1) == []
+            assert (await fire(store, a_schedule("a"))).stands
+            assert [row.name for row in (await store.due(now=later(3600), limit=10)).schedules] == ["a"]
+
+    async def test_the_row_of_an_unreadable_worker_stops_nobody(self) -> None:
+        async with self.opened() as store:
+            job = await start(store, worker="ada")
+            await beat(store, "bob")
+            await self.spoil_worker("ada")
+            assert [row.info.id for row in await store.workers(now=NOW)] == ["bob"]
+            assert await store.expired(now=NOW, limit=10) == []  # it lives, whatever its row says
+            (other,) = await put(store, new_job())
+            assert await claimed(store, "bob") == [other]
+            assert (await beat(store, "ada")).holds == {job.id: job.lease}
+            assert [row.info.id for row in await store.workers(now=NOW)] == ["ada", "bob"]

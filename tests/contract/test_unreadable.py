@@ -1,0 +1,148 @@
+"""On every store that keeps records as text or bytes, one that cannot be decoded stops nothing else."""
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from clusters import RedisCluster
+from mainspring.job import JobId
+from mainspring.store import Store
+from mainspring.stores import open_store
+from mainspring.stores.redis.records import packed
+from mainspring.stores.redis.store import RedisStore
+from mainspring.testing.contract.build import beat, claim, claimed, new_job, put
+from mainspring.testing.contract.unreadable import UnreadableContract
+from servers import Postgres, Redis
+
+# What stands in place of a value, by what is wrong with it.
+SPOILED_SQLITE = {
+    "options are no JSON": "options = '{\"schedule\": ' || id",
+    "options are of another type": "options = '{\"tags\": 5}'",
+    "the payload is not UTF-8": "payload = CAST(x'ff61' AS TEXT)",
+    "the failure is no JSON": "failure = 'x'",
+}
+
+
+@pytest.mark.parametrize("spoiled", SPOILED_SQLITE)
+class TestSqlite(UnreadableContract):
+    @pytest.fixture(autouse=True)
+    def _file(self, tmp_path: Path, spoiled: str) -> None:
+        self.file, self.how = tmp_path / "jobs.db", SPOILED_SQLITE[spoiled]
+
+    def make_store(self) -> Store:
+        return open_store(f"sqlite:///{self.file}")
+
+    def run(self, sql: str, *values: str) -> None:
+        with closing(sqlite3.connect(self.file, timeout=30)) as db, db:
+            assert db.execute(sql, values).rowcount == 1
+
+    async def spoil_job(self, job_id: JobId) -> None:
+        self.run(f"UPDATE mainspring_jobs SET {self.how} WHERE id = ?", job_id)
+
+    async def spoil_schedule(self, name: str) -> None:
+        self.run("UPDATE mainspring_schedules SET body = '{\"name\":' WHERE name = ?", name)
+
+    async def spoil_worker(self, id: str) -> None:
+        self.run("UPDATE mainspring_workers SET info = '{', orders = '[' WHERE id = ?", id)
+
+
+SPOILED_POSTGRES = {
+    "options are no JSON": "options = '{\"schedule\": '",
+    "the failure is of another type": "failure = '{\"type\": 5}'",
+}
+
+
+@pytest.mark.parametrize("spoiled", SPOILED_POSTGRES)
+class TestPostgres(UnreadableContract):
+    @pytest.fixture(autouse=True)
+    def _server(self, postgres: Postgres, spoiled: str) -> None:
+        self.server, self.url, self.how = postgres, postgres.fresh(), SPOILED_POSTGRES[spoiled]
+
+    def make_store(self) -> Store:
+        return open_store(self.url)
+
+    async def spoil_job(self, job_id: JobId) -> None:
+        for table in ("jobs", "finished"):
+            self.server.run(f"UPDATE fresh.mainspring_{table} SET {self.how} WHERE id = '{job_id}'")
+
+    async def spoil_schedule(self, name: str) -> None:
+        self.server.run(f"UPDATE fresh.mainspring_schedules SET body = '{{' WHERE name = '{name}'")
+
+    async def spoil_worker(self, id: str) -> None:
+        self.server.run(f"UPDATE fresh.mainspring_workers SET info = '{{', orders = '[' WHERE id = '{id}'")
+
+
+# The first byte says what the scripts have to know of a job.
+SPOILED_REDIS = {
+    "no msgpack": b"@\xc1",
+    "nothing at all": b"",
+    "too few values": b"@\x92\xa7default\xa4task",
+    "values of other types": b"@\x95\xa7default\xa4task\x00\xa1x\xa2{}",
+}
+
+
+class OnRedis(UnreadableContract):
+    url: str
+    record: bytes
+
+    def make_store(self) -> Store:
+        return open_store(self.url)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Store]:
+        async with super().opened() as store:
+            homes = cast(RedisStore, store)._homes
+            assert homes is not None
+            self.homes = homes
+            yield store
+
+    async def spoil_job(self, job_id: JobId) -> None:
+        for home in self.homes.all:
+            if await home.call("HEXISTS", f"{home.base}:job", packed(job_id)):
+                await home.call("HSET", f"{home.base}:job", packed(job_id), self.record)
+
+    async def spoil_schedule(self, name: str) -> None:
+        await self.homes.first.call("HSET", f"{self.homes.first.base}:schedule", name, "{")
+
+    async def spoil_worker(self, id: str) -> None:
+        await self.homes.first.call("HSET", f"{self.homes.first.base}:worker", id, "{")
+
+
+@pytest.mark.parametrize("spoiled", SPOILED_REDIS)
+class TestRedis(OnRedis):
+    @pytest.fixture(autouse=True)
+    def _server(self, redis: Redis, spoiled: str) -> None:
+        self.url, self.record = redis.fresh(), SPOILED_REDIS[spoiled]
+
+    async def test_a_malformed_member_of_a_ready_set_stops_no_claim(self) -> None:
+        async with self.opened() as store:
+            ids = await put(store, new_job(), new_job())
+            home = self.homes.first
+            for member in (b"", b"short", b"\0" * 10):
+                await home.call("ZADD", f"{home.base}:ready:default\0task", 0, member)
+            assert await claimed(store) == ids
+            finding = next(one for one in await store.diagnose() if one.about == "index")
+            assert finding.verdict == "warn"
+            assert "3 entries" in finding.text
+
+    async def test_members_that_name_no_job_do_not_keep_claims_on_the_long_way(self) -> None:
+        async with self.opened() as store:
+            home = self.homes.first
+            for n in range(20):
+                await home.call("ZADD", f"{home.base}:ready:default\0task", 0, b"\x7f" * (20 + n))
+            ids = await put(store, new_job(), new_job())
+            await beat(store)
+            taken = [job.id for _ in range(20) for job in (await claim(store, limit=2)).jobs]
+            assert taken == ids
+            assert await home.call("ZCARD", f"{home.base}:ready:default\0task") == 0
+
+
+@pytest.mark.parametrize("spoiled", ["no msgpack", "values of other types"])
+class TestRedisCluster(OnRedis):
+    @pytest.fixture(autouse=True)
+    def _server(self, redis_cluster: RedisCluster, spoiled: str) -> None:
+        self.url, self.record = redis_cluster.fresh(), SPOILED_REDIS[spoiled]
