@@ -47,9 +47,9 @@ async def _let_go(homes: Homes, names: Sequence[str], gone: set[JobId], now: dat
         yield Name("schedule", name)
 
     def rule(tables: Tables, name: str) -> None:
-        for id in gone:
-            if (row := tables.jobs.series.rows.get(name)) is not None and id in row.active:
-                tables.jobs.series.write(ended(row, id, None, now))
+        series = tables.jobs.series
+        for id in () if (row := series.rows.get(name)) is None else gone.intersection(row.active):
+            series.write(ended(series.rows[name], id, None, now))
 
     await transact(homes, "mend", names, needs, rule, now)
 
