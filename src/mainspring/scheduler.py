@@ -36,6 +36,8 @@ from .vigil import Vigil
 BATCH = 500
 # Jobs after which a step is written: whoever else writes, and the event loop, wait for no more of them.
 LOAD = 500
+# Schedules planned without a pause: some milliseconds, for which the jobs under way in this process wait.
+PLANNED_AT_ONCE = 100
 # Seconds between two looks at a store that is busy with other things.
 REST = 0.1
 # Seconds that the input of a tick may take to be made: the other schedules wait meanwhile.
@@ -235,6 +237,8 @@ class Scheduler:
                 firing = await self._planned(schedule, now, rows, broken[schedule.name])
                 planned.append((schedule, firing))
                 load += len(firing.jobs)
+                if not len(planned) % PLANNED_AT_ONCE:
+                    await asyncio.sleep(0)
             failpoint("fire.planned")
             fired = await store.fire([firing for _, firing in planned], now=now)
             for (schedule, firing), answer in zip(planned, fired, strict=True):
