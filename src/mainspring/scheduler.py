@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, Never, TypeVar
 
+from msgspec.structs import replace
+
 from .amendment import born, fingerprint, redefined
 from .clock import Alarm, Clock
 from .codec import Arguments
@@ -266,11 +268,8 @@ class Scheduler:
                         jobs.append(job_of(schedule, tick, await self.payload(schedule, tick.at), now))
                     except Exception as error:
                         broken[tick.at] = clean(f"input: {type(error).__name__}: {error}", _REASON_LIMIT)
-            if len(jobs) == sum(tick.what == "fired" for tick in firing.ticks):
-                return Firing(
-                    schedule=firing.schedule, jobs=tuple(jobs), ticks=firing.ticks, cancel=firing.cancel,
-                    reads=firing.reads,
-                )  # fmt: skip
+            if len(jobs) == firing.schedule.fired - schedule.fired:
+                return replace(firing, jobs=tuple(jobs))
 
     async def payload(self, schedule: Schedule, tick: datetime) -> str:
         """The input of a tick's job: as it was stored, or made now."""
