@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from .clock import EPOCH
 from .job import JobId
 from .schedule import Firing, Schedule, Tick
-from .standing import COUNTED, blocks, counted, due, last_of, listed, settled, tick_of
+from .standing import COUNTED, blocks, counted, due_at, last_of, listing, settled, tick_of
 
 # Ticks that one step fires at most; the rest follow at once, in steps of their own.
 STEP = 100
@@ -58,6 +58,7 @@ class _Draft:
         self.waiting = False
         self.fired = 0
         self.last: datetime | None = None
+        self.last_job_id: JobId | None = None
         self.answered = schedule.answered
         self.reached = schedule.reached_at or schedule.created_at
         self.ticks: list[Tick] = []
@@ -177,7 +178,7 @@ class _Draft:
         id = self.mint()
         self.active.append(id)
         self.fired += 1
-        self.last = tick
+        self.last, self.last_job_id = tick, id
         self.answered = {name: other.succeeded_at for name, other in self.others.items() if other.succeeded_at}
         self._note("fired", "", tick, job_id=id)
 
@@ -228,18 +229,21 @@ class _Draft:
         self.ticks.append(tick_of(n, what, reason, first, last, count, self.now, job_id))
 
     def firing(self) -> Firing:
-        old, fired = self.old, [tick for tick in self.ticks if tick.what == "fired"]
+        old, fired = self.old, self.fired
+        unfinished, unlisted = listing(old, self.active)
         new = replace(
             old, anchor_at=self.anchor, reached_at=self.reached, revision=old.revision + 1,
-            next_run_at=self.next, held_at=self.held, waits_on=self.waits_on,
-            ticks=old.ticks + len(self.ticks), fired=old.fired + len(fired),
+            next_run_at=self.next, due_at=None if self.waiting else due_at(old, self.next), held_at=self.held,
+            waits_on=self.waits_on, active=unfinished, unlisted=unlisted,
+            ticks=old.ticks + len(self.ticks), fired=old.fired + fired,
             skipped=old.skipped + _sum(self.ticks, "skipped"), missed=old.missed + _sum(self.ticks, "missed"),
             last_run_at=self.last or old.last_run_at, last_fired_at=self.now if fired else old.last_fired_at,
-            last_job_id=fired[-1].job_id if fired else old.last_job_id, answered=self.answered,
+            last_job_id=self.last_job_id or old.last_job_id, answered=self.answered,
         )  # fmt: skip
-        new = listed(replace(new, due_at=None if self.waiting else due(new)), self.active)
-        revisions = {name: other.revision for name, other in self.others.items()}
-        reads = tuple((name, revisions.get(name, 0)) for name in self.spec.depends_on)
+        reads: tuple[tuple[str, int], ...] = ()
+        if self.spec.depends_on:
+            revisions = {name: other.revision for name, other in self.others.items()}
+            reads = tuple((name, revisions.get(name, 0)) for name in self.spec.depends_on)
         return Firing(schedule=new, ticks=tuple(self.ticks), cancel=tuple(self.cancel), reads=reads)
 
 

@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, Never, TypeVar
 
+from msgspec.structs import replace
+
 from .amendment import born, fingerprint, redefined
 from .clock import Alarm, Clock
 from .codec import Arguments
@@ -36,6 +38,8 @@ from .vigil import Vigil
 BATCH = 500
 # Jobs after which a step is written: whoever else writes, and the event loop, wait for no more of them.
 LOAD = 500
+# Schedules planned without a pause: some milliseconds, for which the jobs under way in this process wait.
+PLANNED_AT_ONCE = 100
 # Seconds between two looks at a store that is busy with other things.
 REST = 0.1
 # Seconds that the input of a tick may take to be made: the other schedules wait meanwhile.
@@ -237,6 +241,8 @@ class Scheduler:
                 firing = await self._planned(schedule, now, rows, broken[schedule.name])
                 planned.append((schedule, firing))
                 load += len(firing.jobs)
+                if not len(planned) % PLANNED_AT_ONCE:
+                    await asyncio.sleep(0)
             failpoint("fire.planned")
             fired = await store.fire([firing for _, firing in planned], now=now)
             for (schedule, firing), answer in zip(planned, fired, strict=True):
@@ -265,11 +271,8 @@ class Scheduler:
                         jobs.append(job_of(schedule, tick, payload, now, self.fingerprint(schedule)))
                     except Exception as error:
                         broken[tick.at] = clean(f"input: {type(error).__name__}: {error}", _REASON_LIMIT)
-            if len(jobs) == sum(tick.what == "fired" for tick in firing.ticks):
-                return Firing(
-                    schedule=firing.schedule, jobs=tuple(jobs), ticks=firing.ticks, cancel=firing.cancel,
-                    reads=firing.reads,
-                )  # fmt: skip
+            if len(jobs) == firing.schedule.fired - schedule.fired:
+                return replace(firing, jobs=tuple(jobs))
 
     async def payload(self, schedule: Schedule, tick: datetime) -> str:
         """The input of a tick's job: as it was stored, or made now."""

@@ -36,10 +36,15 @@ def settled(schedule: Schedule) -> datetime:
 
 def due(schedule: Schedule) -> datetime | None:
     """When a worker is to look at it by itself."""
-    if schedule.paused_at is not None or schedule.next_run_at is None:
+    return due_at(schedule, schedule.next_run_at)
+
+
+def due_at(schedule: Schedule, next_run_at: datetime | None) -> datetime | None:
+    """The same, if its next tick is this one."""
+    if schedule.paused_at is not None or next_run_at is None:
         return None
     # A timetable costs more than all the rest of this, and few schedules have jitter.
-    return schedule.next_run_at + schedule.timetable.offset if schedule.spec.jitter else schedule.next_run_at
+    return next_run_at + schedule.timetable.offset if schedule.spec.jitter else next_run_at
 
 
 def blocks(spec: Spec, active: Sequence[JobId]) -> bool:
@@ -48,9 +53,18 @@ def blocks(spec: Spec, active: Sequence[JobId]) -> bool:
 
 
 def listed(schedule: Schedule, active: Sequence[JobId]) -> Schedule:
-    """The schedule with these unfinished jobs. Where they may overlap there may be very many, and some are counted."""
+    """The schedule with these unfinished jobs."""
+    names, unlisted = listing(schedule, active)
+    return replace(schedule, active=names, unlisted=unlisted)
+
+
+def listing(schedule: Schedule, active: Sequence[JobId]) -> tuple[tuple[JobId, ...], int]:
+    """Which of its unfinished jobs a schedule names, and how many more there are.
+
+    Where they may overlap there may be very many, and some are only counted.
+    """
     kept = tuple(active) if schedule.spec.exclusive else tuple(active[-ACTIVE_KEPT:])
-    return replace(schedule, active=kept, unlisted=schedule.unlisted + len(active) - len(kept))
+    return kept, schedule.unlisted + len(active) - len(kept)
 
 
 def armed(schedule: Schedule, now: datetime) -> Schedule:

@@ -129,7 +129,7 @@ class Timetable(Struct, frozen=True, dict=True):
 
     # jitter
 
-    @cached_property
+    @property
     def offset(self) -> timedelta:
         """How long after its tick a job is due: whole milliseconds, less than `jitter`, a constant of the name."""
         return timedelta(milliseconds=spread(self.name, int(self.jitter * 1000))) if self.jitter else NOTHING
@@ -140,10 +140,14 @@ class Timetable(Struct, frozen=True, dict=True):
 
     # how
 
-    @cached_property
+    @property
     def _rule(self) -> Trigger:
-        rule = self.trigger.named(self.name)
-        return rule if self.anchor_at is None else rule.anchored(self.anchor_at)
+        # Not a cached_property, which takes a lock on some releases of Python: every tick of every schedule comes here.
+        rule: Trigger | None = self.__dict__.get("rule")
+        if rule is None:
+            rule = self.trigger.named(self.name)
+            rule = self.__dict__["rule"] = rule if self.anchor_at is None else rule.anchored(self.anchor_at)
+        return rule
 
     @cached_property
     def _zone(self) -> ZoneInfo:

@@ -129,6 +129,46 @@ class FireContract(Contract):
             assert [one.stands for one in await store.fire(firings, now=NOW)] == [True, False, True, True, False]
             assert (await row(store)).note == "3"
 
+    async def test_firings_of_one_call_meet_the_keys_of_those_before_them(self) -> None:
+        async with self.opened() as store:
+            key = key_of("a", NOW)
+            rows = [a_schedule(name) for name in ("a", "b", "c")]
+            jobs = [tick_job(rows[0]), tick_job(rows[1], idempotency_key=key), tick_job(rows[2])]
+            firings = [Firing(schedule=row, jobs=(job,)) for row, job in zip(rows, jobs, strict=True)]
+            assert await store.fire(firings, now=NOW) == [Fired(True), Fired(False, (key,)), Fired(True)]
+            assert [job.id for job in await everything(store)] == [jobs[0].id, jobs[2].id]
+            assert [row.name for row in await store.schedules(limit=9)] == ["a", "c"]
+
+    async def test_firings_of_one_call_read_the_revisions_of_those_before_them(self) -> None:
+        async with self.opened() as store:
+            firings = [
+                Firing(schedule=a_schedule("a")),
+                Firing(schedule=a_schedule("b"), reads=(("a", 0),)),
+                Firing(schedule=a_schedule("c"), reads=(("a", 1),)),
+                Firing(schedule=bumped(a_schedule("a"))),
+                Firing(schedule=a_schedule("d"), reads=(("a", 1),)),
+            ]
+            assert [one.stands for one in await store.fire(firings, now=NOW)] == [True, False, True, True, False]
+            assert [row.name for row in await store.schedules(limit=9)] == ["a", "c"]
+
+    async def test_what_a_firing_cancels_is_cancelled_for_those_after_it(self) -> None:
+        async with self.opened() as store:
+            old, (waiting,) = await launch(store)
+            key = key_of("hourly", later(0))
+            other = a_schedule("other")
+            # The cancel ends a run of the schedule, which is a revision of its own.
+            early, late = bumped(bumped(old), note="early"), bumped(bumped(bumped(old)), note="late", active=())
+            firings = [
+                Firing(schedule=bumped(old), cancel=(waiting,)),
+                Firing(schedule=other, jobs=(again := tick_job(other, idempotency_key=key),)),
+                Firing(schedule=early),
+                Firing(schedule=late),
+            ]
+            assert [one.stands for one in await store.fire(firings, now=NOW)] == [True, True, False, True]
+            assert (await see(store, waiting)).state is State.CANCELLED
+            assert (await see(store, again.id)).state is State.PENDING
+            assert ((await row(store)).note, (await row(store)).active) == ("late", ())
+
     async def test_a_firing_makes_all_its_jobs(self) -> None:
         async with self.opened() as store:
             jobs = tuple(tick_job(NEW, later(n)) for n in range(100))

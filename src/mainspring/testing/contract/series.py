@@ -122,6 +122,23 @@ class SeriesContract(Contract):
             assert await store.finish([outcome, outcome]) == {job_id}
             assert (await row(store)).revision == old.revision + 1
 
+    @pytest.mark.parametrize("order", ["dc", "cd", "cdc", "dcd", "ddc", "ccdd"])
+    async def test_ends_of_one_batch_are_told_to_their_schedule_in_order(self, order: str) -> None:
+        async with self.opened() as store:
+            old, ids = await launch(store, said={"overlap": "allow"}, jobs=len(order))
+            await beat(store)
+            jobs = {job.id: job for job in (await claim(store)).jobs}
+            outcomes = [
+                decide(jobs[id], Done(f'"{n}"') if how == "c" else Discard("no"), now=later(n))
+                for n, (id, how) in enumerate(zip(ids, order, strict=True))
+            ]
+            assert await store.finish(outcomes) == set(ids)
+            wanted = old
+            for n, (id, how) in enumerate(zip(ids, order, strict=True)):
+                state, result = (State.COMPLETED, f'"{n}"') if how == "c" else (State.DEAD, None)
+                wanted = ended(wanted, id, state, later(n), result)
+            assert await row(store) == wanted
+
     async def test_an_outcome_that_is_refused_tells_nothing(self) -> None:
         async with self.opened() as store:
             old, (job_id,) = await launch(store)
