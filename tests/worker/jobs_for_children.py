@@ -99,9 +99,15 @@ async def loops() -> int:
     return id(asyncio.get_running_loop())
 
 
+def _is_library(fd: str) -> bool:
+    """libffi keeps the file open that it is in."""
+    link = f"/proc/self/fd/{fd}"
+    return os.path.lexists(link) and ".so" in os.readlink(link)
+
+
 def surroundings() -> dict[str, Any]:
     return {
-        "fds": sorted(int(fd) for fd in os.listdir("/proc/self/fd")),
+        "fds": sorted(int(fd) for fd in os.listdir("/proc/self/fd") if not _is_library(fd)),
         "path": sys.path,
         "argv": sys.argv,
         "group": os.getpgrp(),
