@@ -211,13 +211,15 @@ def _rows(base: str, known: Known, workers: dict[WorkerId, LiveWorker]) -> list[
     return commands
 
 
-async def order(homes: Homes, workers: Collection[WorkerId] | None, orders: Orders, now: datetime) -> list[WorkerId]:
+async def order(
+    homes: Homes, workers: Collection[WorkerId] | None, orders: Orders, now: datetime, seen: Orders | None
+) -> list[WorkerId]:
     base = homes.first.base
     while True:
         known = Known()
         known.workers |= await read_hash(homes.first, f"{base}:worker")
         part = Part(known)
-        found = part.workers.order(workers, orders, now)
+        found = part.workers.order(workers, orders, now, seen)
         if await commit(homes, known.expected(homes), list(_rows(base, known, part.workers))):
             return found
 
