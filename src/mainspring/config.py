@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Literal, get_args
 
@@ -13,8 +14,10 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from .errors import BadSetting
+from .hint import hint
 from .retry import Backoff
 
+_logger = logging.getLogger("mainspring")
 Span = float | int | str | timedelta
 Durability = Literal["full", "relaxed"]
 Fire = Literal["any", "leader", "never"]
@@ -85,6 +88,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     session_hours: float = 12.0
     hide_payloads: bool = False
     webhook_allow: tuple[str, ...] = ()
+    postgres_schema: str = ""
+    postgres_table_prefix: str = ""
+    redis_key_prefix: str = ""
 
     def __repr__(self) -> str:
         """Without what opens something."""
@@ -129,7 +135,23 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> S
             values[name] = _read(name, environ[variable].strip(), variable)
     settings = Settings(**values)
     _check(settings)
+    _warn_of_unknown(environ, known)
     return settings
+
+
+# Variables that are not settings: of the command line, and those that processes give to each other.
+_OTHER_VARIABLES = {"APP", "FAILPOINTS", "FAILPOINT_LOG", "RELOADED", "SUPERVISED"}
+_FOR_TESTS = "MAINSPRING_TEST_"
+_warned: set[str] = set()
+
+
+def _warn_of_unknown(environ: Mapping[str, str], settings: Iterable[str]) -> None:
+    """Names each MAINSPRING_* variable that means nothing, once in a process."""
+    known = {f"MAINSPRING_{name.upper()}" for name in (*settings, *_OTHER_VARIABLES)}
+    ours = {name for name in environ if name.startswith("MAINSPRING_") and not name.startswith(_FOR_TESTS)}
+    for name in sorted(ours - known - _warned):
+        _warned.add(name)
+        _logger.warning("the variable %s is not a setting, and means nothing: %s", name, hint(name, known))
 
 
 def _read(name: str, value: Any, source: str) -> Any:

@@ -409,6 +409,8 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     """Bytes resident."""
     drained: bool = False
     """It takes no more jobs until it is told to resume."""
+    stopping: bool = False
+    """It takes no more jobs, and ends when those that run have ended or its grace is over."""
     deaf: bool = False
     """It listens for news in vain, and looks for jobs at its poll interval."""
     lease: float = 0.0
@@ -447,7 +449,7 @@ class LiveWorker(Struct, frozen=True):
     @property
     def state(self) -> WorkerState:
         """What people see: orders it has not heard yet are on their way."""
-        if self.orders.stopped:
+        if self.orders.stopped or self.info.stopping:
             return "stopping"
         if self.orders.drained:
             return "drained" if self.info.drained and not self.info.running else "draining"

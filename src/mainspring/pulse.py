@@ -87,10 +87,10 @@ class Pulse:
         await asyncio.shield(self._ended)
 
     def hurry(self) -> None:
-        """The worker is stopping: do not wait for a first beat any longer."""
+        """The worker is stopping: do not wait for a first beat any longer; or say so at once by another beat."""
         if self._first is not None and not self._first.done():
             self._going = False
-            self._nudge()
+        self._nudge()
 
     async def stop(self) -> None:
         """The worker leaves: its row goes."""

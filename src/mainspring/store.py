@@ -355,8 +355,13 @@ class Store(Keeper, Protocol):
         """A paused queue takes jobs and gives none."""
         ...
 
-    async def order(self, workers: Collection[WorkerId] | None, orders: Orders, *, now: datetime) -> list[WorkerId]:
-        """Gives live workers (None: all) their orders, in place of earlier ones; returns who got them."""
+    async def order(
+        self, workers: Collection[WorkerId] | None, orders: Orders, *, now: datetime, seen: Orders | None = None
+    ) -> list[WorkerId]:
+        """Gives live workers (None: all) their orders, in place of earlier ones; returns those that got them.
+
+        With `seen` only workers whose orders are still those get new ones. An order to stop stays, whatever follows it.
+        """
         ...
 
     # reading

@@ -149,9 +149,9 @@ def _workers(job: Job, facts: Facts) -> list[Reason]:
     if not serve:
         text = f"no live worker that knows task {job.task!r} serves queue {job.queue!r}"
         return [Reason(code="queue_not_served", text=text)]
-    open = [worker for worker in serve if not (worker.info.drained or worker.orders.drained or worker.orders.stopped)]
+    open = [worker for worker in serve if worker.state == "open"]
     if not open:
-        leave = all(worker.orders.stopped for worker in serve)
+        leave = all(worker.state == "stopping" for worker in serve)
         text = "stopping; start another" if leave else "drained; resume one"
         return [Reason(code="draining", text=f"every worker that could take it is {text}")]
     blocked = [reason for worker in open if (reason := _blocked(job, worker, facts)) is not None]

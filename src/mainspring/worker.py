@@ -352,7 +352,8 @@ class Worker:
         runs = {run.key for run in self._slots}
         about = replace(
             self._info, running=len(runs), finished=self._wear.jobs, leaked=self._slots.leaks, memory=resident(),
-            concurrency=self._slots.size, drained=self._orders.drained, deaf=self.deaf,
+            concurrency=self._slots.size, drained=self._orders.drained, stopping=self._stopping,
+            deaf=self.deaf,
         )  # fmt: skip
         return about, runs
 

@@ -73,6 +73,18 @@ class TestPostgres(Served, StoreContract):
     """The contract's jobs lie in no day; with one it is played in test_postgres_days.py."""
 
 
+@pytest.mark.slow
+class TestPostgresByOtherNames(StoreContract):
+    """Schema and prefix from settings."""
+
+    @pytest.fixture(autouse=True)
+    def _server(self, postgres: Postgres) -> None:
+        self.url = postgres.fresh("elsewhere").partition("&schema=")[0]
+
+    def make_store(self) -> Store:
+        return open_store(self.url, postgres_schema="elsewhere", postgres_table_prefix="shop_")
+
+
 class TestSharing(Served, Sharing):
     async def test_a_claim_passes_by_what_somebody_else_has_locked(self) -> None:
         async with self.opened() as store, self.connected() as other, asyncio.timeout(5):

@@ -2,9 +2,11 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -13,6 +15,7 @@ from mainspring.job import Enqueued
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.sqlite import keeper
+from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import NOW, beat, claim, claimed, everything, new_job, put, start
 
@@ -123,3 +126,46 @@ async def test_old_entries_are_found_without_looking_through_the_trail(tmp_path:
     plan = await plan_of(tmp_path, lambda db: db.execute(keeper.OLD, (10, 0)))
     assert "SCAN mainspring_audit USING COVERING INDEX" in plan  # for as many ids as it is given
     assert "SEARCH mainspring_audit USING INDEX sqlite_autoindex_mainspring_audit_1 (id=?)" in plan
+
+
+HEAVY = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000) SELECT count(*) FROM n"
+
+
+async def test_a_read_that_was_given_up_frees_its_thread(tmp_path: Path) -> None:
+    store = cast(SqliteStore, open_store(f"sqlite:///{tmp_path}/jobs.db"))
+    await store.open()
+    began = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def heavy(db: sqlite3.Connection) -> int:
+        loop.call_soon_threadsafe(began.set)
+        return int(db.execute(HEAVY).fetchone()[0])
+
+    async with asyncio.timeout(60):
+        for _ in range(3):
+            reading = asyncio.create_task(store._read(heavy))
+            await began.wait()
+            waiting = asyncio.create_task(store.counts(now=NOW))
+            reading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+            assert await waiting == {}
+            assert await everything(store) == []
+            began.clear()
+        await store.close()
+
+
+async def test_a_read_whose_caller_is_gone_is_not_begun(tmp_path: Path) -> None:
+    store = cast(SqliteStore, open_store(f"sqlite:///{tmp_path}/jobs.db"))
+    await store.open()
+    held, begun = threading.Event(), list[int]()
+    first = asyncio.create_task(store._read(lambda db: held.wait(60)))
+    second = asyncio.create_task(store._read(lambda db: begun.append(2)))
+    await asyncio.wait([second], timeout=0.05)
+    second.cancel()
+    await asyncio.wait([second])
+    held.set()
+    await first
+    await store.counts(now=NOW)
+    assert begun == []
+    await store.close()

@@ -61,6 +61,9 @@ GIVEN: dict[str, tuple[str, Any, Any]] = {
     "host": ("0.0.0.0", "0.0.0.0", "127.0.0.2"),
     "port": ("80", 80, 0),
     "webhook_allow": ("10.0.0.0/8, hooks.lan", ("10.0.0.0/8", "hooks.lan"), ("localhost",)),
+    "postgres_schema": ("shop", "shop", "mill"),
+    "postgres_table_prefix": ("shop_", "shop_", "mill_"),
+    "redis_key_prefix": ("shop:", "shop:", "mill"),
 }
 
 

@@ -186,3 +186,37 @@ async def test_a_worker_nobody_knows_is_told_with_those_alive(app: Mainspring, c
             both = rf"the ids of 2 live workers begin with '{start}': ({one.id}, {two.id}|{two.id}, {one.id})"
             with pytest.raises(BadInput, match=both):
                 await app.workers.get(start)
+
+
+async def test_orders_of_one_instant_do_not_undo_each_other(app: Mainspring, clock: VirtualClock) -> None:
+    sleeper(app, clock)
+    async with app, app.worker() as worker:
+        told = await asyncio.gather(
+            app.workers.drain(worker.id), app.workers.stop(worker.id), app.workers.resize(worker.id, 3),
+            app.workers.drain(worker.id), return_exceptions=True,
+        )  # fmt: skip
+        orders = (await only(app)).orders
+        given = [isinstance(answer, list) for answer in told]
+        assert given[1]
+        assert orders == Orders(3 if given[2] else None, drained=given[0] or given[3], stopped=True)
+
+
+async def test_a_worker_that_is_being_stopped_shows_so_at_once(app: Mainspring, clock: VirtualClock) -> None:
+    begun = asyncio.Event()
+
+    @app.task
+    async def slow() -> None:
+        begun.set()
+        await clock.sleep(10)
+
+    async with app, app.worker() as worker:
+        await slow.enqueue()
+        await clock.elapse(seconds=1)
+        assert begun.is_set()
+        worker._on_signal()
+        await clock.elapse(seconds=0.1)
+        (row,) = await app.workers.list()
+        assert row.state == "stopping"
+        (other,) = [reason for reason in await app.jobs.why((await slow.enqueue()).id) if reason.code == "draining"]
+        assert "stopping; start another" in other.text
+        await clock.elapse(seconds=20)

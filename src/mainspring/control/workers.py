@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, get_args
 
 from msgspec.structs import replace
 
-from ..errors import BadInput, InvalidTransition, MainspringError, WorkerNotFound
+from ..errors import BadInput, InvalidTransition, MainspringError, StoreUnavailable, WorkerNotFound
 from ..events import WorkersOrdered
 from ..job import Filter, Job, LiveWorker, Order, Orders, WorkerId, WorkerState
+from ..store import Store
 from .deed import audited, note
 from .ground import Ground
 from .jobs import PAGE, checked_limit
 
 MOST = 100_000
+# How often an order is tried again when others order the same worker meanwhile.
+ORDER_TRIES = 20
 # As many are named in an error.
 NAMED = 10
 
@@ -76,12 +80,29 @@ class Workers:
         after: dict[WorkerId, Orders] = {}
         note(before=before, after=after)
         for worker in await self._meant(action, id):
-            new = replace(worker.orders, **orders)
-            for one in await store.order([worker.info.id], new, now=now):
-                before[one], after[one] = worker.orders, new
+            row = await self._given(store, worker, action, orders, now, named=id is not None)
+            if row is not None:
+                before[row.info.id], after[row.info.id] = row.orders, replace(row.orders, **orders)
         if after:
             self._ground.events.emit(WorkersOrdered(at=now, action=action, workers=tuple(after)))
         return list(after)
+
+    async def _given(
+        self, store: Store, worker: LiveWorker, action: Order, orders: dict[str, Any], now: datetime, *, named: bool
+    ) -> LiveWorker | None:
+        """The worker as it was when it got the order; None: it is gone, or the order is no longer for it."""
+        for _ in range(ORDER_TRIES):
+            if await store.order([worker.info.id], replace(worker.orders, **orders), now=now, seen=worker.orders):
+                return worker
+            # Another order came first, or it is gone: this one is for what it has become.
+            rows = [row for row in await store.workers(now=now) if row.info.id == worker.info.id]
+            refused = refusal(rows[0], action) if rows else None
+            if refused is not None and named:
+                raise refused
+            if refused is not None or not rows:
+                return None
+            worker = rows[0]
+        raise StoreUnavailable(f"worker {worker.info.id} gets other orders all the time: try again")
 
     async def _meant(self, action: Order, id: WorkerId | None) -> Sequence[LiveWorker]:
         """An order for all passes by those that cannot obey."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import cast
 
@@ -10,18 +11,34 @@ from ..config import Durability
 from ..errors import BadSetting
 from ..store import Store
 
+_logger = logging.getLogger("mainspring")
 _FORMS = (
     "memory://, sqlite:///file.db (relative), sqlite:////var/lib/file.db (absolute), "
     "postgresql://user@host/database, redis://host/0 or https://host of an API"
 )
 
 
-def open_store(url: str, *, clock: Clock | None = None, durability: Durability = "full", api_key: str = "") -> Store:
-    """The store of that URL, not yet opened; the key is for one that is an API."""
+def open_store(
+    url: str,
+    *,
+    clock: Clock | None = None,
+    durability: Durability = "full",
+    api_key: str = "",
+    postgres_schema: str = "",
+    postgres_table_prefix: str = "",
+    redis_key_prefix: str = "",
+) -> Store:
+    """The store of that URL, not yet opened; the key is for one that is an API, the names are for their own stores."""
     shown = re.sub(r"(//[^/:@]*):[^/@]*@", r"\1:***@", url)  # a password must not reach a log
     shown = re.sub(r"([?&]password=)[^&]*", r"\1***", shown)
     shown = re.sub(r"([?&]listen=)(?!off(?:&|$))[^&]*", r"\1***", shown)
     scheme, found, rest = url.partition("://")
+    for name, value, begin in (
+        ("postgres_schema", postgres_schema, "postgres"), ("postgres_table_prefix", postgres_table_prefix, "postgres"),
+        ("redis_key_prefix", redis_key_prefix, "redis"),
+    ):  # fmt: skip
+        if value and not scheme.startswith(begin):
+            _logger.warning("the setting %s=%r is not for the store %s, and means nothing there", name, value, shown)
     match scheme if found else "":
         case "memory":
             from .memory.store import MemoryStore
@@ -55,18 +72,19 @@ def open_store(url: str, *, clock: Clock | None = None, durability: Durability =
                 ) from None
             from .postgres.place import Place
 
-            return PostgresStore(Place(url, shown), clock=clock, durability=durability)
+            place = Place(url, shown, schema=postgres_schema, prefix=postgres_table_prefix)
+            return PostgresStore(place, clock=clock, durability=durability)
         case _ if re.fullmatch(r"rediss?(\+(cluster|sentinel))?|redis\+unix", scheme):
             from .redis.place import Place as RedisPlace
 
-            place = RedisPlace(url, shown)
+            redis = RedisPlace(url, shown, prefix=redis_key_prefix.removesuffix(":"))
             try:
                 from .redis.store import RedisStore
             except ModuleNotFoundError as error:
                 raise BadSetting(
-                    f"store URL {place.shown!r} needs {error.name}: pip install 'mainspring[redis]'"
+                    f"store URL {redis.shown!r} needs {error.name}: pip install 'mainspring[redis]'"
                 ) from None
-            return RedisStore(place, clock=clock, durability=durability)
+            return RedisStore(redis, clock=clock, durability=durability)
         case "http" | "https":
             from .http.place import Place as HttpPlace
 

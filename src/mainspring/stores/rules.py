@@ -26,6 +26,7 @@ from ..job import (
     Filter,
     Job,
     NewJob,
+    Orders,
     Progress,
     Refusal,
     State,
@@ -178,6 +179,13 @@ def led(known: Leadership | None, name: str, holder: str, until: datetime, now: 
         return replace(known, until=until) if until > now else Leadership(name, None, known.term, now)
     term = 0 if known is None else known.term
     return Leadership(name, holder, term + 1, until) if until > now else Leadership(name, None, term, now)
+
+
+def ordered(known: Orders, orders: Orders, seen: Orders | None) -> Orders | None:
+    """A worker's orders after new ones; None: they are not for it, as its orders are not those that were seen."""
+    if seen is not None and known != seen:
+        return None
+    return replace(orders, stopped=known.stopped or orders.stopped)
 
 
 def lapsed(job: Job, now: datetime) -> Job:

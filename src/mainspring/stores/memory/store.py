@@ -246,9 +246,11 @@ class MemoryStore(MemoryKeeper):
             (self._paused.add if paused else self._paused.discard)(name)
         self._new.ring()
 
-    async def order(self, workers: Collection[WorkerId] | None, orders: Orders, *, now: datetime) -> list[WorkerId]:
+    async def order(
+        self, workers: Collection[WorkerId] | None, orders: Orders, *, now: datetime, seen: Orders | None = None
+    ) -> list[WorkerId]:
         with self._turn():
-            return self._workers.order(workers, orders, now)
+            return self._workers.order(workers, orders, now, seen)
 
     # reading
 

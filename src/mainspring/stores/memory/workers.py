@@ -8,7 +8,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from ...job import LiveWorker, Orders, WorkerId, WorkerInfo
-from ..rules import LONG_SILENT
+from ..rules import LONG_SILENT, ordered
 
 
 class Workers(dict[WorkerId, LiveWorker]):
@@ -34,8 +34,11 @@ class Workers(dict[WorkerId, LiveWorker]):
             self.pop(worker.id, None)
         return orders
 
-    def order(self, workers: Collection[WorkerId] | None, orders: Orders, now: datetime) -> list[WorkerId]:
+    def order(
+        self, workers: Collection[WorkerId] | None, orders: Orders, now: datetime, seen: Orders | None
+    ) -> list[WorkerId]:
         found = [id for id in sorted(self) if self.alive(id, now) and (workers is None or id in workers)]
-        for id in found:
-            self[id] = replace(self[id], orders=orders)
-        return found
+        given = {id: new for id in found if (new := ordered(self[id].orders, orders, seen)) is not None}
+        for id, new in given.items():
+            self[id] = replace(self[id], orders=new)
+        return list(given)

@@ -15,7 +15,7 @@ from ...clock import instant, micros
 from ...job import SUSPECT, UNREADABLE, Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
 from ...outcome import Outcome
 from ..rows import CLAIMED, COLUMNS, job_of
-from ..rules import LONG_SILENT
+from ..rules import LONG_SILENT, ordered
 from ..unreadable import readable
 from . import series
 from .jobs import BOTH, OVER, follow, write
@@ -378,3 +378,20 @@ def orders_of(text: str | None) -> Orders:
     """Nothing that cannot be decoded is obeyed."""
     found = [] if text is None else readable("orders of worker", [("", text)], _orders)
     return found[0] if found else Orders()
+
+
+_ORDERS = """SELECT id, orders FROM mainspring_workers WHERE until > $1 AND ($2::text[] IS NULL OR id = ANY($2))
+    ORDER BY id FOR NO KEY UPDATE"""
+_ORDER = """UPDATE mainspring_workers AS worker SET orders = given.orders
+    FROM unnest($1::text[], $2::text[]) AS given (id, orders) WHERE worker.id = given.id"""
+
+
+async def order(
+    db: Session, workers: Collection[WorkerId] | None, orders: Orders, now: int, seen: Orders | None
+) -> list[WorkerId]:
+    """Inside a transaction."""
+    rows = await db.rows(_ORDERS, now, None if workers is None else list(workers))
+    given = {id: new for id, text in rows if (new := ordered(orders_of(text), orders, seen)) is not None}
+    if given:
+        await db.run(_ORDER, list(given), [_encode(new).decode() for new in given.values()])
+    return sorted(given)

@@ -16,18 +16,28 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 _OURS = re.compile(r"\b(CREATE INDEX |CREATE UNIQUE INDEX |RENAME TO )?mainspring_(\w+)")
 
 
+def named(option: str, in_url: str | None, setting: str, value: str, shown: str) -> str:
+    """What URL and setting name, which must not be two things; empty: neither names anything."""
+    source = f"{option}={in_url!r} in store URL {shown!r}" if in_url is not None else f"{setting}={value!r}"
+    name = value if in_url is None else in_url
+    if (name or in_url is not None) and not _NAME.fullmatch(name):
+        raise BadSetting(f"{source}: use lower-case letters, digits and _, 41 at most")
+    if in_url is not None and value and value != in_url:
+        raise BadSetting(f"{source}, but the setting {setting} is {value!r}: give one of them, or the same to both")
+    return name
+
+
 class Place:
     """Statements are written for tables named mainspring_…; `sql` puts them where they are."""
 
-    def __init__(self, url: str, shown: str) -> None:
+    def __init__(self, url: str, shown: str, *, schema: str = "", prefix: str = "") -> None:
+        """`schema` and `prefix` are what settings say; empty: nothing."""
         parts = _split(url, f"store URL {shown!r}")
         asked = dict(parse_qsl(parts.query, keep_blank_values=True))
-        self.schema, self.prefix = asked.pop("schema", "public"), asked.pop("prefix", "mainspring_")
-        for option, name in (("schema", self.schema), ("prefix", self.prefix)):
-            if not _NAME.fullmatch(name):
-                raise BadSetting(
-                    f"{option}={name!r} in store URL {shown!r}: use lower-case letters, digits and _, 41 at most"
-                )
+        self.schema = named("schema", asked.pop("schema", None), "postgres_schema", schema, shown) or "public"
+        self.prefix = (
+            named("prefix", asked.pop("prefix", None), "postgres_table_prefix", prefix, shown) or "mainspring_"
+        )
         pooler, listen = asked.pop("pooler", "auto"), asked.pop("listen", None)
         if pooler not in get_args(Pooler):
             raise BadSetting(f"pooler={pooler!r} in store URL {shown!r}: use one of {', '.join(get_args(Pooler))}")

@@ -480,11 +480,10 @@ class PostgresStore(PostgresKeeper):
         await self._call(lambda db: db.run(sql, name, paused))
         self._tell("new")
 
-    async def order(self, workers: Collection[WorkerId] | None, orders: Orders, *, now: datetime) -> list[WorkerId]:
-        sql = """UPDATE mainspring_workers SET orders = $1
-            WHERE until > $2 AND ($3::text[] IS NULL OR id = ANY($3)) RETURNING id"""
-        values = (_encode(orders).decode(), micros(now), None if workers is None else list(workers))
-        return sorted(id for (id,) in await self._call(lambda db: db.rows(sql, *values)))
+    async def order(
+        self, workers: Collection[WorkerId] | None, orders: Orders, *, now: datetime, seen: Orders | None = None
+    ) -> list[WorkerId]:
+        return await self._step(lambda db: claim.order(db, workers, orders, micros(now), seen))
 
     # reading
 

@@ -219,13 +219,15 @@ def _rows(base: str, known: dict[WorkerId, bytes | None], workers: Workers) -> U
     return Unit(conditions, commands)
 
 
-async def order(homes: Homes, workers: Collection[WorkerId] | None, orders: Orders, now: datetime) -> list[WorkerId]:
+async def order(
+    homes: Homes, workers: Collection[WorkerId] | None, orders: Orders, now: datetime, seen: Orders | None
+) -> list[WorkerId]:
     base = homes.first.base
 
     async def propose() -> tuple[list[WorkerId], Unit]:
         known: dict[WorkerId, bytes | None] = {**await read_hash(homes.first, f"{base}:worker")}
         rows = Workers(workers_of(known))
-        return rows.order(workers, orders, now), _rows(base, known, rows)
+        return rows.order(workers, orders, now, seen), _rows(base, known, rows)
 
     return await contend_one(homes, "order", propose)
 

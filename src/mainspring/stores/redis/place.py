@@ -53,7 +53,8 @@ def slot(key: str) -> int:
 class Place:
     """Every key of the store begins with one of `bases`, whose braces keep those with the same one in one slot."""
 
-    def __init__(self, url: str, shown: str) -> None:
+    def __init__(self, url: str, shown: str, *, prefix: str = "") -> None:
+        """`prefix` is what the setting redis_key_prefix says; empty: nothing."""
         self.shown = re.sub(r"([?&]sentinel_password=)[^&]*", r"\1***", _PASSWORD.sub(r"\1:***@", shown))
         scheme = url.partition("://")[0]
         self.kind: Literal["server", "cluster", "sentinel", "socket"] = SCHEMES.get(scheme, "socket")  # type: ignore[assignment]
@@ -61,11 +62,7 @@ class Place:
         parts = self._parts(url)
         self._tls = parts.scheme.startswith("rediss")
         self.asked = dict(parse_qsl(parts.query, keep_blank_values=True))
-        self.prefix = self.asked.pop("prefix", "mainspring")
-        if not _PREFIX.fullmatch(self.prefix):
-            raise BadSetting(
-                f"prefix={self.prefix!r} in store URL {self.shown!r}: use letters, digits and _ - : . only, 64 at most"
-            )
+        self.prefix = self._named(self.asked.pop("prefix", None), prefix)
         self.bases = self._bases()
         self.base = self.bases[0]
         user = parts.user or ""
@@ -82,6 +79,18 @@ class Place:
         self._sentinel_password = self.asked.pop("sentinel_password", None) if self.kind == "sentinel" else None
         if self.asked:
             raise BadSetting(f"unknown {', '.join(sorted(self.asked))} in store URL {self.shown!r}: {self._taken()}")
+
+    def _named(self, in_url: str | None, setting: str) -> str:
+        """What URL and setting name, which must not be two things."""
+        name = (setting or "mainspring") if in_url is None else in_url
+        source = f"redis_key_prefix={name!r}" if in_url is None else f"prefix={name!r} in store URL {self.shown!r}"
+        if not _PREFIX.fullmatch(name):
+            raise BadSetting(f"{source}: use letters, digits and _ - : . only, 64 at most")
+        if setting and setting != name:
+            raise BadSetting(
+                f"{source}, but the setting redis_key_prefix is {setting!r}: give one of them, or the same to both"
+            )
+        return name
 
     def server(self, address: Address | None = None) -> Target:
         """The one at that address, or the only one there is."""

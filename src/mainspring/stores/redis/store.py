@@ -294,9 +294,11 @@ class RedisStore(RedisKeeper):
             ])  # fmt: skip
         self._kin.ring("new")
 
-    async def order(self, workers: Collection[WorkerId] | None, orders: Orders, *, now: datetime) -> list[WorkerId]:
+    async def order(
+        self, workers: Collection[WorkerId] | None, orders: Orders, *, now: datetime, seen: Orders | None = None
+    ) -> list[WorkerId]:
         with self._clock.outside():
-            return await claim.order(self._open(), workers, orders, now)
+            return await claim.order(self._open(), workers, orders, now, seen)
 
     # reading
 

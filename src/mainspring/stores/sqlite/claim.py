@@ -13,7 +13,7 @@ from ...clock import instant
 from ...job import UNREADABLE, Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
 from ..job_ends import JobEnd
 from ..rows import CLAIMED, HELD, Row, series_of
-from ..rules import LONG_SILENT
+from ..rules import LONG_SILENT, ordered
 from ..unreadable import readable
 from .enqueue import count
 from .keeper import watched
@@ -243,3 +243,14 @@ def orders_of(text: str | None) -> Orders:
     """Nothing that cannot be decoded is obeyed."""
     found = [] if text is None else readable("orders of worker", [("", text)], _orders)
     return found[0] if found else Orders()
+
+
+def order(
+    db: sqlite3.Connection, workers: Collection[WorkerId] | None, orders: Orders, now: int, seen: Orders | None
+) -> list[WorkerId]:
+    rows = db.execute("SELECT id, orders FROM mainspring_workers WHERE until > ? ORDER BY id", (now,)).fetchall()
+    chosen = [(id, orders_of(text)) for id, text in rows if workers is None or id in workers]
+    given = {id: new for id, known in chosen if (new := ordered(known, orders, seen)) is not None}
+    pairs = [(_encode(new).decode(), id) for id, new in given.items()]
+    db.executemany("UPDATE mainspring_workers SET orders = ? WHERE id = ?", pairs)
+    return list(given)

@@ -22,6 +22,10 @@ Entry = tuple[Verb, "asyncio.Future[Any]"]
 GROUP = 64
 
 
+# Steps of SQLite's machine, some milliseconds, between two looks whether the caller of a read has gone.
+LOOK_STEPS = 200_000
+
+
 class Alone(NamedTuple):
     """A call that has the lane's thread and turn for itself, with a connection of its own."""
 
@@ -86,9 +90,20 @@ class Lane(Guarded):
     """Calls run in order, each seeing the last; what arrives while one commit is under way shares the next."""
 
     def __init__(
-        self, name: str, connection: sqlite3.Connection, begin: str, turn: AbstractContextManager[object]
+        self,
+        name: str,
+        connection: sqlite3.Connection,
+        begin: str,
+        turn: AbstractContextManager[object],
+        *,
+        gives_up: bool = False,
     ) -> None:
+        """With `gives_up` a verb whose caller was cancelled is not begun, or is interrupted."""
         super().__init__(connection)
+        self._gives_up = gives_up
+        self._serving: asyncio.Future[Any] | None = None
+        if gives_up:  # not interrupt(): it would miss a verb that is between two statements
+            connection.set_progress_handler(self._given_up, LOOK_STEPS)
         self._begin = begin
         self._turn = turn
         self._calls: SimpleQueue[Entry | Alone | None] = SimpleQueue()
@@ -96,10 +111,26 @@ class Lane(Guarded):
         self._thread.start()
 
     async def call(self, verb: Callable[[sqlite3.Connection], T]) -> T:
-        """The verb's answer, after its commit. Cancelling the caller does not undo the verb."""
+        """The verb's answer, after its commit. Cancelling the caller does not undo a verb, unless the lane gives up."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._calls.put((verb, future))
         return await future
+
+    def _given_up(self) -> bool:
+        """Whether the caller of the verb that is at work has gone."""
+        return self._serving is not None and self._serving.cancelled()
+
+    def _answers(self, group: list[Entry]) -> list[Any]:
+        if not self._gives_up:
+            return [verb(self.connection) for verb, _ in group]
+        answers = []
+        try:
+            for verb, future in group:
+                self._serving = future
+                answers.append(None if future.cancelled() else verb(self.connection))
+        finally:
+            self._serving = None
+        return answers
 
     async def alone(self, act: Callable[[], T]) -> T:
         """The call's answer; it comes between two commits, in the order of all calls."""
@@ -156,7 +187,7 @@ class Lane(Guarded):
             with self._turn:
                 self.connection.execute(self._begin)
                 begun = True
-                answers = [verb(self.connection) for verb, _ in group]
+                answers = self._answers(group)
                 self.connection.execute("COMMIT")
         except Exception as error:
             self._roll_back()

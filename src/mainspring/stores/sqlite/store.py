@@ -129,7 +129,7 @@ class SqliteStore(SqliteKeeper):
         self._watch = self._watching() if self._clock.real else None
         self._turnstile = turnstile
         self._writes = Lane("writer", writer, "BEGIN IMMEDIATE", turnstile)
-        self._reads = Lane("reader", reader, "BEGIN", nullcontext())
+        self._reads = Lane("reader", reader, "BEGIN", nullcontext(), gives_up=True)
         self._counted: tuple[tuple[int, int], read.Unfinished] | None = None
         self._pid = os.getpid()
 
@@ -396,13 +396,10 @@ class SqliteStore(SqliteKeeper):
         await self._write(lambda db: db.execute(sql, (name, paused)).rowcount)
         self._bell.ring()
 
-    async def order(self, workers: Collection[WorkerId] | None, orders: Orders, *, now: datetime) -> list[WorkerId]:
-        chosen = "" if workers is None else "AND id IN (SELECT value FROM json_each(:workers))"
-        sql = f"UPDATE mainspring_workers SET orders = :orders WHERE until > :now {chosen} RETURNING id"
-        values = {"orders": _encode(orders).decode(), "now": micros(now)}
-        if workers is not None:
-            values["workers"] = _encode(list(workers)).decode()
-        return sorted(id for (id,) in await self._write(lambda db: db.execute(sql, values).fetchall()))
+    async def order(
+        self, workers: Collection[WorkerId] | None, orders: Orders, *, now: datetime, seen: Orders | None = None
+    ) -> list[WorkerId]:
+        return await self._write(lambda db: claim.order(db, workers, orders, micros(now), seen))
 
     # reading
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 
 import pytest
@@ -90,3 +91,30 @@ class OrderContract(Contract):
             assert await store.order(["ada"], SLOW, now=NOW) == []
             assert (await beat(store)).orders == Orders()
             assert await store.workers(now=NOW) == [LiveWorker(a_worker("ada"), later(60), Orders())]
+
+    async def test_an_order_to_stop_stays_whatever_follows_it(self) -> None:
+        async with self.opened() as store:
+            await beat(store)
+            await store.order(None, Orders(stopped=True), now=NOW)
+            assert await store.order(None, Orders(concurrency=3, drained=True), now=NOW) == ["ada"]
+            (row,) = await store.workers(now=NOW)
+            assert row.orders == Orders(concurrency=3, drained=True, stopped=True)
+            assert (await beat(store)).orders == row.orders
+
+    async def test_with_seen_only_workers_with_those_orders_get_new_ones(self) -> None:
+        async with self.opened() as store:
+            for name in ("ada", "bob"):
+                await beat(store, name)
+            await store.order(["bob"], Orders(drained=True), now=NOW)
+            assert await store.order(None, Orders(concurrency=5), now=NOW, seen=Orders()) == ["ada"]
+            assert await store.order(None, Orders(concurrency=6), now=NOW, seen=Orders(drained=True)) == ["bob"]
+            assert [row.orders.concurrency for row in await store.workers(now=NOW)] == [5, 6]
+
+    async def test_of_many_orders_for_what_was_seen_one_is_given(self) -> None:
+        async with self.opened() as store:
+            await beat(store)
+            orders = [store.order(["ada"], Orders(concurrency=n), now=NOW, seen=Orders()) for n in range(1, 21)]
+            given = await asyncio.gather(*orders)
+            assert sorted(given) == [[]] * 19 + [["ada"]]
+            (row,) = await store.workers(now=NOW)
+            assert row.orders.concurrency == given.index(["ada"]) + 1
