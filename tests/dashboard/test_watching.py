@@ -137,6 +137,9 @@ def test_the_badge_says_that_the_feed_stands_still_and_the_page_goes_on(
     live = Live(tmp_path, app=stories(Mainspring(store, beat=0.2, log_level="error"), Cues()))
     try:
         page = visit(live, "/jobs")
+        shown(page)
+        first = live.enqueue("send_email", "eve@example.org")  # seen on the page, so that the stream is open
+        expect(page.locator(f"a[href$='{first}']").first).to_be_visible()
         expect(page.get_by_role("button", name="Live", exact=True)).to_be_visible()
         broken[0] = True
         id = live.enqueue("send_email", "ada@example.org")
