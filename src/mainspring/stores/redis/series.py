@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
+from typing import cast
 
 import msgspec
 
@@ -122,17 +123,24 @@ async def _by_name(home: Home, limit: int, after: str | None) -> list[Schedule]:
     while len(found) < limit:
         wanted = min(limit - len(found), MAX_ROWS)
         low = b"-" if after is None else b"(" + after.encode()
-        for _ in range(MAX_REPAIRS):
-            whole, texts = await home.script("page", [low, wanted])
-            if whole:
-                break
-            await repair_index(home)
+        texts = await _page(home, low, wanted)
         rows = [_schedule(text) for text in texts if text is not None]
         found += rows
         if len(texts) < wanted or not rows:
             break
         after = rows[-1].name
     return found
+
+
+async def _page(home: Home, low: bytes, wanted: int) -> list[bytes | None]:
+    """The next ones in the index, which is repaired first if it is not whole."""
+    for _ in range(MAX_REPAIRS):
+        whole, texts = await home.script("page", [low, wanted])
+        if whole:
+            return cast(list[bytes | None], texts)
+        await repair_index(home)
+    _, texts = await home.script("page", [low, wanted])
+    return cast(list[bytes | None], texts)
 
 
 async def repair_index(home: Home) -> None:
