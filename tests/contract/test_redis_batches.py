@@ -453,6 +453,31 @@ class TestAllOrNone(Contract):
             left += 1
         assert set(found) == {0, 5}
 
+    async def test_a_piece_that_another_process_has_given_up_keeps_all_of_them_from_being_written(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(enqueue, "MAX_TRANSACTION", 2)
+        monkeypatch.setattr(step, "MAX_UNIT_WORDS", 1)
+        monkeypatch.setattr(step, "MAX_WORDS", 16)
+        jobs, given_up = [new_job() for _ in range(5)], list[str]()
+        async with self.opened() as store, self.opened() as other:
+            home = store._open().first
+            script = home.script
+
+            async def late(name: str, words: Sequence[Any]) -> Any:
+                if name == "settle" and words[0] == "begin all" and not given_up:
+                    given_up.append(words[-2])
+                    await step.settle(other._open(), other._open().first, words[-2], patience=-1)
+                    answer = await script(name, words)
+                    assert await home.call("HLEN", "{fresh}:job") == 0
+                    return answer
+                return await script(name, words)
+
+            home.script = late  # type: ignore[method-assign]
+            await store.enqueue(jobs, now=NOW)
+            assert len(given_up) == 1
+        assert await self.stored() == 5
+
     async def test_an_enqueue_of_30000_is_stored_whole(self) -> None:
         jobs = [new_job() for _ in range(30_000)]
         async with self.opened() as store:

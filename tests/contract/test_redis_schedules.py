@@ -196,6 +196,7 @@ class TestAlike:
             new = a_schedule(named(n), said=said)
             spec = {"tags": ("a", "b") if n % 2 else (), "queue": f"q{n % 2}", "priority": n % 4}
             spec |= {"expires_at": later(500)} if n % 5 == 0 else {}
+            spec |= {"unique_key": "unique"} if n == 8 else {}
             jobs = tuple(tick_job(new, later(-k), **spec) for k in range(1 + n % 2))
             ticks = tuple(a_tick(k + 1, job_id=job.id) for k, job in enumerate(jobs))
             active = tuple(job.id for job in jobs)

@@ -2,7 +2,8 @@
 
 A store lies in homes (home.py), one on a server and several in a cluster; route.py knows which server has a home now,
 server.py asks it, over a line (line.py). The way of a plain job has scripts of its own: enqueue.lua, claim.lua,
-finish.lua. Every other verb is played by the memory store's own functions (play.py) on a part of the data (part.py)
-that is read as they ask for it (known.py), and what they changed (changes.py) is one step (step.py), written if nothing
-of that has changed meanwhile. records.py says how a job is kept, index.py where it can be found.
+finish.lua; that of plain schedules is plain.py. Every other verb is a transaction (transact.py): it names its read set
+(reads.py), which is read into a snapshot (snapshot.py), on which the memory store's rules run (tables.py); what they
+changed (diff.py) is written if what decided it is still so (step.py). records.py says how a job is kept, index.py where
+it can be found.
 """

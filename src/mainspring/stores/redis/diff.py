@@ -68,7 +68,7 @@ def _conditions(homes: Homes, tables: Tables, changed: Sequence[Changed]) -> Ite
             yield has(f"{homes.of(new.queue).base}:job", packed(id), None)
     for key in jobs.asked:
         yield has(f"{homes.keeping(key).base}:key", key, snapshot.keys[key])
-    for name in jobs.series.rows.asked:
+    for name in jobs.series.found.asked:
         yield has(f"{base}:schedule", name, snapshot.schedules[name][0])
     for name in jobs.series.asked:
         yield has_members(f"{base}:waits:{name}", snapshot.waiting[name])
@@ -177,8 +177,9 @@ def _of_circuits(
         (text, was), now = old.get(task, (None, None)), new.get(task)
         if was == now:
             continue
-        gone: Arguments = ("HDEL", f"{base}:circuit", task)
-        commands = [gone if now is None else ("HSET", f"{base}:circuit", task, _encode(now))]
+        commands: list[Arguments] = [
+            ("HDEL", f"{base}:circuit", task) if now is None else ("HSET", f"{base}:circuit", task, _encode(now))
+        ]
         until = None if now is None else now.open_until
         if until != (None if was is None else was.open_until):
             commands += [_open(f"{home.base}:open", task, until) for home in homes.all]

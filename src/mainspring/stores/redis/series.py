@@ -133,17 +133,23 @@ async def _by_name(home: Home, limit: int, after: str | None) -> list[Schedule]:
     while len(found) < limit:
         wanted = min(limit - len(found), MAX_ROWS)
         low = b"-" if after is None else b"(" + after.encode()
-        for _ in range(MAX_REPAIRS):
-            whole, known, texts = await home.script("page", [low, wanted])
-            if whole:
-                break
-            await repair_index(home)
-        pairs = [(name, text) for name, text in zip(known, texts, strict=True) if text is not None]
-        found += readable("schedule", pairs, _schedule)
-        if len(texts) < wanted:
+        pairs = await _page(home, low, wanted)
+        found += readable("schedule", [(name, text) for name, text in pairs if text is not None], _schedule)
+        if len(pairs) < wanted:
             break
-        after = known[-1].decode()
+        after = pairs[-1][0].decode()
     return found
+
+
+async def _page(home: Home, low: bytes, wanted: int) -> list[tuple[bytes, bytes | None]]:
+    """The next names in the index, each with its text. An index that is not whole is repaired first."""
+    for repairs in range(MAX_REPAIRS + 1):
+        if repairs:
+            await repair_index(home)
+        whole, names, texts = await home.script("page", [low, wanted])
+        if whole:
+            break
+    return list(zip(names, texts, strict=True))
 
 
 async def repair_index(home: Home) -> None:

@@ -102,11 +102,10 @@ class _Rows(dict[str, Schedule]):
 
 
 class ScheduleTable(Series):
-    rows: _Rows
-
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__()
-        self._snapshot, self.rows = snapshot, _Rows(snapshot)
+        self._snapshot, self.found = snapshot, _Rows(snapshot)
+        self.rows = self.found
         self.asked: set[str] = set()
         """Schedules on which others may wait, and that was asked for."""
 
