@@ -45,9 +45,9 @@ class Distribution(Struct, frozen=True, kw_only=True):
     peak: Peak | None
     """None: there are no ticks."""
     score: float
-    unseen: int
+    unseen: int = 0
     """Schedules whose ticks were too many to look up, or to look up to the end."""
-    as_of: datetime
+    as_of: datetime | None = None
     """When it was computed: of very many schedules, an answer is given again for up to a minute."""
 
     @property

@@ -97,23 +97,21 @@ class TestFiringStatements(Served):
     async def mixed(self, store: Store, size: int) -> list[Firing]:
         """Firings of every kind, so many of each."""
         firings: list[Firing] = []
-        for job in await running(store, named("stopping", size)):
-            (row,) = await store.schedules([job.schedule], limit=1)
-            firings.append(Firing(schedule=bumped(row), cancel=(job.id,)))
+        stopping = await running(store, named("stopping", size))
+        known = {row.name: row for row in await store.schedules(limit=size)}
+        firings += [Firing(schedule=bumped(known[job.schedule]), cancel=(job.id,)) for job in stopping]
         for row in await made(store, named("plain", size)):
             firings.append(Firing(schedule=bumped(row), jobs=(tick_job(row),), ticks=(a_tick(),)))
         for row in await made(store, named("full", size), ticks=TICKS_KEPT):
             firings.append(Firing(schedule=bumped(row), ticks=(a_tick(TICKS_KEPT + 1),)))
-        for row in await made(store, named("held", size)):
-            await put(store, tick_job(row))
-            firings.append(Firing(schedule=bumped(row), jobs=(tick_job(row),)))
-        for row in await made(store, named("lapsed", size)):
-            await put(store, tick_job(row, expires_at=later(1)))
-            firings.append(Firing(schedule=bumped(row), jobs=(tick_job(row),)))
+        held, lapsed = await made(store, named("held", size)), await made(store, named("lapsed", size))
+        await put(store, *(tick_job(row) for row in held), *(tick_job(row, expires_at=later(1)) for row in lapsed))
+        firings += [Firing(schedule=bumped(row), jobs=(tick_job(row),)) for row in (*held, *lapsed)]
         for row in await made(store, named("reading", size), said={"depends_on": ("plain-000",)}):
             firings.append(Firing(schedule=bumped(row), jobs=(tick_job(row),), reads=(("plain-000", 2),)))
-        for row in await made(store, named("cancelling", size)):
-            (old,) = await put(store, tick_job(row, later(-9)))
+        cancelling = await made(store, named("cancelling", size))
+        waiting = await put(store, *(tick_job(row, later(-9)) for row in cancelling))
+        for row, old in zip(cancelling, waiting, strict=True):
             firings.append(Firing(schedule=bumped(row, active=(old,)), jobs=(tick_job(row),), cancel=(old,)))
         return firings
 
@@ -152,10 +150,11 @@ class TestFinishStatements(Served):
         """Jobs that went well, jobs that died and were waited for, all in one batch."""
         async with self.opened() as store:
             jobs = await running(store, named("s", size))
-            for n, name in enumerate(named("waiting", size)):
-                on = f"s-{n:03}"
-                waiting = a_schedule(name, said={"depends_on": (on,)}, held_at=NOW, waits_on=on, due_at=None)
-                assert (await store.fire([Firing(schedule=waiting)], now=NOW))[0].stands
+            waiting = [
+                a_schedule(name, said={"depends_on": (on,)}, held_at=NOW, waits_on=on, due_at=None)
+                for name, on in zip(named("waiting", size), named("s", size), strict=True)
+            ]
+            await store.fire([Firing(schedule=row) for row in waiting], now=NOW)
             outcomes = [decide(job, Discard() if n % 2 else Done(), now=NOW) for n, job in enumerate(jobs)]
             with statements(monkeypatch) as sent:
                 assert len(await store.finish(outcomes)) == size

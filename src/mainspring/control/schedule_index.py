@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Set
 from datetime import datetime
 from heapq import nsmallest
 from itertools import islice
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -21,6 +22,8 @@ from .ground import Opened
 _logger = logging.getLogger("mainspring")
 # Schedules that are read at a time: decoding a page holds the event loop for some milliseconds.
 PAGE_ROWS = 500
+# Schedules that one page with filters goes through at most while the index is not at hand.
+SCAN_ROWS = 2000
 # Seconds that a request waits for a fresh index. Up to some thousand schedules are read in this time.
 WAIT_SECONDS = 0.04
 # An index that took longer is used for as long as this multiple of the time it took, and for so many seconds at least.
@@ -38,6 +41,12 @@ async def pages(store: Store, size: int = PAGE_ROWS) -> AsyncIterator[list[Sched
             return
         after = page[-1].name
         await asyncio.sleep(0)  # a store that answers without waiting lets nobody else have a turn
+
+
+class SchedulePage(NamedTuple):
+    rows: list[Schedule]
+    next: str | None
+    """Give it as `after` for the next page; None: there is none."""
 
 
 class Entry(Struct, frozen=True, gc=False):
@@ -144,6 +153,18 @@ class ScheduleIndex:
             reading.result()
         return self._known or self._partial or Snapshot(self._clock.now())
 
+    async def page(
+        self, store: Store, fitting: Callable[[Entry | Schedule], bool], limit: int, after: str | None
+    ) -> SchedulePage:
+        """Those that fit, as the store has them now; without an index, those among the next SCAN_ROWS."""
+        index = await self.look()
+        if not index.complete:
+            return SchedulePage(*await scanned(store, fitting, limit, after, SCAN_ROWS))
+        changed = {name for name in self.touched if after is None or name > after}
+        names = sorted({*await index.chosen(fitting, limit, after, changed), *changed})
+        rows = [row for row in await store.schedules(names, limit=len(names)) if fitting(row)][:limit] if names else []
+        return SchedulePage(rows, rows[-1].name if len(rows) == limit else None)
+
     def _stale(self) -> bool:
         if self._took <= WAIT_SECONDS:
             return True
@@ -178,6 +199,23 @@ class ScheduleIndex:
 def _report(reading: asyncio.Task[None]) -> None:
     if not reading.cancelled() and (error := reading.exception()) is not None:
         _logger.warning("schedules could not be read for their index: %s", error)
+
+
+async def scanned(
+    store: Store, fitting: Callable[[Entry | Schedule], bool], limit: int, after: str | None, most: float
+) -> tuple[list[Schedule], str | None]:
+    """Those that fit among the next `most`, up to the limit; and where to go on, if there may be more."""
+    found: list[Schedule] = []
+    seen = 0
+    while seen < most:
+        page = await store.schedules(limit=PAGE_ROWS, after=after)
+        found += [row for row in page if fitting(row)]
+        if len(found) >= limit:
+            return found[:limit], found[limit - 1].name
+        if len(page) < PAGE_ROWS:
+            return found, None
+        seen, after = seen + len(page), page[-1].name
+    return found, after
 
 
 def fits(

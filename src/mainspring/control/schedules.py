@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any, Literal, NamedTuple, TypeVar, Unpack
+from typing import Any, Literal, TypeVar, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,15 +35,13 @@ from ..trigger.zone import zone_of
 from .deed import audited, note
 from .ground import Ground
 from .jobs import PAGE, checked_limit
-from .schedule_index import Entry, ScheduleIndex, fits, pages
+from .schedule_index import ScheduleIndex, SchedulePage, fits, pages, scanned
 
 T = TypeVar("T")
 _Deed = Literal["create", "update", "pause", "resume", "reschedule", "rebalance", "delete"]
 # How often a change is tried again when others change the same schedule meanwhile.
 TRIES = 50
 MOST_TICKS = 10_000
-# Schedules that one page with filters goes through at most while the index is not at hand.
-SCAN_ROWS = 2000
 _HOLDING: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running", "waiting", "paused", "completed")
 
 
@@ -53,12 +51,6 @@ class Backfill(Struct, frozen=True, kw_only=True):
     made: List[datetime]
     there: List[datetime]
     dry_run: bool
-
-
-class SchedulePage(NamedTuple):
-    rows: List[Schedule]
-    next: str | None
-    """Give it as `after` for the next page; None: there is none."""
 
 
 class ScheduleStats(Struct, frozen=True, kw_only=True):
@@ -114,7 +106,7 @@ class Schedules:
         store = await self._store()
         if task is None and owner is None and status is None:
             return await store.schedules(limit=limit, after=after)
-        found, _ = await _scanned(store, fits(task=task, owner=owner, status=status), limit, after, math.inf)
+        found, _ = await scanned(store, fits(task=task, owner=owner, status=status), limit, after, math.inf)
         return found
 
     async def page(
@@ -136,14 +128,7 @@ class Schedules:
         if not (q or task or owner or status):
             rows = await store.schedules(limit=limit, after=after)
             return SchedulePage(rows, rows[-1].name if len(rows) == limit else None)
-        index = await self.index.look()
-        if not index.complete:
-            return SchedulePage(*await _scanned(store, fitting, limit, after, SCAN_ROWS))
-        changed = {name for name in self.index.touched if after is None or name > after}
-        known = await index.chosen(fitting, limit, after, changed)
-        names = sorted({*known, *changed})
-        rows = [row for row in await store.schedules(names, limit=len(names)) if fitting(row)][:limit] if names else []
-        return SchedulePage(rows, rows[-1].name if len(rows) == limit else None)
+        return await self.index.page(store, fitting, limit, after)
 
     async def ticks(self, name: str, *, limit: int = 100, before: int | None = None) -> Sequence[Tick]:
         """What became of its ticks, newest first; give the last one's `n` as `before` for the next page."""
@@ -411,23 +396,6 @@ class Schedules:
         if names:
             self.index.touch(names)
             self._ground.events.emit(SchedulesChanged(at=self._ground.clock.now(), action=deed, names=names))
-
-
-async def _scanned(
-    store: Store, fitting: Callable[[Entry | Schedule], bool], limit: int, after: str | None, most: float
-) -> tuple[List[Schedule], str | None]:
-    """Those that fit among the next `most`, up to the limit; and where to go on, if there may be more."""
-    found: List[Schedule] = []
-    seen = 0
-    while seen < most:
-        page = await store.schedules(limit=BATCH, after=after)
-        found += [row for row in page if fitting(row)]
-        if len(found) >= limit:
-            return found[:limit], found[limit - 1].name
-        if len(page) < BATCH:
-            return found, None
-        seen, after = seen + len(page), page[-1].name
-    return found, after
 
 
 async def _missing(store: Store, name: str) -> ScheduleNotFound:

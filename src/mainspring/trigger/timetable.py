@@ -143,10 +143,10 @@ class Timetable(Struct, frozen=True, dict=True):
     @property
     def _rule(self) -> Trigger:
         # Not a cached_property, which takes a lock on some releases of Python: every tick of every schedule comes here.
-        rule: Trigger | None = self.__dict__.get("rule")
+        rule: Trigger | None = vars(self).get("rule")
         if rule is None:
             rule = self.trigger.named(self.name)
-            rule = self.__dict__["rule"] = rule if self.anchor_at is None else rule.anchored(self.anchor_at)
+            rule = vars(self)["rule"] = rule if self.anchor_at is None else rule.anchored(self.anchor_at)
         return rule
 
     @cached_property
