@@ -154,10 +154,8 @@ class Mainspring:
     def _open_store(self, clock: Clock) -> Store:
         settings = self.settings
         return open_store(
-            settings.store, clock=clock, durability=settings.durability, api_key=settings.api_key,
-            postgres_schema=settings.postgres_schema, postgres_table_prefix=settings.postgres_table_prefix,
-            redis_key_prefix=settings.redis_key_prefix,
-        )  # fmt: skip
+            settings.store, clock=clock, durability=settings.durability, api_key=settings.api_key, **settings.names
+        )
 
     def _use(self, store: Store, clock: StoreClock) -> None:
         """Everything that hangs on the store and the clock, so that a test can put others in their place."""

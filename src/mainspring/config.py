@@ -99,6 +99,11 @@ class Settings(Struct, frozen=True, kw_only=True):
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     @property
+    def names(self) -> dict[str, str]:
+        """What stores call their things, where it is not in the URL; each store takes its own."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name.endswith(("_schema", "_prefix"))}
+
+    @property
     def backoff(self) -> Backoff:
         return Backoff(initial=self.retry_initial_delay, multiplier=self.retry_multiplier, max=self.retry_max_delay)
 

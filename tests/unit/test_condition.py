@@ -49,7 +49,7 @@ async def test_a_file_tells_its_modes_and_sizes(tmp_path: Path, durability, leve
     await store.open()
     found = {finding.about: finding for finding in await store.diagnose()}
     await store.close()
-    assert list(found) == ["SQLite", "journal mode", "synchronous", "file", "log", "disk"]
+    assert list(found) == ["SQLite", "journal mode", "synchronous", "file", "log", "disk", "records"]
     assert found["journal mode"].text == "wal"
     assert found["synchronous"].text.startswith(level)
     assert found["file"].text.endswith(" KB")

@@ -162,12 +162,12 @@ def strict_job_of(row: Row) -> Job:
     )  # fmt: skip
 
 
-_NAMES = COLUMNS.split(", ")
+_NAMES: Sequence[str] = COLUMNS.split(", ")
 
 
 def unreadable_job(row: Row, error: Exception) -> Job:
     """What can be read of a row that cannot be decoded, or has too few columns."""
-    kept = dict(zip(_NAMES, row, strict=False))
+    kept: dict[str, Any] = dict(zip(_NAMES, row, strict=False))
     said = unreadable("job", str(kept["id"]), _undecoded(kept) or error)
     state = _STATES.get(kept.get("state") or "", State.PAUSED)
     running = state is _RUNNING

@@ -5,3 +5,4 @@ local whole = redis.call('ZCARD', base .. 'schedules') == redis.call('HLEN', bas
 local texts = names[1] and redis.call('HMGET', base .. 'schedule', unpack(names)) or {}
 for n = 1, #texts do whole = whole and texts[n] end
 return { whole and 1 or 0, names, texts }
+
