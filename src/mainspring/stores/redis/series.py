@@ -143,9 +143,9 @@ async def _by_name(home: Home, limit: int, after: str | None) -> list[Schedule]:
 
 async def _page(home: Home, low: bytes, wanted: int) -> list[tuple[bytes, bytes | None]]:
     """The next names in the index, each with its text. An index that is not whole is repaired first."""
-    for repairs in range(MAX_REPAIRS + 1):
-        if repairs:
-            await repair_index(home)
+    whole, names, texts = await home.script("page", [low, wanted])
+    for _ in range(0 if whole else MAX_REPAIRS):
+        await repair_index(home)
         whole, names, texts = await home.script("page", [low, wanted])
         if whole:
             break
