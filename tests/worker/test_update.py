@@ -202,8 +202,23 @@ async def test_a_payload_that_cannot_be_read_can_be_put_right(app: Mainspring, c
         handle = await before.enqueue("work", n="seven")
         noting(app, seen)
         await app.drain()
+        clock.advance(timedelta(seconds=app.settings.skew))
+        await app.drain()
         job: Job = await app.jobs.get(handle.id)
         assert job.state is State.DEAD
         await app.dead.redrive(handle.id, arguments={"n": 7})
+        await app.drain()
+    assert seen == [7]
+
+
+async def test_a_postponed_payload_can_be_put_right_while_it_waits(app: Mainspring, clock: VirtualClock) -> None:
+    seen: list[int] = []
+    async with app:
+        before = Mainspring(await app.opened(), clock=clock)
+        handle = await before.enqueue("work", n="seven")
+        noting(app, seen)
+        await app.drain()
+        await app.jobs.update(handle.id, arguments={"n": 7})
+        clock.advance(timedelta(seconds=1))
         await app.drain()
     assert seen == [7]
