@@ -227,8 +227,8 @@ class TestPlace(Kept):
         await store.record([an_entry(1)])
         await store.publish(["a"], now=NOW)
         await store.watch(until=later(60), now=NOW)
-        assert await store.migrate(2) == [2]
-        assert await store.migrate() == [3]
+        assert await store.migrate(2) == [3, 2]
+        assert await store.migrate() == [3, 4]
         assert await told(store) == before
         assert await kept(store) == ([], [], Feed([], 1, 0), None)
         assert await put(store, a_document()) == [True]

@@ -41,7 +41,8 @@ export function Schedules() {
         <${Loaded} data=${rows}>${({ items, next }) => (items.length
           ? html`<${List} items=${items} act=${operator && show} /><${StripLegend} />
             <${Pager} next=${next} words=${plural(items.length, "schedule")} />`
-          : html`<${Nothing} filtered=${filtered} /> ${next && html`<${Pager} next=${next} words="none so far" />`}`)}<//>
+          : html`<${Nothing} filtered=${filtered} />
+            ${next && html`<${Pager} next=${next} words="none so far" />`}`)}<//>
       </section>
       <${Week} operator=${operator} />
     </div>

@@ -114,8 +114,8 @@ class _Insistent:
 def _fired_again() -> AbstractContextManager[None]:
     fire = Scheduler._fire
 
-    async def insistent(self: Scheduler, store: Store, *given: Any) -> None:
-        await fire(self, cast(Store, _Insistent(store)), *given)
+    async def insistent(self: Scheduler, store: Store, *given: Any) -> list[datetime]:
+        return await fire(self, cast(Store, _Insistent(store)), *given)
 
     return swap(Scheduler, "_fire", insistent)
 
@@ -131,13 +131,13 @@ def _late_release() -> Iterator[None]:
 
 @contextmanager
 def _deaf_to_pauses() -> Iterator[None]:
-    def due(row: Schedule) -> datetime | None:
-        return None if row.next_run_at is None else row.next_run_at + row.timetable.offset
+    def due_at(row: Schedule, next_run_at: datetime | None) -> datetime | None:
+        return None if next_run_at is None else next_run_at + row.timetable.offset
 
     def paused(row: Schedule, note: str, *, now: datetime) -> Schedule:
-        return replace(amendment.paused(row, note, now=now), due_at=due(row))
+        return replace(amendment.paused(row, note, now=now), due_at=due_at(row, row.next_run_at))
 
-    with swap(standing, "due", due), swap(plan, "due", due), swap(schedules, "paused", paused):
+    with swap(standing, "due_at", due_at), swap(plan, "due_at", due_at), swap(schedules, "paused", paused):
         yield
 
 
