@@ -83,11 +83,14 @@ async def trim(db: Session, ticks: Sequence[tuple[str, Tick]]) -> None:
 
 # what a job tells the schedule that made it
 
-_HOLD = """SELECT name, body FROM mainspring_schedules WHERE name = ANY ($1 || ARRAY(
-        SELECT name FROM mainspring_schedules WHERE waits_on IS NOT NULL AND waits_on = ANY($2)))
+# One walk along the index for each name, whatever the planner knows of the table: it may be large.
+_WAITING = """ARRAY(SELECT waiting.name FROM unnest({}::text[]) AS waited (name) CROSS JOIN LATERAL (
+        SELECT name FROM mainspring_schedules WHERE waits_on IS NOT NULL AND waits_on = waited.name
+        OFFSET 0) AS waiting)"""
+_HOLD = f"""SELECT name, body FROM mainspring_schedules WHERE name = ANY ($1 || {_WAITING.format("$2")})
     ORDER BY name FOR NO KEY UPDATE"""
-_LATECOMERS = """SELECT name, body FROM mainspring_schedules
-    WHERE waits_on IS NOT NULL AND waits_on = ANY($1) AND name <> ALL($2) ORDER BY name FOR NO KEY UPDATE"""
+_LATECOMERS = f"""SELECT name, body FROM mainspring_schedules
+    WHERE name = ANY ({_WAITING.format("$1")}) AND name <> ALL($2) ORDER BY name FOR NO KEY UPDATE"""
 
 
 async def hold(db: Session, names: Collection[str], completing: Collection[str] = ()) -> ScheduleBatch:
