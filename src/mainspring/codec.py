@@ -162,7 +162,7 @@ class Arguments:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of which payloads fit: names, types, and what is required. It is the same in every process and in
+        """A digest of the payloads that fit: names, types, and what is required. It is the same in every process and in
         every version of Python."""
         try:
             extra = msgspec.json.schema(self._extra, schema_hook=_deep_schema) if self._extra is not None else None

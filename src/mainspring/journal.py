@@ -26,7 +26,7 @@ from .job import JobId, State
 from .schedule import Tick
 
 _logger = logging.getLogger("mainspring")
-# Jobs of which is remembered that a line was written about their postponement.
+# Jobs whose postponement was logged, and that are remembered for it.
 MAX_POSTPONED = 10_000
 # Why a tick made no job, and how loud that is: what nobody may have meant is a warning.
 _REASONS: dict[str, tuple[int, str]] = {

@@ -57,7 +57,7 @@ class Reader:
         """The stand's trouble as of the last read()."""
 
     async def read(self, timeout: float | None) -> list[Item]:
-        """Some news, in order; none if none came for so many seconds, the stand closed or its trouble has changed."""
+        """Some news, in order; none if none came in time, the stand closed or its trouble has changed."""
         end = math.inf if timeout is None else self._clock.monotonic() + timeout
         while not (items := await self._read()) and self._stand.open and self._stand.trouble == self.trouble:
             if (left := end - self._clock.monotonic()) <= 0:

@@ -108,7 +108,7 @@ Groups = list[tuple[State, str]]
 async def _overdue(
     app: Mainspring, store: Store, workers: Sequence[LiveWorker], now: datetime
 ) -> tuple[Groups, Groups]:
-    """States and tasks of which there are jobs that retention should have removed: those of this app, and those that
+    """States and tasks with jobs that retention should have removed: those of this app, and those that
     neither it nor a live worker knows. What another app's workers know is theirs."""
     elsewhere = {task for worker in workers for task in worker.info.tasks}
     overdue, orphaned = Groups(), Groups()

@@ -26,7 +26,7 @@ PAGE_ROWS = 500
 SCAN_ROWS = 2000
 # Seconds that a request waits for a fresh index. Up to some thousand schedules are read in this time.
 WAIT_SECONDS = 0.04
-# An index that took longer is used for as long as this multiple of the time it took, and for so many seconds at least.
+# An index that took longer is used for this multiple of the time it took, and for at least this number of seconds.
 AGE_SHARE, LEAST_AGE_SECONDS = 10.0, 5.0
 # Names kept at most of those that failures have paused, that tick next, and that are due first: what a page shows.
 MAX_NAMES = 100
@@ -40,7 +40,7 @@ async def pages(store: Store, size: int = PAGE_ROWS) -> AsyncIterator[list[Sched
         if len(page) < size:
             return
         after = page[-1].name
-        await asyncio.sleep(0)  # a store that answers without waiting lets nobody else have a turn
+        await asyncio.sleep(0)  # a store that answers without waiting gives other tasks no turn
 
 
 class SchedulePage(NamedTuple):

@@ -93,7 +93,7 @@ def set_aside(job: Job) -> Job:
 
 
 def refused(action: Action, job: Job) -> Refusal | None:
-    """Why the action is not for a job of that state, or of which hardly anything is known."""
+    """Why the action is not for a job of that state, or for one that cannot be decoded."""
     if job.failure is not None and job.unreadable and (action is not Action.DELETE or not job.queue):
         way = "repair the record, or delete the job" if job.queue else "its queue is unknown, so remove it by hand"
         return Refusal(job.state, error=f"{job.failure.message}: {way}")

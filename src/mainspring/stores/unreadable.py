@@ -17,7 +17,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 # Names in one finding; the rest are counted.
 MAX_NAMED = 3
-# Records of which this process remembers that they were logged.
+# Records that this process remembers to have logged.
 MAX_LOGGED = 10_000
 # Characters of a decoding error that are kept.
 MAX_ERROR_CHARACTERS = 300

@@ -127,7 +127,7 @@ class Driver:
             if awake and passing:
                 await self._await_real(awake)
             elif awake or (not passing and (self._clock.elapsing or self._clock.now() != began)):
-                # Whoever lets time pass beside a call of process_one() or drain() sees to it that the run goes on.
+                # A caller that lets time pass beside process_one() or drain() makes the run go on.
                 await self._slots.stirred()
             else:
                 await self._clock.settle()

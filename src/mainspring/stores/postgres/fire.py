@@ -115,7 +115,7 @@ class _Batch:
 
 
 def _after(sql: str, values: int) -> str:
-    """The statement with its values numbered from behind so many others."""
+    """The statement with its placeholders numbered after `values` others."""
     return re.sub(r"\$(\d+)", lambda found: f"${int(found[1]) + values}", sql)
 
 

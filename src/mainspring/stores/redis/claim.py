@@ -233,7 +233,7 @@ async def order(
 
 
 async def expired(homes: Homes, now: datetime, limit: int) -> list[Job]:
-    # Not by their rows, one of which may be unreadable.
+    # Not by their rows: one may be unreadable.
     rows = await read_hash(homes.first, f"{homes.first.base}:until")
     alive = {name for name, until in rows.items() if int(until) > micros(now)}
     found = await homes.each(lambda home: _orphans(home, alive, limit))

@@ -30,7 +30,7 @@ _leadership = msgspec.json.Decoder(Leadership).decode
 _encode = msgspec.json.Encoder().encode
 # Schedules that are read at a time, and names that are compared with the index at a time.
 MAX_ROWS, MAX_NAMES = 1_000, 1_000
-# Schedules that are not due yet of which the first is looked for at a time: those computed elsewhere are passed over.
+# Schedules that are not due yet, read at a time to find the first: those computed elsewhere are passed over.
 AHEAD_ROWS = 4
 # Repairs of the index by name in one call: another release may write beside us.
 MAX_REPAIRS = 3

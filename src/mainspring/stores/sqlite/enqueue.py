@@ -66,7 +66,7 @@ def _admit(db: sqlite3.Connection, new: NewJob, now: datetime, us: int) -> Enque
 
 
 def insert(db: sqlite3.Connection, jobs: Sequence[NewJob], us: int) -> None:
-    """Jobs that are not there, under keys that nobody holds."""
+    """Inserts jobs that are new and whose keys are free."""
     for chunk in chunks(jobs):
         db.execute(_INSERT[len(chunk)], flat([new_row(job, us) for job in chunk]))
     odd.put(db, jobs, us)

@@ -434,7 +434,7 @@ def _read(db: sqlite3.Connection, asked: _List, sql: str) -> list[Row]:
 
 
 def marked(rows: list[Row]) -> list[Row]:
-    """Rows of COLUMNS, of which those with a text that is not UTF-8 have no options, so that job_of finds out."""
+    """Rows of COLUMNS. A row with a text that is not UTF-8 has no options, so that job_of finds out."""
     options = _PLACE["options"]
     broken = [any(isinstance(value, bytes) for value in row) for row in rows]
     return [[*row[:options], None, *row[options + 1 :]] if bad else row for row, bad in zip(rows, broken, strict=True)]
