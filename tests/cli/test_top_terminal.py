@@ -184,7 +184,8 @@ def test_an_exception_leaves_the_terminal_as_it_was():
     try:
         session.until("inside")
         assert session.end() == 1
-        assert session.shown.index("\x1b[?1049l") < session.shown.index("RuntimeError: a bug")
+        # Newer releases colour what they print, so not "RuntimeError: a bug".
+        assert session.shown.index("\x1b[?1049l") < session.shown.index("a bug")
         assert session.restored
     finally:
         session.close()
