@@ -280,7 +280,8 @@ class Django(Plain):
             cursor.execute(sql)
 
     async def savepoint(self) -> None:
-        self._savepoint = await self.here(transaction.savepoint)
+        # Django 6.1 has another name for it.
+        self._savepoint = await self.here(getattr(transaction, "savepoint_create", None) or transaction.savepoint)
 
     async def back(self) -> None:
         await self.here(transaction.savepoint_rollback, self._savepoint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from scenery import shown
 from stories import Cues, stories
 from visit import Visits
 
-from mainspring import Backoff, Mainspring, StoreUnavailable
+from mainspring import Backoff, InvalidTransition, Mainspring, StoreUnavailable
 from mainspring.stores import open_store
 from mainspring.testing import Faults, FaultStore
 
@@ -79,6 +80,16 @@ def test_a_failed_attempt_is_shown_with_its_stack_and_when_it_is_tried_again(vis
     expect(state(page)).to_have_text("completed")
 
 
+def postpone(live: Live, id: str) -> int:
+    """Puts a job off that is tried again and again by itself; returns how often it has run."""
+    while True:
+        try:
+            live.do(live.app.jobs.reschedule(id, timedelta(hours=1)))
+            return int(live.do(live.app.jobs.get(id)).runs)
+        except InvalidTransition:  # it runs just now
+            continue
+
+
 def test_a_job_of_another_version_is_shown_with_what_it_waits_for(visit: Visits, live: Live) -> None:
     other = replace(live.app.tasks["send_email"].job("a"), payload='{"to":"a","cc":"b"}', fingerprint="aabbccddee")
     (handle,) = live.do(live.app.enqueue_many([other]))
@@ -87,8 +98,10 @@ def test_a_job_of_another_version_is_shown_with_what_it_waits_for(visit: Visits,
     expect(why).to_contain_text("(to, cc) were made by version aabbccddee, this worker has version")
     expect(why).to_contain_text("No live worker has version aabbccddee of task 'send_email'")
     expect(why.get_by_role("link", name="Workers")).to_be_visible()
+    runs = postpone(live, handle.id)
+    expect(why).to_contain_text("it is tried again at")
     why.get_by_role("button", name="Try now").click()
-    expect(page.get_by_role("button", name="Run 2", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name=f"Run {runs + 1}", exact=True)).to_be_visible()
     live.do(live.app.jobs.cancel(handle.id))
     expect(state(page)).to_have_text("cancelled")
 
