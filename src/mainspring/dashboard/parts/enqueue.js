@@ -1,7 +1,7 @@
 // Enqueueing a job by hand: a task, its arguments as its schema wants them, where and when.
 import { get, post } from "../api.js";
 import { Raw, stringify } from "../exact.js";
-import { html, useEffect, useState } from "../html.js";
+import { html, useState } from "../html.js";
 import { useData } from "../live.js";
 import { go, jobLink } from "../route.js";
 import { Dialog } from "./dialog.js";
@@ -19,13 +19,17 @@ export function EnqueueDialog({ onClose, task = "" }) {
 }
 
 function Form({ tasks, first, onClose }) {
-  const [values, set] = useState({ task: first || (tasks[0]?.name ?? ""), text: "{}", when: "now" });
+  const named = (name) => tasks.find((one) => one.name === name);
+  // With the task, not after it: what is typed meanwhile would be lost.
+  const chosen = (name, text) => {
+    const task = named(name);
+    return { task: name, text: task ? stringify(example(task.arguments), "  ") : text };
+  };
+  const [values, set] = useState(() => ({ ...chosen(first || (tasks[0]?.name ?? ""), "{}"), when: "now" }));
   const [state, say] = useState({ busy: false, error: null });
-  const task = tasks.find((one) => one.name === values.task);
+  const task = named(values.task);
   const give = (name) => (value) => set((now) => ({ ...now, [name]: value }));
-  useEffect(() => {
-    set((now) => ({ ...now, text: task ? stringify(example(task.arguments), "  ") : now.text }));
-  }, [values.task]);
+  const choose = (name) => set((now) => ({ ...now, ...chosen(name, now.text) }));
   const submit = async (event) => {
     event.preventDefault();
     say({ busy: true, error: null });
@@ -40,7 +44,7 @@ function Form({ tasks, first, onClose }) {
   };
   const ready = values.task && fault(values.text) === null;
   return html`<form onSubmit=${submit} id="enqueue">
-      <${TaskField} tasks=${tasks} value=${values.task} onValue=${give("task")} />
+      <${TaskField} tasks=${tasks} value=${values.task} onValue=${choose} />
       ${task?.doc && html`<p class="hint">${task.doc.split("\n\n")[0]}</p>`}
       <div class="enqueue-arguments">
         <${JsonEditor} label="Arguments" text=${values.text} onText=${give("text")} rows=${7} />
