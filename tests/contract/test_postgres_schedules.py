@@ -16,7 +16,7 @@ from mainspring.outcome import Discard, Done, decide
 from mainspring.schedule import TICKS_KEPT, Firing, Schedule
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.postgres import series
+from mainspring.stores.postgres import fire, series
 from mainspring.stores.postgres.place import Place
 from mainspring.stores.postgres.pool import SETTINGS, Session
 from mainspring.testing.contract.build import (
@@ -143,6 +143,18 @@ class TestFiringStatements(Served):
             with statements(monkeypatch) as sent:
                 assert all(done.stands for done in await store.fire(firings, now=NOW))
             assert len(sent) <= 10
+
+    async def test_a_batch_of_stale_firings_writes_nothing_and_passes_no_failpoint(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        passed: list[str] = []
+        async with self.opened() as store:
+            (row,) = await made(store, ["plain"])
+            monkeypatch.setattr(fire, "failpoint", passed.append)
+            for stands in (True, False):  # the second is planned on the revision that the first has replaced
+                (done,) = await store.fire([Firing(schedule=bumped(row))], now=NOW)
+                assert done.stands is stands
+        assert passed == ["fire.mid_step"]
 
 
 class TestFinishStatements(Served):

@@ -103,12 +103,14 @@ class _Batch:
     async def write(self, db: Session) -> None:
         """In one statement, if nothing is written but schedules, new jobs and ticks."""
         made, ticks = self._admission, self._ticks
+        if not self._schedules.changed:
+            return  # no firing stood
         failpoint("fire.mid_step")
         if made.changed or any(job.state is not State.PENDING for job in made.new.values()):
             await series.write(db, self._schedules.changed.values())
             await made.write(db)
             await series.record(db, ticks)
-        elif self._schedules.changed:
+        else:
             schedules, jobs = series.written(self._schedules.changed.values()), new_columns(made.new.values())
             await db.run(_WRITE_ALL, *schedules, *jobs, *series.recorded(ticks))
             await series.trim(db, ticks)
