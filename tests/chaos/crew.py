@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 
 import victim
 from audit import Audit, Line, read_log, until
+from forked import ForkedProcess
 from ground import Ground
 
 from mainspring.job import Filter, Job, NewJob
@@ -29,9 +28,7 @@ class Member:
         self, crew: Crew, name: str, program: ModuleType, environ: dict[str, str], settings: dict[str, Any]
     ) -> None:
         self.log, self._said = crew.folder / f"{name}.log", crew.folder / f"{name}.stderr"
-        command = [sys.executable, str(program.__file__), crew.url, str(self.log), json.dumps(settings)]
-        with self._said.open("ab") as said:
-            self.process = subprocess.Popen(command, env={**os.environ, **environ}, stderr=said, stdout=said)
+        self.process = ForkedProcess(program, [crew.url, str(self.log), json.dumps(settings)], environ, self._said)
 
     def lines(self, event: str = "start") -> list[Line]:
         return [line for line in read_log(self.log) if line.event == event]
@@ -63,7 +60,10 @@ class Member:
 
 
 def _pending(pid: int, number: signal.Signals) -> bool:
-    status = Path(f"/proc/{pid}/status").read_text()
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
     masks = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd"))]
     return any(mask >> (number - 1) & 1 for mask in masks)
 
@@ -135,7 +135,7 @@ class Crew:
         self.client.sync.close()
 
 
-def freeze(process: subprocess.Popen[bytes], free: Callable[[], bool]) -> None:
+def freeze(process: ForkedProcess | subprocess.Popen[bytes], free: Callable[[], bool]) -> None:
     """SIGSTOP, at a moment when nobody holds what others would wait for."""
 
     def stopped_in_between() -> bool:

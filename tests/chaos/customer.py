@@ -1,4 +1,4 @@
-"""A client that asks until it is told, and writes down what it was told: python customer.py URL LOG SETTINGS"""
+"""A client that repeats each request until it is acknowledged, and logs that (`main`, started by forked.py)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import signal
 from contextlib import suppress
 from itertools import count
+from typing import Any
 
 from audit import Log
 from victim import arguments, make
@@ -40,8 +41,7 @@ async def shop(app: Mainspring, log: Log, name: str) -> None:
         await asyncio.sleep(PAUSE)
 
 
-async def main() -> None:
-    url, log, settings = arguments()
+async def serve(url: str, log: Log, settings: dict[str, Any]) -> None:
     app = make(url)
     shops = asyncio.gather(*(shop(app, log, f"{settings['called']}-{hand}") for hand in range(HANDS)))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, shops.cancel)
@@ -49,5 +49,5 @@ async def main() -> None:
         await shops
 
 
-if __name__ == "__main__":
-    asyncio.run(main())
+def main() -> None:
+    asyncio.run(serve(*arguments()))

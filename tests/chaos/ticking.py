@@ -1,4 +1,4 @@
-"""The app whose schedules chaos tests fire, and its worker: python ticking.py URL LOG SETTINGS"""
+"""The app whose schedules chaos tests fire, and its worker (`main`, started by forked.py)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,3 @@ def main() -> None:
     url, log, settings = victim.arguments()
     queues = settings.pop("queues", None)
     asyncio.run(make(url, log, **settings).worker(queues=queues).run())
-
-
-if __name__ == "__main__":
-    main()

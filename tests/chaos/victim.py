@@ -1,4 +1,4 @@
-"""The app that chaos tests enqueue to and kill, and its worker: python victim.py URL LOG SETTINGS"""
+"""The app that chaos tests enqueue to and kill, and its worker (`main`, started by forked.py)."""
 
 from __future__ import annotations
 
@@ -89,7 +89,3 @@ def arguments() -> tuple[str, Log, dict[str, Any]]:
 def main() -> None:
     url, log, settings = arguments()
     asyncio.run(make(url, log, **settings).worker().run())
-
-
-if __name__ == "__main__":
-    main()
