@@ -1,6 +1,7 @@
 """Coroutine tests run by our own plugin; servers that a whole session shares; examples that are the same every time."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,12 @@ from servers import PgBouncer, Postgres, Redis
 settings.register_profile("same", derandomize=True, deadline=None, database=None)
 settings.register_profile("new", deadline=None)
 settings.load_profile(os.environ.get("MAINSPRING_TEST_EXAMPLES", "same"))
+
+# Ignored in a run that a shell has put into the background, or nohup has started, and in every process it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 pytest_plugins = ["mainspring.testing.plugin"]
 
