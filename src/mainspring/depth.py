@@ -16,6 +16,7 @@ from .store import Store
 from .survived_errors import SurvivedErrors
 
 KIND = "depth"
+_undecoded = SurvivedErrors("depth", "a sample of how deep the queues were cannot be decoded, and is left out")
 # Queues told apart in a sample, the deepest; and bytes of it. The rest is in its total.
 MOST, TEXT = 200, 32_768
 # Seconds of a minute within which workers come to look, so that only the first of them has to count.
@@ -168,7 +169,16 @@ def grid_of(window: timedelta) -> Grid:
 async def history(store: Store, window: timedelta, queue: str | None, *, now: datetime) -> list[Sample]:
     """The samples of the last `window`, first to last, of all queues or one; where nobody looked there is none."""
     names = grid_of(window).names(now - window, now)
-    found = [_sample(one.text) for one in await store.documents(KIND, names, now=now, limit=len(names))]
+    found = _samples(await store.documents(KIND, names, now=now, limit=len(names)))
     if queue is None:
         return found
     return [one for sample in found if (one := sample.only(queue)) is not None]
+
+
+def _samples(documents: Sequence[Document]) -> list[Sample]:
+    """Those that can be decoded."""
+    found = list[Sample]()
+    for one in documents:
+        with _undecoded.survive(msgspec.MsgspecError):
+            found.append(_sample(one.text))
+    return found

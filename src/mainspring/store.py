@@ -79,7 +79,11 @@ class Keeper(Protocol):
     async def documents(
         self, kind: str, names: Collection[str] | None = None, *, now: datetime, limit: int, after: str | None = None
     ) -> list[Document]:
-        """These of a kind, or all, by name, from beyond `after`. One has expired from its expires_at on."""
+        """These of a kind, or all, by name, from beyond `after`. One has expired from its expires_at on.
+
+        One whose record cannot be decoded has what is there as its text: a reader finds that out, and
+        `drop_documents` drops it.
+        """
         ...
 
     async def record(self, entries: Sequence[Entry]) -> None:

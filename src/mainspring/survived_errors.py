@@ -14,6 +14,7 @@ from .measure import Meter
 _logger = logging.getLogger("mainspring")
 _clock = SystemClock()
 METRIC = "mainspring_errors_survived_total"
+UNREADABLE_METRIC = "mainspring_records_unreadable_total"
 LOG_EVERY_SECONDS = 60.0
 # The meters of the measured apps of this process. A loop of a store does not know which app it works for.
 _meters: WeakSet[Meter] = WeakSet()
@@ -28,6 +29,12 @@ def count(loop: str, error: BaseException) -> None:
     """Counts an error that the caller logs itself."""
     for meter in tuple(_meters):
         meter.count(METRIC, loop, type(error).__name__)
+
+
+def count_unreadable(kind: str) -> None:
+    """Counts a record of that kind that cannot be decoded."""
+    for meter in tuple(_meters):
+        meter.count(UNREADABLE_METRIC, kind)
 
 
 class SurvivedErrors:

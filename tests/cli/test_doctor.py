@@ -60,8 +60,9 @@ async def test_a_store_that_is_well_says_so_of_everything(app):
         found = await look(app)
     assert {about for about, finding in found.items() if finding.verdict != "ok"} <= {"SQLite", "disk"}
     assert list(found) == [
-        "store", "SQLite", "journal mode", "synchronous", "file", "log", "disk", "records", "schema", "clock",
-        "workers", "slots", "leases", "backlog", "tasks", "queues", "schedules", "breakers", "dead", "retention",
+        "store", "SQLite", "journal mode", "synchronous", "file", "log", "disk", "records", "documents", "schema",
+        "clock", "workers", "slots", "leases", "backlog", "tasks", "queues", "schedules", "breakers", "dead",
+        "retention",
     ]  # fmt: skip
     assert found["workers"].text == "1 alive with 10 slots"
     assert found["schema"].text.endswith(", the newest")

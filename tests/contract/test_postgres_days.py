@@ -140,6 +140,12 @@ class TestPostgresByDay(Served, StoreContract):
         return open_store(self.url, clock=Then())
 
 
+@pytest.fixture(autouse=True)
+def _ids_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids are never older than the newest one of the process, and a test before these may have been at a later time."""
+    monkeypatch.setattr("mainspring.ids._last", 0)
+
+
 @pytest.mark.parametrize("day", [TODAY, Day((NOW - 9999 * DAY).date())])
 def test_the_ids_of_a_day_are_those_minted_in_it(day: Day) -> None:
     begin, instant = day.end - DAY, timedelta(milliseconds=1)

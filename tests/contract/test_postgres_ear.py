@@ -15,6 +15,7 @@ from mainspring import Mainspring
 from mainspring.outcome import Retry
 from mainspring.store import Store
 from mainspring.stores import open_store
+from mainspring.stores.postgres import ear, wire
 from mainspring.stores.postgres.place import Place
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.testing import Faults, FaultStore, VirtualClock
@@ -294,3 +295,17 @@ async def test_the_more_workers_hear_of_a_job_the_longer_some_of_them_wait(
             await put(other, new_job())
             await waiting
             assert least <= loop.time() - began < most
+
+
+async def test_a_listener_that_lost_one_probe_on_a_busy_server_hears_soon(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = ["elsewhere"]
+    monkeypatch.setattr(ear, "ECHO", 2.0)
+    monkeypatch.setattr(ear, "aside", lambda channel, text: wire.aside(lost.pop() if lost else channel, text))
+    async with opened(url) as store, asyncio.timeout(30):
+        await store.wait(None, 0.01)
+        assert not store.hears()
+        while not store.hears():
+            await store.wait(None, 0.1)
+    assert not lost

@@ -34,8 +34,9 @@ async def test_a_server_that_speaks_without_having_been_asked_is_asked_no_longer
         writer.write(b"+OK\r\n")
         await reader.readuntil(b"mainspring\r\n")
         writer.write(b"+what nobody asked\r\n")
+        writer.close()  # newer Pythons wait for it when the server closes
 
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server, asyncio.timeout(10):
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server, asyncio.timeout(30):
         url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         laid = await line.connect(Place(url, url).server())
         assert await laid.lost == "it spoke without having been asked: b'what nobody asked'"

@@ -9,12 +9,14 @@ from typing import cast
 import pytest
 
 from clusters import RedisCluster
+from mainspring.document import Trail
 from mainspring.job import JobId
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.redis.records import packed
 from mainspring.stores.redis.store import RedisStore
-from mainspring.testing.contract.build import beat, claim, claimed, new_job, put
+from mainspring.testing.contract.build import NOW, beat, claim, claimed, later, new_job, put
+from mainspring.testing.contract.keeper import an_entry
 from mainspring.testing.contract.unreadable import UnreadableContract
 from servers import Postgres, Redis
 
@@ -27,8 +29,18 @@ SPOILED_SQLITE = {
 }
 
 
+class OnTables(UnreadableContract):
+    async def test_the_row_of_an_unreadable_worker_stops_no_migration(self) -> None:
+        async with self.opened() as store:
+            await beat(store, "ada", until=later(10**9))
+            await self.spoil_worker("ada")
+            await store.migrate(0)
+            await store.migrate()
+            assert await store.workers(now=NOW) == []
+
+
 @pytest.mark.parametrize("spoiled", SPOILED_SQLITE)
-class TestSqlite(UnreadableContract):
+class TestSqlite(OnTables):
     @pytest.fixture(autouse=True)
     def _file(self, tmp_path: Path, spoiled: str) -> None:
         self.file, self.how = tmp_path / "jobs.db", SPOILED_SQLITE[spoiled]
@@ -49,6 +61,10 @@ class TestSqlite(UnreadableContract):
     async def spoil_worker(self, id: str) -> None:
         self.run("UPDATE mainspring_workers SET info = '{', orders = '[' WHERE id = ?", id)
 
+    async def spoil_document(self, kind: str, name: str) -> None:
+        sql = "UPDATE mainspring_documents SET text = CAST(x'ff61' AS TEXT) WHERE kind = ? AND name = ?"
+        self.run(sql, kind, name)
+
 
 SPOILED_POSTGRES = {
     "options are no JSON": "options = '{\"schedule\": '",
@@ -57,7 +73,7 @@ SPOILED_POSTGRES = {
 
 
 @pytest.mark.parametrize("spoiled", SPOILED_POSTGRES)
-class TestPostgres(UnreadableContract):
+class TestPostgres(OnTables):
     @pytest.fixture(autouse=True)
     def _server(self, postgres: Postgres, spoiled: str) -> None:
         self.server, self.url, self.how = postgres, postgres.fresh(), SPOILED_POSTGRES[spoiled]
@@ -74,6 +90,10 @@ class TestPostgres(UnreadableContract):
 
     async def spoil_worker(self, id: str) -> None:
         self.server.run(f"UPDATE fresh.mainspring_workers SET info = '{{', orders = '[' WHERE id = '{id}'")
+
+    async def spoil_document(self, kind: str, name: str) -> None:
+        where = f"WHERE kind = '{kind}' AND name = '{name}'"
+        self.server.run(f"UPDATE fresh.mainspring_documents SET text = '{{' {where}")
 
 
 # The first byte says what the scripts have to know of a job.
@@ -110,6 +130,36 @@ class OnRedis(UnreadableContract):
 
     async def spoil_worker(self, id: str) -> None:
         await self.homes.first.call("HSET", f"{self.homes.first.base}:worker", id, "{")
+
+    async def spoil_document(self, kind: str, name: str) -> None:
+        await self.homes.first.call("HSET", f"{self.homes.first.base}:doc:{kind}", name, b"{\xff")
+
+    @pytest.mark.parametrize("record", [b"{", b'{"name":"one","holder":5,"term":41,"until":7}'])
+    async def test_an_unreadable_leader_may_still_lead_for_as_long_as_a_term(self, record: bytes) -> None:
+        async with self.opened() as store:
+            before = await store.lead("one", "ada", until=later(30), now=NOW)
+            await store.lead("other", "ada", until=later(30), now=NOW)
+            await self.homes.first.call("HSET", f"{self.homes.first.base}:leader", "one", record)
+            assert [one.name for one in await store.leaders(now=NOW)] == ["other"]
+            held = await store.lead("one", "bob", until=later(60), now=later(30))
+            assert held.holder not in ("ada", "bob")
+            assert (await store.lead("one", "bob", until=later(89), now=later(59))).holder == held.holder
+            after = await store.lead("one", "bob", until=later(90), now=later(60))
+            assert after.holder == "bob"
+            assert after.term > max(before.term, 41)
+
+    async def test_an_unreadable_entry_of_the_audit_trail_is_left_out_and_tidied_away(self) -> None:
+        async with self.opened() as store:
+            first, broken, last = (an_entry(n) for n in range(3))
+            await store.record([first, broken, last])
+            home = self.homes.first
+            await home.call("HSET", f"{home.base}:entry", broken.id, "{")
+            found = await store.audit(Trail(), limit=10)
+            assert [one.id for one in found] == [last.id, first.id]
+            await store.record([broken])
+            assert await home.call("HGET", f"{home.base}:entry", broken.id) == b"{"
+            await store.tidy(audited_since=later(10**6), now=NOW)
+            assert await home.call("HLEN", f"{home.base}:entry") == 0
 
 
 @pytest.mark.parametrize("spoiled", SPOILED_REDIS)

@@ -1,6 +1,7 @@
 """Instants as stores keep them, our clock beside the store's, and alarms."""
 
 import asyncio
+import threading
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -235,3 +236,39 @@ async def test_a_clock_that_is_set_during_the_call_is_not_taken_for_the_stores(h
     clock = StoreClock(machine)
     await clock.learn(machine.time)
     assert clock.skew == none
+
+
+async def test_virtual_time_waits_for_each_call_outside_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mainspring.testing.clock.TRUST", 1.0)
+    clock, seen = VirtualClock(), set[datetime]()
+    clock.call_later(5, lambda: None)
+    start = clock.now()
+
+    async def many_calls() -> None:
+        for _ in range(30):  # each of them a twentieth of what a call may take, and one and a half times that together
+            with clock.outside():
+                await asyncio.to_thread(threading.Event().wait, 0.05)
+            seen.add(clock.now())
+
+    calls = asyncio.create_task(many_calls())
+    await clock.elapse(seconds=10)
+    await calls
+    assert seen == {start}
+
+
+async def test_virtual_time_goes_on_without_a_call_outside_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.testing.clock.TRUST", 0.1)
+    clock, ends = VirtualClock(), threading.Event()
+
+    async def hang() -> None:
+        with clock.outside():
+            await asyncio.to_thread(ends.wait, 30)
+
+    hanging = asyncio.create_task(hang())
+    async with asyncio.timeout(20):
+        await clock.elapse(seconds=10)
+    assert not hanging.done()
+    ends.set()
+    await hanging

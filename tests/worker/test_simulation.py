@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from mainspring import ids
 from mainspring.errors import StoreUnavailable
 from mainspring.job import NewJob
 from mainspring.schedule import CATCH_UPS, OVERLAPS, Spec
@@ -108,6 +109,12 @@ def test_a_seed_is_the_same_story_to_the_letter_whatever_the_hashes(verdicts: li
     environ = {**os.environ, "PYTHONHASHSEED": "4242"}
     other = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=60)
     assert other.stdout.split() == [str(verdict.digest) for verdict in verdicts[: len(seeds)]], other.stderr
+
+
+def test_a_simulation_leaves_the_ids_of_its_process_where_they_were() -> None:
+    before = ids._last
+    simulate(1)
+    assert ids._last == before
 
 
 def test_the_plans_hold_every_kind_of_move() -> None:

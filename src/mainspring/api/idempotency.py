@@ -18,6 +18,7 @@ from ..app import Mainspring
 from ..document import Document
 from ..errors import StoreError
 from ..ids import following, new_series
+from ..stores.unreadable import decoded_documents
 from ..survived_errors import SurvivedErrors
 from .access.door import ANYONE
 from .body import read
@@ -120,8 +121,8 @@ class Answers:
             found = await store.documents(KIND, [name], now=now, limit=1)
             if not found:
                 continue
-            known = _read(found[0])
-            if known.fingerprint != fingerprint:
+            known = next(iter(decoded_documents(found, _read)[0]), None)
+            if known is None or known.fingerprint != fingerprint:
                 text = "this Idempotency-Key came with another request before: each request needs one of its own"
                 raise Problem(422, "idempotency_mismatch", text)
             if known.answer is not None:

@@ -13,9 +13,12 @@ from ..app import Mainspring
 from ..diagnosis import Facts, answer, findings
 from ..errors import MainspringError
 from ..finding import Finding, Verdict, worst
-from ..job import FINAL, Filter, Job, LiveWorker, Queue, State
+from ..job import FINAL, Filter, Job, LiveWorker, Queue, State, UnreadableRecord
 from ..retention import kept
 from ..store import Store
+from ..stores.unreadable import document_finding
+from ..webhook.inbound import TRIGGERS
+from ..webhook.record import WEBHOOKS
 from . import records
 from .loading import place, with_any_app
 from .options import as_json
@@ -59,10 +62,16 @@ async def examine(app: Mainspring) -> list[Finding]:
         before = app.clock.monotonic()
         await store.time()
         answered = timedelta(seconds=app.clock.monotonic() - before)
-        own = await store.diagnose()
+        own = [*await store.diagnose(), document_finding(await _unreadable_documents(app, store))]
         return [answer(place(app), answered), *own, *findings(await _facts(app, store, answered))]
     except MainspringError as error:
         return [Finding("store", "bad", _named(app, str(error)), "look again, and at the store's own log")]
+
+
+async def _unreadable_documents(app: Mainspring, store: Store) -> list[UnreadableRecord]:
+    now = app.clock.now()
+    hooks = [*await WEBHOOKS.unreadable(store, now), *await TRIGGERS.unreadable(store, now)]
+    return [*await app.keys.unreadable(), *hooks]
 
 
 def _named(app: Mainspring, trouble: str) -> str:

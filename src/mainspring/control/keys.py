@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from builtins import list as List
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
@@ -11,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..acting import actor
-from ..clock import is_instant
+from ..clock import EPOCH, is_instant
 from ..config import Span, span
 from ..credential import (
     KEY,
@@ -29,7 +30,9 @@ from ..credential import (
 from ..document import Document
 from ..errors import ApiKeyExists, ApiKeyNotFound, BadInput, StoreError
 from ..hint import hint
+from ..job import UnreadableRecord
 from ..store import Store
+from ..stores.unreadable import decoded_documents
 from ..survived_errors import SurvivedErrors
 from .deed import audited, note
 from .ground import Ground
@@ -113,13 +116,13 @@ class Keys:
         store = await self._ground.opened()
         found = await self._read(store)
         uses = await store.documents(_USE, [kept.key.id for kept in found], now=self._ground.clock.now(), limit=MOST)
-        used = {use.name: msgspec.json.decode(use.text, type=datetime) for use in uses}
+        used = dict(decoded_documents(uses, lambda use: (use.name, _used_at(use)))[0])
         return [replace(kept.key, last_used_at=used.get(kept.key.id)) for kept in found]
 
     async def revoke(self, key: str) -> ApiKey:
         """By name or id. It opens nothing any more, nor do sessions opened with it; elsewhere within HOLDS seconds."""
-        store = await self._ground.opened()
-        known = [kept.key for kept in await self._read(store)]
+        found, broken = await self._decoded(await self._ground.opened())
+        known = [kept.key for kept in found] + [undecoded_key(one.name) for one in broken]
         named = [one for one in known if one.name == key] or [one for one in known if one.id == key]
         if not named or not await self._drop(named[0]):
             raise ApiKeyNotFound(f"there is no API key {key!r:.80}; {hint(key, [one.name for one in known])}")
@@ -133,7 +136,7 @@ class Keys:
             return False
         self.forget()
         await store.drop_documents(_USE, [key.id])
-        note(before=key, after=None)
+        note(before=key if key.id else None, after=None)
         return True
 
     async def find(self, secret: str) -> ApiKey | None:
@@ -153,6 +156,10 @@ class Keys:
         kept = await self._kept(id)
         gone = kept is None or (kept.key.expires_at is not None and kept.key.expires_at <= self._ground.clock.now())
         return None if kept is None or gone else kept.key
+
+    async def unreadable(self) -> Sequence[UnreadableRecord]:
+        """Those that this release cannot decode: they open nothing."""
+        return (await self._decoded(await self._ground.opened()))[1]
 
     async def any(self) -> bool:
         """Whether there is one at all."""
@@ -188,7 +195,10 @@ class Keys:
         return ring
 
     async def _read(self, store: Store) -> Sequence[Kept]:
-        return [_kept(one) for one in await store.documents("key", now=self._ground.clock.now(), limit=MOST)]
+        return (await self._decoded(store))[0]
+
+    async def _decoded(self, store: Store) -> tuple[List[Kept], List[UnreadableRecord]]:
+        return decoded_documents(await store.documents("key", now=self._ground.clock.now(), limit=MOST), _kept)
 
     async def _note(self, key: ApiKey, now: datetime) -> None:
         """Writes down that it is used, unless somebody has of late. No request fails for it."""
@@ -197,7 +207,8 @@ class Keys:
             async with asyncio.timeout(_PATIENCE):
                 store = await self._ground.opened()
                 last = next(iter(await store.documents(_USE, [key.id], now=now, limit=1)), None)
-                if last is None or now - msgspec.json.decode(last.text, type=datetime) >= USED:
+                noted = [] if last is None else decoded_documents([last], _used_at)[0]
+                if not noted or now - noted[0] >= USED:
                     use = Document(
                         kind=_USE, name=key.id, text=msgspec.json.encode(now).decode(),
                         revision=last.revision + 1 if last else 1, expires_at=now + _REMEMBERED,
@@ -212,6 +223,15 @@ def _kept(document: Document) -> Kept:
         created_by=text.created_by, expires_at=document.expires_at,
     )  # fmt: skip
     return Kept(key, text.hash)
+
+
+def _used_at(use: Document) -> datetime:
+    return msgspec.json.decode(use.text, type=datetime)
+
+
+def undecoded_key(name: str) -> ApiKey:
+    """What is known of a key whose document cannot be decoded: it has no role and opens nothing."""
+    return ApiKey(id="", name=name, role="viewer", scopes=(), created_at=EPOCH, created_by=None, expires_at=None)
 
 
 def _end(expires: Span | datetime | None, now: datetime) -> datetime | None:

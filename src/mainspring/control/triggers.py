@@ -141,9 +141,10 @@ class Triggers:
     @audited("triggers.delete")
     async def delete(self, name: str) -> None:
         """Jobs that it has made are left alone."""
-        trigger = await self.get(name)
-        await TRIGGERS.drop(await self._ground.opened(), name, self._now())
-        note(before=facts(trigger), after=None)
+        store = await self._ground.opened()
+        kept = await TRIGGERS.get_readable(store, checked_name(name, "trigger"), self._now())
+        await TRIGGERS.drop(store, name, self._now())
+        note(before=None if kept is None else facts(kept.shown), after=None)
 
     # being called
 

@@ -176,10 +176,11 @@ class Webhooks:
     @audited("webhooks.delete")
     async def delete(self, name: str) -> None:
         """Deliveries that have not been made are cancelled when their turn comes."""
-        store, hook = await self._ground.opened(), await self.get(name)
+        store = await self._ground.opened()
+        kept = await WEBHOOKS.get_readable(store, checked_name(name, "webhook"), self._now())
         await WEBHOOKS.drop(store, name, self._now())
         await store.drop_documents("webhook.standing", [name])
-        note(before=facts(hook), after=None)
+        note(before=None if kept is None else facts(kept.shown), after=None)
 
     @audited("webhooks.test")
     async def test(self, name: str) -> Handle[Any]:

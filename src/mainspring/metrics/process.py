@@ -10,6 +10,7 @@ from prometheus_client.core import Metric
 from ..clock import Clock
 from ..measure import Counts, Meter, values
 from ..survived_errors import METRIC as ERRORS_SURVIVED
+from ..survived_errors import UNREADABLE_METRIC as RECORDS_UNREADABLE
 from .families import counter, histogram, seconds
 
 STORE_SECONDS = "mainspring_store_seconds"
@@ -21,7 +22,6 @@ JOBS_EXPIRED = "mainspring_jobs_expired_total"
 JOBS_LOST = "mainspring_jobs_lost_total"
 JOBS_POSTPONED = "mainspring_jobs_postponed_total"
 LEAKS = "mainspring_leaks_total"
-RECORDS_UNREADABLE = "mainspring_records_unreadable_total"
 LOOP_LAG = "mainspring_loop_lag_seconds"
 STARTS = "mainspring_process_starts_total"
 

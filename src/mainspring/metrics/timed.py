@@ -14,6 +14,7 @@ from ..measure import Meter
 from ..schedule import Due
 from ..store import Store
 from ..survived_errors import METRIC as ERRORS_SURVIVED
+from ..survived_errors import UNREADABLE_METRIC as RECORDS_UNREADABLE
 from ..survived_errors import count_in
 from .process import (
     CLAIM_SIZE,
@@ -23,7 +24,6 @@ from .process import (
     JOBS_LOST,
     JOBS_POSTPONED,
     LEAKS,
-    RECORDS_UNREADABLE,
     STORE_ERRORS,
     STORE_SECONDS,
 )

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from ..config import Span
-from ..control.keys import Keys
+from ..control.keys import Keys, undecoded_key
 from ..credential import ApiKey, Role
 from .line import line_of
 
@@ -33,4 +33,4 @@ class RemoteKeys(Keys):
         line = await line_of(self._ground)
         known = [one for one in await self.list() if key in (one.name, one.id)]
         await line.tell("DELETE", "keys", key)
-        return known[0]
+        return known[0] if known else undecoded_key(key)

@@ -95,7 +95,7 @@ def set_aside(job: Job) -> Job:
 def refused(action: Action, job: Job) -> Refusal | None:
     """Why the action is not for a job of that state, or for one that cannot be decoded."""
     if job.failure is not None and job.unreadable and (action is not Action.DELETE or not job.queue):
-        way = "repair the record, or delete the job" if job.queue else "its queue is unknown, so remove it by hand"
+        way = "repair the record, or delete the job" if job.queue else "its queue is unknown; delete the job"
         return Refusal(job.state, error=f"{job.failure.message}: {way}")
     return None if job.state in ALLOWED[action] else Refusal(job.state)
 

@@ -8,8 +8,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ..document import Document
 from ..finding import Finding
 from ..job import UnreadableRecord
+from ..survived_errors import count_unreadable
 from ..tally import Sums
 
 _logger = logging.getLogger("mainspring")
@@ -29,12 +31,36 @@ _sums = msgspec.json.Decoder(Sums).decode
 def unreadable(kind: str, name: str, error: Exception | str) -> UnreadableRecord:
     """The record by its name and its decoding error; it is logged once in a process."""
     found = UnreadableRecord(kind, name, _text(error)[:MAX_ERROR_CHARACTERS])
-    if (kind, name) not in _logged:
-        if len(_logged) >= MAX_LOGGED:
-            _logged.clear()
-        _logged.add((kind, name))
-        _logger.error("the record of %s %s cannot be decoded, and is left out: %s", kind, name, found.error)
+    _log_once(found)
     return found
+
+
+def _log_once(found: UnreadableRecord) -> bool:
+    """Whether this was the first time in this process."""
+    if (found.kind, found.name) in _logged:
+        return False
+    if len(_logged) >= MAX_LOGGED:
+        _logged.clear()
+    _logged.add((found.kind, found.name))
+    _logger.error("the record of %s %s cannot be decoded, and is left out: %s", found.kind, found.name, found.error)
+    return True
+
+
+def decoded_documents(
+    documents: Iterable[Document], decode: Callable[[Document], T]
+) -> tuple[list[T], list[UnreadableRecord]]:
+    """The documents that can be decoded; and those that cannot, logged and counted once in a process."""
+    found: list[T] = []
+    broken: list[UnreadableRecord] = []
+    for document in documents:
+        try:
+            found.append(decode(document))
+        except Exception as error:
+            broken.append(UnreadableRecord(document.kind, document.name, _text(error)[:MAX_ERROR_CHARACTERS]))
+    for one in broken:
+        if _log_once(one):
+            count_unreadable(one.kind)
+    return found, broken
 
 
 def _text(error: Exception | str) -> str:
@@ -93,6 +119,24 @@ def finding(jobs: Collection[str], schedules: Sequence[str]) -> Finding:
         said.append(f"schedules that do not tick: {_few(schedules)}")
         ways.append(f"mainspring schedules delete {schedules[0]}, then create or declare it again")
     return Finding("records", "bad", f"cannot be decoded; {'; '.join(said)}", "; ".join(ways))
+
+
+def document_finding(broken: Collection[UnreadableRecord]) -> Finding:
+    """What doctor says of documents of the service. They are deleted by the commands for their kind."""
+    if not broken:
+        return Finding("documents", "ok", "all webhooks, triggers and API keys can be decoded")
+    named = sorted(broken, key=lambda one: (one.kind, one.name))
+    ways = [_DOCUMENT_WAYS[one.kind].format(name=one.name) for one in named]
+    text = f"cannot be decoded, and are left out: {_few([f'{one.kind} {one.name} ({one.error})' for one in named])}"
+    return Finding("documents", "bad", text, f"upgrade mainspring here; or {_few(ways)}, then create it again")
+
+
+# By the kind of a document.
+_DOCUMENT_WAYS = {
+    "key": "mainspring keys revoke {name}",
+    "trigger": "mainspring triggers delete {name}",
+    "webhook": "mainspring webhooks delete {name}",
+}
 
 
 def _few(names: Sequence[str]) -> str:

@@ -10,13 +10,15 @@ from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
+from ..clock import SystemClock
 from ..context import Context, running
 from ..errors import BadInput
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
-# How long, in real seconds, a step waits for tasks in other threads before time goes on without them; and for what
-# needs no time to pass, such as a store on a busy machine.
+# How long, in real seconds, a step waits for a task in another thread before time goes on without it; and for one call
+# that needs no time to pass, such as one of a store on a busy machine.
 PATIENCE, TRUST = 0.5, 10.0
+_real = SystemClock()
 
 
 class _Timer:
@@ -122,7 +124,7 @@ class VirtualClock:
     @contextmanager
     def _working(self, task: bool) -> Iterator[None]:
         token = object()
-        self._outside[token] = _Outside(task, running.get(), _current_task())
+        self._outside[token] = _Outside(task, running.get(), _current_task(), _real.monotonic())
         try:
             yield
         finally:
@@ -167,13 +169,13 @@ class VirtualClock:
 
     async def _settle(self) -> None:
         loop = asyncio.get_running_loop()
-        quiet, began = 0, loop.time()
+        quiet = 0
         while quiet < 3:
             await asyncio.sleep(0)
             if self._working_outside():
                 await asyncio.sleep(0.0005)
                 quiet = 0
-                self._give_up(loop.time() - began)
+                self._give_up()
             else:
                 # asyncio's own list of what is ready to run: empty, if only we are.
                 quiet = 0 if getattr(loop, "_ready", ()) else quiet + 1
@@ -191,10 +193,14 @@ class VirtualClock:
     def _timers_of(self, work: _Outside) -> Collection[_Timer]:
         return () if work.run is None else self._waits.get(work.run, ())
 
-    def _give_up(self, spent: float) -> None:
-        """On all of them: what a store does may wait for a task, which has its lock."""
-        if spent > (PATIENCE if any(work.of_task for work in self._outside.values()) else TRUST):
-            self._hopeless |= self._outside.keys()
+    def _give_up(self) -> None:
+        """On each that takes too long by itself: a step may take many calls of a store, one after the other.
+
+        What a store does may wait for a task, which has its lock.
+        """
+        limit = PATIENCE if any(work.of_task for work in self._outside.values()) else TRUST
+        began = _real.monotonic() - limit
+        self._hopeless |= {token for token, work in self._outside.items() if work.began < began}
 
     async def _jump(self) -> None:
         while self._timers:
@@ -250,6 +256,8 @@ class _Outside(NamedTuple):
     run: Context | None
     task: asyncio.Task[Any] | None
     """What waits for the work. A timer of the same run that another one waits for is the work's own."""
+    began: float
+    """In real seconds."""
 
 
 def _current_task() -> asyncio.Task[Any] | None:

@@ -25,6 +25,7 @@ from ..store import Store
 from ..survived_errors import count
 from ..task import Options
 from .record import QUEUE, STANDINGS, WEBHOOKS, Kept, Standing
+from .shelf import HookUnreadable
 
 if TYPE_CHECKING:
     from .sender import Answer, Sender
@@ -62,6 +63,8 @@ class Delivery:
         store, now = await self._opened(), self._clock.now()
         try:
             kept = await WEBHOOKS.get(store, webhook, now)
+        except HookUnreadable as unreadable:
+            raise Undelivered(str(unreadable)) from None
         except HookNotFound:
             raise Cancel(f"webhook {webhook!r} is gone") from None
         if kept.webhook.disabled_at is not None:
@@ -135,7 +138,7 @@ class Delivery:
             if found:
                 await STANDINGS.change(store, name, now, lambda old: act(old, now))
             else:
-                await STANDINGS.add(store, act(Standing(name=name), now), now)
+                await STANDINGS.replace_unreadable(store, act(Standing(name=name), now), now)
         except MainspringError as error:
             _logger.debug("what became of a delivery to webhook %r was not noted: %s", name, error)
             count("webhooks", error)

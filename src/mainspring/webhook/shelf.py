@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from ..document import Document
 from ..errors import HookChanged, HookExists, HookNotFound, StoreUnavailable
 from ..hint import hint
+from ..job import UnreadableRecord
 from ..store import Store
+from ..stores.unreadable import decoded_documents
 
 PAGE = 500
 # How often a change is tried again when others change the same record meanwhile.
@@ -29,6 +31,10 @@ class Record(Protocol):
 T = TypeVar("T", bound=Record)
 
 
+class HookUnreadable(HookNotFound):
+    """The record is there, and this release cannot decode it."""
+
+
 class Shelf(Generic[T]):
     def __init__(self, kind: str, shape: type[T], what: str) -> None:
         """`what` is how messages call such a record."""
@@ -37,7 +43,16 @@ class Shelf(Generic[T]):
         self._decoder = msgspec.json.Decoder(shape)
 
     async def find(self, store: Store, names: Collection[str] | None, now: datetime) -> list[T]:
-        """These, or all, by name; one that a later release wrote and this one cannot read is left out."""
+        """These, or all, by name; one that this release cannot decode is left out, logged and counted."""
+        return (await self._read(store, names, now))[0]
+
+    async def unreadable(self, store: Store, now: datetime) -> list[UnreadableRecord]:
+        """Those that this release cannot decode."""
+        return (await self._read(store, None, now))[1]
+
+    async def _read(
+        self, store: Store, names: Collection[str] | None, now: datetime
+    ) -> tuple[list[T], list[UnreadableRecord]]:
         found: list[Document] = []
         while True:
             after = found[-1].name if found else None
@@ -45,10 +60,15 @@ class Shelf(Generic[T]):
             found += page
             if len(page) < PAGE:
                 break
-        return [record for document in found if (record := self._read(document)) is not None]
+        return decoded_documents(found, lambda document: self._decoder.decode(document.text))
 
     async def get(self, store: Store, name: str, now: datetime) -> T:
-        found = await self.find(store, [name], now)
+        found, broken = await self._read(store, [name], now)
+        if broken:
+            raise HookUnreadable(
+                f"the record of {self._what} {name!r} cannot be decoded ({broken[0].error}): upgrade mainspring here, "
+                "or delete it and create it again"
+            )
         if not found:
             known = [record.name for record in await self.find(store, None, now)]
             raise HookNotFound(f"there is no {self._what} {name!r}; {hint(name, known)}")
@@ -58,6 +78,12 @@ class Shelf(Generic[T]):
         if not await self._put(store, record, now):
             raise HookExists(f"a {self._what} named {record.name!r} is there already; change it, or give another name")
         return record
+
+    async def replace_unreadable(self, store: Store, record: T, now: datetime) -> T:
+        """Adds it, in place of one that cannot be decoded if there is one."""
+        if (await self._read(store, [record.name], now))[1]:
+            await store.drop_documents(self._kind, [record.name])
+        return await self.add(store, record, now)
 
     async def change(
         self, store: Store, name: str, now: datetime, act: Callable[[T], T], *, expected: int | None = None
@@ -75,6 +101,13 @@ class Shelf(Generic[T]):
                 return new
         raise StoreUnavailable(f"{self._what} {name!r} was changed by others {TRIES} times in a row; try again")
 
+    async def get_readable(self, store: Store, name: str, now: datetime) -> T | None:
+        """None: it is there, and cannot be decoded."""
+        try:
+            return await self.get(store, name, now)
+        except HookUnreadable:
+            return None
+
     async def drop(self, store: Store, name: str, now: datetime) -> None:
         if not await store.drop_documents(self._kind, [name]):
             await self.get(store, name, now)
@@ -83,12 +116,6 @@ class Shelf(Generic[T]):
         text = msgspec.json.encode(record).decode()
         document = Document(kind=self._kind, name=record.name, text=text, revision=record.revision)
         return (await store.put_documents([document], now=now))[0]
-
-    def _read(self, document: Document) -> T | None:
-        try:
-            return self._decoder.decode(document.text)
-        except msgspec.MsgspecError:
-            return None
 
 
 def _revised(record: T, revision: int) -> T:

@@ -20,6 +20,7 @@ from ...control.keys import HOLDS
 from ...credential import fingerprint
 from ...document import Document, Entry
 from ...ids import new_id
+from ...stores.unreadable import decoded_documents
 from ..access import cookie
 from ..access.attempts import Attempts, address_of
 from ..access.bearer import of_key
@@ -110,7 +111,10 @@ class Sessions:
         document = await self._document(name)
         if document is None or (document.expires_at is not None and document.expires_at <= self._app.clock.now()):
             return None
-        opened_by = msgspec.json.decode(document.text, type=_Text).key
+        found, _ = decoded_documents([document], lambda one: msgspec.json.decode(one.text, type=_Text))
+        if not found:
+            return None
+        opened_by = found[0].key
         if opened_by is None:
             return replace(FIRST, expires_at=document.expires_at)
         key = await self._app.keys.by_id(opened_by)

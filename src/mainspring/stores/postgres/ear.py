@@ -17,8 +17,9 @@ _deaf = SurvivedErrors("listener", "changes that others make are found by pollin
 PROBE, ECHO = 60.0, 5.0
 # Seconds until a lost connection is made anew, the first time and at most.
 SOONEST, LATEST = 0.1, 10.0
-# Seconds until it is tried again after nothing was heard: who has put a pooler there will leave it for a while.
-DEAF = 60.0
+# Seconds until it is tried again after nothing was heard, the first time and at most: a busy server may have taken too
+# long, but a pooler that is there stays for a while.
+DEAF_SOONEST_SECONDS, DEAF_LATEST_SECONDS = 1.0, 60.0
 # Of many who hear of one job, most look in vain: each waits for up to so long per other worker, in seconds.
 EACH, MOST = 0.0005, 0.02
 
@@ -67,14 +68,15 @@ class Ear:
         self._turn(False)
 
     async def _listen(self) -> None:
-        wait = SOONEST
+        wait, unheard = SOONEST, 0.0
         while True:
             try:
                 await self._attend()
             except Deaf as deaf:
+                known = 0.0 if self.hears else 4 * unheard
+                wait = unheard = min(max(known, DEAF_SOONEST_SECONDS), DEAF_LATEST_SECONDS)
                 self._turn(False, str(deaf))
                 _deaf(deaf)
-                wait = DEAF
             except Exception as error:
                 _deaf(error)
                 wait = SOONEST if self.hears else min(2 * wait, LATEST)

@@ -112,6 +112,7 @@ class Pool:
         more = {} if durability == "full" else {"synchronous_commit": "off"}
         self.route = Route(place.dsn, {**SETTINGS, **more}, place.pooler)
         self._hot = Route(place.dsn, {**HOT, **more}, place.pooler)
+        self._hot_begin = Route(place.dsn, {**HOT, **more}, "transaction").begin
         self._ear = self.route if place.listen is None else Route(place.listen, SETTINGS)
         self._idle: dict[Route, list[Any]] = {self.route: [], self._hot: []}
         self._room = asyncio.Semaphore(SIZE)
@@ -129,8 +130,10 @@ class Pool:
         return await self._call(verb, whole=False)
 
     async def hot(self, verb: Verb[T]) -> T:
-        """The same, of a statement whose plan is kept."""
-        return await self._call(verb, whole=False, route=None if self.route.pooled else self._hot)
+        """The same, of a statement written for the HOT settings."""
+        if self.route.pooled:
+            return await self._call(verb, whole=False, begin=self._hot_begin)
+        return await self._call(verb, whole=False, route=self._hot)
 
     async def warm(self, number: int) -> None:
         """So many connections for a job's way are ready, if the server has them."""
@@ -156,10 +159,10 @@ class Pool:
 
         return await self._call(seen, whole=True)
 
-    async def _call(self, verb: Verb[T], whole: bool, route: Route | None = None) -> T:
+    async def _call(self, verb: Verb[T], whole: bool, route: Route | None = None, begin: str | None = None) -> T:
         for tries in range(1, TRIES + 1):
             try:
-                return await self._once(verb, whole, route or self.route)
+                return await self._once(verb, whole, route or self.route, begin)
             except asyncpg.PostgresError as error:
                 # A statement prepared before the schema was changed under it was not run either.
                 outdated = isinstance(error, asyncpg.InvalidCachedStatementError)
@@ -170,14 +173,14 @@ class Pool:
             await asyncio.sleep(random.uniform(0, 0.01 * 2**tries))
         raise AssertionError  # the last try returns or raises
 
-    async def _once(self, verb: Verb[T], whole: bool, route: Route) -> T:
+    async def _once(self, verb: Verb[T], whole: bool, route: Route, begin: str | None = None) -> T:
         await self._reached()
         async with self._room:
             if self._closed:
                 raise ShuttingDown(f"the store {self.place.shown} is closed")
             connection = self._rested(route) or await self._made(route)
             try:
-                answer = await self._played(Session(connection, self.place, self._doubt), verb, whole)
+                answer = await self._played(Session(connection, self.place, self._doubt), verb, whole, begin)
             except LOST:
                 connection.terminate()
                 raise
@@ -190,11 +193,11 @@ class Pool:
             self._rest(connection, route)
             return answer
 
-    async def _played(self, db: Session, verb: Verb[T], whole: bool) -> T:
+    async def _played(self, db: Session, verb: Verb[T], whole: bool, begin: str | None) -> T:
         # Behind a pooler our settings last for a transaction: there each verb is one.
         if not (whole or self.route.pooled):
             return await verb(db)
-        await db.run(self.route.begin)
+        await db.run(begin or self.route.begin)
         answer = await verb(db)
         await db.run("COMMIT")
         return answer

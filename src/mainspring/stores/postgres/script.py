@@ -52,13 +52,23 @@ _MAKE = """DO $$ BEGIN
 END $$;
 """
 
-# Nobody who beats is left on tables it cannot work on; a beat that waits for the lock reads the new version.
+# Nobody who beats is left on tables it cannot work on; a beat that waits for the lock reads the new version. What a
+# worker knows whose record cannot be decoded is unknown, and does not stop the others.
 _GUARD = """LOCK TABLE mainspring_workers IN SHARE ROW EXCLUSIVE MODE;
-DO $$ DECLARE alive text; BEGIN
-    SELECT string_agg(id || ' (knows ' || known || ')', ', ' ORDER BY id) INTO alive FROM (
-        SELECT id, (info::json ->> 'schema')::integer AS known FROM mainspring_workers
-        WHERE until > extract(epoch FROM clock_timestamp()) * 1000000) AS live
-    WHERE known > 0 AND known NOT BETWEEN {oldest} AND {target};
+DO $$ DECLARE alive text; worker record; known integer; BEGIN
+    FOR worker IN SELECT id, info FROM mainspring_workers
+        WHERE until > extract(epoch FROM clock_timestamp()) * 1000000 ORDER BY id
+    LOOP
+        BEGIN
+            known := worker.info::json ->> 'schema';
+        EXCEPTION WHEN data_exception THEN
+            known := NULL;
+            RAISE WARNING 'the record of worker % cannot be decoded, and is left out', worker.id;
+        END;
+        IF known > 0 AND known NOT BETWEEN {oldest} AND {target} THEN
+            alive := concat_ws(', ', alive, worker.id || ' (knows ' || known || ')');
+        END IF;
+    END LOOP;
     IF alive IS NOT NULL THEN RAISE object_in_use USING
         MESSAGE = 'workers are alive that cannot work with schema {target}: ' || alive || '; stop them first';
     END IF;

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from ...finding import Finding
-from ...job import JobId, State, UnreadableRecord, WorkerId
+from ...job import Changed, Job, JobId, State, UnreadableRecord, WorkerId
 from ...schedule import Schedule
 from ..unreadable import decoded, finding, unreadable
 from .home import Home, Homes
-from .index import Arguments
+from .index import Arguments, final_spots
 from .known import read_home
-from .records import CLAIM_PARTS, aside_of, packed, unpacked
+from .records import CLAIM_PARTS, Raw, aside_of, packed, unpacked
 from .snapshot import Found
 from .step import Unit, commit_one, has
 
@@ -80,15 +81,56 @@ async def _take_out_entry(
 
 
 async def _aside_groupless(homes: Homes, home: Home, id: bytes, one: UnreadableRecord, found: Found, now: int) -> None:
-    """A suspect or one that may expire: its own record says its queue, or hides it."""
+    """A suspect or one that may expire: its own record says its queue and task, or else the index of its group."""
     base, (raw, job) = home.base, found
-    if job is not None and job.queue and raw[1] is None:
-        commands = parked(home, id, job.queue, job.task, one, now)
+    group = None if job is None or raw[1] is not None else await _group_of(home, id, job)
+    if group is not None:
+        commands = parked(home, id, *group, one, now)
     else:
         commands = [("ZREM", f"{base}:expiring", id), ("SREM", f"{base}:suspect", id),
                     ("HSET", f"{base}:unreadable", id, one.error)]  # fmt: skip
     conditions = [has(f"{base}:job", id, raw[0]), has(f"{base}:run", id, raw[1])]
     await commit_one(homes, Unit(conditions, commands))
+
+
+async def _group_of(home: Home, id: bytes, job: Job) -> tuple[str, str] | None:
+    """The queue and the task of a job whose record may not have them."""
+    if job.queue:
+        return job.queue, job.task
+    groups = await home.call("SMEMBERS", f"{home.base}:groups")
+    scores = await home.many([("ZSCORE", f"{home.base}:made:".encode() + group, id) for group in groups])
+    found = next((group for group, score in zip(groups, scores, strict=True) if score is not None), None)
+    if found is None:
+        return None
+    queue, _, task = found.decode(errors="backslashreplace").partition("\0")
+    return queue, task
+
+
+async def delete_queueless(homes: Homes, changed: Changed) -> Changed:
+    """Deletes those that were refused because their records do not even say their queue."""
+    done, ids = list(changed.done), list(changed.refused)
+    for home in homes.all:
+        for id, (raw, job) in (await read_home(home, ids)).items():
+            if job is not None and job.unreadable and not job.queue and await _deleted(homes, home, raw, job):
+                done.append(id)
+    refused = {id: why for id, why in changed.refused.items() if id not in done}
+    return replace(changed, done=sorted(done), refused=refused)
+
+
+async def _deleted(homes: Homes, home: Home, raw: Raw, job: Job) -> bool:
+    """Entries of its queue and its tags that remain lead to no record: who meets one takes it out."""
+    base, id = home.base, packed(job.id)
+    conditions = [has(f"{base}:{name}", id, value) for name, value in zip(("job", "run", "end"), raw, strict=True)]
+    commands: list[Arguments] = [
+        *(("HDEL", f"{base}:{name}", id) for name in ("job", "run", "end", "unreadable")),
+        *(("ZREM", f"{base}:{name}", id) for name in ("expiring", "odd")), ("SREM", f"{base}:suspect", id),
+        ("DEL", f"{base}:exec:{job.id}", f"{base}:log:{job.id}"),
+    ]  # fmt: skip
+    if (group := await _group_of(home, id, job)) is not None:
+        queue, task = group
+        commands += [("ZREM", f"{base}:made:{queue}\0{task}", id), ("ZREM", f"{base}:again:{queue}", id)]
+        commands += [("ZREM", f"{base}:{spot.key}", id) for spot in final_spots(id, task)]
+    return await commit_one(homes, Unit(conditions, commands))
 
 
 async def set_aside_schedules(homes: Homes, broken: Sequence[UnreadableRecord]) -> None:

@@ -12,7 +12,7 @@ from ...job import Circuit, Job, JobId
 from ...schedule import TICKS_KEPT, Schedule
 from ...tally import counted
 from .home import Homes
-from .index import Arguments, held_keys, moves
+from .index import Arguments, final_spots, held_keys, moves
 from .records import Raw, claim_of, last_run, packed, record
 from .snapshot import Found, Snapshot
 from .step import Condition, Unit, has, has_members, lacks_member
@@ -156,6 +156,8 @@ def _written(base: str, id: JobId, raw: Raw, old: Job | None, new: Job | None, n
     if raw[2] is not None:
         yield "HDEL", f"{base}:end", short
     yield from moves(base, old, new, now)
+    if old is not None and old.unreadable and new is None:
+        yield from (("ZREM", f"{base}:{spot.key}", short) for spot in final_spots(short, old.task))
 
 
 def _of_keys(homes: Homes, changed: Sequence[tuple[Job | None, Job | None]]) -> Iterator[Arguments]:

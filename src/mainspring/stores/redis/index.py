@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from ...clock import micros
-from ...job import IDEMPOTENT, SUSPECT, UNFINISHED, Job, State
+from ...job import FINAL, IDEMPOTENT, SUSPECT, UNFINISHED, Job, State
 from .records import packed, place
 
 Arguments = tuple[str | bytes | int, ...]
@@ -89,6 +89,13 @@ def _by_state(job: Job, id: bytes, its: str) -> Iterator[Spot]:
         if job.state is State.DEAD and job.failure is not None:
             yield Spot("sorted", f"dead:{job.task}\0{job.failure.kind}", id, at)
             yield Spot("set", "kinds", f"{job.task}\0{job.failure.kind}".encode())
+
+
+def final_spots(id: bytes, task: str) -> Iterator[Spot]:
+    """Where a job may be that has ended, if its record does not say how."""
+    for state in sorted(FINAL):
+        yield Spot("sorted", f"ended:{state.value}\0{task}", id)
+        yield Spot("sorted", f"final:{state.value}\0{task}", id)
 
 
 # Names of what there may be something of, and what its key begins with. They stay until tidy.lua finds nothing there.

@@ -10,7 +10,7 @@ from ...document import NEWS_KEPT, Document, Entry, Feed, News, Trail
 from ..rules import in_trail
 from .ear import Kin
 from .home import Home, Homes
-from .kept import document_of, entry_of, instant_of, play, watched
+from .kept import document_of, entries_of, instant_of, play, watched
 
 # So many are read at a time, and the entries of a span of time whole if there are no more than that.
 STEP, FEW = 200, 2_000
@@ -47,7 +47,8 @@ class RedisKeeper:
             while len(found) < limit:
                 page = await _names(home, kind, names, after)
                 texts = await home.call("HMGET", f"{home.base}:doc:{kind}", *page) if page else []
-                read = [document_of(text) for text in texts if text is not None]
+                pairs = zip(page, texts, strict=True)
+                read = [document_of((kind, name), text) for name, text in pairs if text is not None]
                 found += [one for one in read if one.expires_at is None or one.expires_at > now]
                 if len(page) < STEP:
                     break
@@ -67,7 +68,7 @@ class RedisKeeper:
             while len(found) < limit:
                 page = await _ids(home, span, before)
                 texts = await home.call("HMGET", f"{home.base}:entry", *page) if page else []
-                read = [entry_of(text) for text in texts if text is not None]
+                read = entries_of(zip(page, texts, strict=True))
                 found += [entry for entry in read if in_trail(entry, which)]
                 if len(page) < STEP:
                     break

@@ -8,10 +8,12 @@ from datetime import datetime
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from ...clock import instant, micros
+from ...clock import EPOCH, instant, micros
 from ...document import Document, Entry
 from ..memory.keeper import MemoryKeeper
+from ..unreadable import readable
 from .home import Home, Homes
 from .index import Arguments
 from .step import Condition, Unit, has
@@ -22,8 +24,25 @@ Key = tuple[str, str]
 """A document's kind and name."""
 
 _encode = msgspec.json.Encoder().encode
-document_of = msgspec.json.Decoder(Document).decode
-entry_of = msgspec.json.Decoder(Entry).decode
+_document = msgspec.json.Decoder(Document).decode
+_entry = msgspec.json.Decoder(Entry).decode
+
+
+def document_of(key: Key, text: bytes) -> Document:
+    """The document; one that cannot be decoded has everything that is kept of it as its text."""
+    found = readable(f"document {key[0]}", [(key[1], text)], _document)
+    return found[0] if found else Document(kind=key[0], name=key[1], text=text.decode(errors="backslashreplace"))
+
+
+def entries_of(pairs: Iterable[tuple[str, bytes | None]]) -> list[Entry]:
+    """Those that can be decoded."""
+    return readable("audit entry", [(id, text) for id, text in pairs if text is not None], _entry)
+
+
+def _entry_of(id: str, text: bytes) -> Entry:
+    """The entry; one that cannot be decoded stays as it is until it is tidied away."""
+    found = entries_of([(id, text)])
+    return found[0] if found else Entry(id=id, at=EPOCH, who="", action="", target="", outcome="{}")
 
 
 class Kept(MemoryKeeper):
@@ -34,12 +53,19 @@ class Kept(MemoryKeeper):
     ) -> None:
         super().__init__()
         self._base = base
-        self._old_documents = {key: None if text is None else document_of(text) for key, text in documents.items()}
-        self._old_entries = {id: None if text is None else entry_of(text) for id, text in entries.items()}
+        self._old_documents = {key: None if text is None else document_of(key, text) for key, text in documents.items()}
+        self._old_entries = {id: None if text is None else _entry_of(id, text) for id, text in entries.items()}
         self._documents = {key: one for key, one in self._old_documents.items() if one is not None}
         self._entries = {id: one for id, one in self._old_entries.items() if one is not None}
         self._read = (documents, entries, watched)
         self._watched = self._was_watched = instant_of(watched)
+
+    async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
+        """Of documents that were read because the index has them as expired."""
+        for key, old in self._documents.items():
+            if old.expires_at is None:  # it cannot be decoded: the others in that index say when they expire
+                self._documents[key] = replace(old, expires_at=now)
+        return await super().tidy(audited_since=audited_since, now=now)
 
     def _turn(self) -> AbstractContextManager[object]:
         return nullcontext()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
@@ -9,7 +10,7 @@ import msgspec
 
 from ...clock import instant, micros
 from ...failpoint import failpoint
-from ...job import UnreadableRecord
+from ...job import UNREADABLE, UnreadableRecord
 from ...schedule import Due, Fired, Firing, Leadership, Schedule, Tick
 from ..memory import fire as memory
 from ..rules import led
@@ -172,7 +173,7 @@ async def lead(homes: Homes, name: str, holder: str, until: datetime, now: datet
 
     async def propose() -> tuple[Leadership, Unit]:
         text = await homes.first.call("HGET", key, name)
-        answer = led(None if text is None else _leadership(text), name, holder, until, now)
+        answer = led(_known_leader(name, text, until, now), name, holder, until, now)
         commands: list[Arguments] = [("HSET", key, name, _encode(answer))]
         if answer.holder is None:
             commands.append(("PUBLISH", homes.first.base, "new"))
@@ -181,6 +182,21 @@ async def lead(homes: Homes, name: str, holder: str, until: datetime, now: datet
     return await contend_one(homes, "lead", propose)
 
 
+def _known_leader(name: str, text: bytes | None, until: datetime, now: datetime) -> Leadership | None:
+    """Who leads. One whose record cannot be decoded may still lead: it is given the span that is asked for."""
+    if text is None:
+        return None
+    found = readable("leader", [(name, text)], _leadership)
+    return found[0] if found else Leadership(name, UNREADABLE, _last_term(text, now), until)
+
+
+def _last_term(text: bytes, now: datetime) -> int:
+    """The next term's number has to be greater. Where none can be read it is the Unix time: a term takes a second."""
+    term = re.search(rb'"term":\s*(\d{1,15})\b', text)
+    return int(now.timestamp()) if term is None else int(term[1])
+
+
 async def leaders(home: Home, now: datetime) -> list[Leadership]:
-    found = map(_leadership, await home.call("HVALS", f"{home.base}:leader"))
+    pairs = await home.call("HGETALL", f"{home.base}:leader")
+    found = readable("leader", zip(pairs[::2], pairs[1::2], strict=True), _leadership)
     return sorted((one for one in found if one.holder is not None and one.until > now), key=lambda one: one.name)

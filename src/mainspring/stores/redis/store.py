@@ -48,7 +48,7 @@ from ...store import Store, Transaction
 from ...survived_errors import SurvivedErrors
 from ...tally import Span, Tally
 from . import claim, count, enqueue, finish, lists, series, tally
-from .aside import set_aside_schedules
+from .aside import delete_queueless, set_aside_schedules
 from .condition import condition, listener, refuse
 from .ear import Ear, Kin, Word
 from .home import Homes
@@ -283,6 +283,8 @@ class RedisStore(RedisKeeper):
     ) -> Changed:
         with self._clock.outside():
             changed = await finish.change(self._open(), action, which, now, limit, reason, update, after)
+            if action is Action.DELETE and any(refusal.error for refusal in changed.refused.values()):
+                changed = await delete_queueless(self._open(), changed)
         self._kin.ring("new", "final")
         return changed
 

@@ -151,8 +151,9 @@ def _step(db: sqlite3.Connection, steps: Steps, target: int, now: int, only_up: 
 
 def _guard(db: sqlite3.Connection, target: int, oldest: int, now: int) -> None:
     """Nobody who beats is left on tables it cannot work on."""
-    sql = """SELECT id, json_extract(info, '$.schema') AS known FROM mainspring_workers
-        WHERE until > ? AND known > 0 AND known NOT BETWEEN ? AND ? ORDER BY id"""
+    sql = """SELECT id, CASE WHEN json_valid(info) THEN json_extract(info, '$.schema') END AS known
+        FROM mainspring_workers WHERE until > ? AND typeof(known) = 'integer' AND known > 0
+            AND known NOT BETWEEN ? AND ? ORDER BY id"""
     alive = ", ".join(f"{id} (knows {known})" for id, known in db.execute(sql, (now, oldest, target)))
     if alive:
         raise StoreUnavailable(f"workers are alive that cannot work with schema {target}: {alive}; stop them first")

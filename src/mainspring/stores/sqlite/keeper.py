@@ -13,6 +13,7 @@ from ...clock import instant, micros
 from ...document import NEWS_KEPT, Document, Entry, Feed, News, Trail
 from ..rows import Row
 from .batch import chunks, flat, places
+from .lenient import rows_of
 
 T = TypeVar("T")
 # Rows that one tidying deletes of a kind at most; and the news between two looks for those that nobody needs.
@@ -27,8 +28,8 @@ _WRITE = "INSERT OR REPLACE INTO mainspring_documents (kind, name, revision, exp
 
 def _put(db: sqlite3.Connection, new: Document, now: int) -> bool:
     sql = f"{_FOUND} AND name = :name AND {_THERE}"
-    row = db.execute(sql, {"kind": new.kind, "name": new.name, "now": now}).fetchone()
-    old = None if row is None else _document(new.kind, row)
+    rows = rows_of(db, sql, {"kind": new.kind, "name": new.name, "now": now})
+    old = _document(new.kind, rows[0]) if rows else None
     if old == new:
         return True
     if new.revision != (old.revision if old else 0) + 1:
@@ -39,6 +40,8 @@ def _put(db: sqlite3.Connection, new: Document, now: int) -> bool:
 
 def _document(kind: str, row: Row) -> Document:
     name, text, revision, expires_at = row
+    if isinstance(text, bytes):  # it is not UTF-8
+        text = text.decode(errors="backslashreplace")
     return Document(kind=kind, name=name, text=text, revision=revision, expires_at=_at(expires_at))
 
 
@@ -51,7 +54,7 @@ def _documents(
     if names is not None:
         values["names"] = _json(list(names)).decode()
     sql = f"{_FOUND} {beyond} {named} AND {_THERE} ORDER BY name LIMIT :limit"
-    return [_document(kind, row) for row in db.execute(sql, values).fetchall()]
+    return [_document(kind, row) for row in rows_of(db, sql, values)]
 
 
 _DROP = """DELETE FROM mainspring_documents WHERE kind = ? AND name IN (SELECT value FROM json_each(?))

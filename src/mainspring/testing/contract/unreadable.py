@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from ...document import Document
 from ...job import UNREADABLE, Action, Filter, JobId, State
-from ...outcome import Done
+from ...outcome import Discard, Done
 from ...store import Store
 from .build import (
     NOW,
@@ -38,6 +41,9 @@ class UnreadableContract(Contract):
 
     async def spoil_worker(self, id: str) -> None:
         raise NotImplementedError(f"{type(self).__name__} must define spoil_worker()")
+
+    async def spoil_document(self, kind: str, name: str) -> None:
+        raise NotImplementedError(f"{type(self).__name__} must define spoil_document()")
 
     async def test_a_claim_gives_out_the_rest_and_sets_an_unreadable_job_aside(self) -> None:
         async with self.opened() as store:
@@ -212,3 +218,47 @@ class UnreadableContract(Contract):
             assert await claimed(store, "bob") == [other]
             assert (await beat(store, "ada")).holds == {job.id: job.lease}
             assert [row.info.id for row in await store.workers(now=NOW)] == ["ada", "bob"]
+
+    async def test_an_unreadable_job_can_be_deleted_in_any_state(self) -> None:
+        async with self.opened() as store:
+            (expiring,) = await put(store, new_job(task="other", expires_at=later(3600)))
+            suspected = await suspect(store, task="third", expires_at=later(3600))
+            done = await start(store, task="task")
+            await settle(store, done, Done())
+            dead = await start(store, task="task")
+            await settle(store, dead, Discard())
+            (pending,) = await put(store, new_job(tags=("tag",), unique_key="key"))
+            ids = [pending, expiring, suspected, done.id, dead.id]
+            for job_id in ids:
+                await self.spoil_job(job_id)
+            await claim(store, tasks=["other", "third"], now=later(1))
+            assert (await act(store, Action.DELETE, *ids)).done == sorted(ids)
+            assert await everything(store) == []
+            assert await store.counts(now=NOW) == {}
+            assert await self._records(store) == ("ok", False)
+            (other,) = await put(store, new_job(tags=("tag",), unique_key="key"))
+            assert await claimed(store) == [other]
+            await store.surplus(State.COMPLETED, "task", keep=0, before=later(60), limit=10)
+            assert await store.jobs(Filter(tags=("tag",)), now=NOW, limit=10) != []
+
+    async def test_an_unreadable_document_stops_no_other_and_can_be_dropped(self) -> None:
+        async with self.opened() as store:
+            documents = [Document(kind="key", name=name, text="{}") for name in ("a", "b", "c")]
+            assert await store.put_documents(documents, now=NOW) == [True] * 3
+            await self.spoil_document("key", "b")
+            found = {one.name: one.text for one in await store.documents("key", now=NOW, limit=10)}
+            assert found.keys() == {"a", "b", "c"}
+            assert (found["a"], found["c"]) == ("{}", "{}")
+            assert found["b"] != "{}"
+            again = replace(documents[0], text="[]", revision=2)
+            assert await store.put_documents([documents[1], again], now=NOW) == [False, True]
+            assert await store.drop_documents("key", ["b"]) == ["b"]
+            assert await store.put_documents([documents[1]], now=NOW) == [True]
+
+    async def test_an_unreadable_document_expires_as_it_should_have(self) -> None:
+        async with self.opened() as store:
+            document = Document(kind="key", name="a", text="{}", expires_at=later(10))
+            assert await store.put_documents([document], now=NOW) == [True]
+            await self.spoil_document("key", "a")
+            await store.tidy(audited_since=NOW, now=later(20))
+            assert await store.documents("key", now=NOW, limit=10) == []

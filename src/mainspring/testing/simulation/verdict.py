@@ -12,7 +12,7 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from ... import scheduler, worker
+from ... import ids, scheduler, worker
 from ...control import schedules
 from ...stores.memory import claim
 from .auditor import RULES, Fact, Violation
@@ -69,6 +69,7 @@ def play(plan: Plan, bug: str | None = None) -> Verdict:
     """Plays a plan to its end; with `bug`, on an engine that is broken in that way."""
     with ExitStack() as stack:
         stack.enter_context(_seeded(plan.seed))
+        stack.enter_context(swap(ids, "_last", 0))  # ids of this process go on from the time before
         if bug is not None:
             stack.enter_context(BUGS[bug].plant())
         runner = stack.enter_context(asyncio.Runner(loop_factory=VirtualLoop))

@@ -1,0 +1,131 @@
+"""A document of the service that cannot be decoded stops nothing else, and is shown."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from http_client import Client, browser
+
+from mainspring import HookNotFound, Mainspring
+from mainspring.cli.doctor import examine
+from mainspring.document import Document
+from mainspring.job import Filter
+from mainspring.measure import values
+from mainspring.metrics.timed import measured
+from mainspring.stores import unreadable
+from mainspring.survived_errors import UNREADABLE_METRIC
+from mainspring.webhook.message import Event, delivery
+
+URL = "https://hooks.example.com/in"
+# What a damaged document holds, and what a later release may have written.
+TEXTS = ["{", '{"webhook": 5, "trigger": 5, "id": 5}', ""]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unreadable, "_logged", set())
+
+
+async def spoil(spring: Mainspring, kind: str, name: str, text: str = "{") -> None:
+    store, now = await spring.opened(), spring.clock.now()
+    await store.drop_documents(kind, [name])
+    assert await store.put_documents([Document(kind=kind, name=name, text=text)], now=now) == [True]
+
+
+async def finding(spring: Mainspring) -> tuple[str, str, str]:
+    (found,) = [one for one in await examine(spring) if one.about == "documents"]
+    return found.verdict, found.text, found.remedy
+
+
+@pytest.mark.parametrize("text", TEXTS)
+async def test_an_unreadable_api_key_keeps_no_other_key_out(spring: Mainspring, client: Client, text: str) -> None:
+    async with client("admin") as http:
+        await spring.keys.create("ada")
+        await spoil(spring, "key", "ada", text)
+        spring.keys.forget()
+        assert (await http.get("/queues")).status_code == 200
+        listed = await http.get("/keys")
+        assert (listed.status_code, "ada" in listed.text) == (200, False)
+        verdict, found, remedy = await finding(spring)
+        assert (verdict, "key ada" in found, "mainspring keys revoke ada" in remedy) == ("bad", True, True)
+        assert (await http.delete("/keys/ada")).status_code == 204
+        assert (await finding(spring))[0] == "ok"
+        assert await spring.keys.create("ada")
+
+
+async def test_a_note_of_a_use_that_is_unreadable_is_written_again(spring: Mainspring, client: Client) -> None:
+    secret = await spring.keys.create("ada")
+    (key,) = await spring.keys.list()
+    await spoil(spring, "key_use", key.id)
+    assert (await spring.keys.list())[0].last_used_at is None
+    assert await spring.keys.find(secret) is not None
+    await spoil(spring, "key_use", key.id)
+    assert (await spring.keys.list())[0].last_used_at is None
+
+
+@pytest.mark.parametrize("text", TEXTS)
+async def test_an_unreadable_webhook_stops_no_delivery_to_another(spring: Mainspring, text: str) -> None:
+    for name in ("bad", "ops"):
+        await spring.webhooks.create(name, URL, ["job.dead"])
+    await spoil(spring, "webhook", "bad", text)
+    await spring.tasks["fail"].enqueue()
+    await spring.worker().drain()
+    store = await spring.opened()
+    deliveries = await store.jobs(Filter(queues=("webhooks",)), now=spring.clock.now(), limit=10)
+    assert [job.payload for job in deliveries if '"ops"' in job.payload] != []
+    assert [hook.name for hook in await spring.webhooks.list()] == ["ops"]
+    with pytest.raises(HookNotFound, match="the record of webhook 'bad' cannot be decoded"):
+        await spring.webhooks.get("bad")
+    verdict, found, remedy = await finding(spring)
+    assert (verdict, "webhook bad" in found, "mainspring webhooks delete bad" in remedy) == ("bad", True, True)
+    await spring.webhooks.delete("bad")
+    assert (await finding(spring))[0] == "ok"
+    assert (await spring.webhooks.create("bad", URL, ["job.dead"])).webhook.name == "bad"
+
+
+async def test_a_delivery_to_an_unreadable_webhook_is_tried_again(spring: Mainspring) -> None:
+    made, now = await spring.webhooks.create("bad", URL, ["job.dead"]), spring.clock.now()
+    job = delivery(made.webhook, Event(kind="job.dead", at=now, about="x", facts={}), now)
+    await spoil(spring, "webhook", "bad")
+    store = await spring.opened()
+    await store.enqueue([job], now=now)
+    await spring.worker(queues=["webhooks"]).drain()
+    (told,) = await store.jobs(Filter(ids=(job.id,)), now=now, limit=1)
+    assert told.shown(now) == "retrying"
+    assert told.failure is not None
+    assert "cannot be decoded" in told.failure.message
+
+
+async def test_an_unreadable_trigger_is_shown_and_deleted(spring: Mainspring) -> None:
+    for name in ("bad", "ops"):
+        await spring.triggers.create(name, task="send")
+    await spoil(spring, "trigger", "bad")
+    assert [one.name for one in await spring.triggers.list()] == ["ops"]
+    assert "mainspring triggers delete bad" in (await finding(spring))[2]
+    await spring.triggers.delete("bad")
+    assert (await finding(spring))[0] == "ok"
+
+
+async def test_an_unreadable_session_is_over(spring: Mainspring) -> None:
+    async with browser(spring.asgi()) as http:
+        secret = await spring.keys.create("ada", "operator")
+        assert (await http.post("/session", json={"key": secret})).status_code == 200
+        store = await spring.opened()
+        (kept,) = await store.documents("session", now=spring.clock.now(), limit=9)
+        await spoil(spring, "session", kept.name)
+        assert (await http.get("/queues")).status_code == 401
+
+
+async def test_an_unreadable_document_is_logged_and_counted_once(
+    spring: Mainspring, caplog: pytest.LogCaptureFixture
+) -> None:
+    meter = measured(spring)
+    await spoil(spring, "webhook", "bad")
+    with caplog.at_level(logging.ERROR, "mainspring"):
+        for _ in range(3):
+            await spring.webhooks.list()
+    assert [record.message for record in caplog.records if "webhook bad cannot be decoded" in record.message] != []
+    assert len(caplog.records) == 1
+    counted = meter.whole().totals[UNREADABLE_METRIC]
+    assert {tuple(values(labels)): n for labels, n in counted.items()} == {("webhook",): 1}
