@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import threading
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from live import Live
 from msgspec.structs import replace
 from playwright.sync_api import Locator, Page, expect
@@ -163,5 +165,45 @@ def test_the_badge_says_that_the_feed_stands_still_and_the_page_goes_on(
         expect(row).to_contain_text("completed")
         broken[0] = False
         expect(page.get_by_role("button", name="Live", exact=True)).to_be_visible()
+    finally:
+        live.close()
+
+
+def test_a_live_feed_that_falls_silent_is_not_shown_as_live_and_opened_again(
+    visit: Visits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainspring.api.stream.HEARTBEAT", 0.5)
+    silent = threading.Event()
+
+    def half_open(service: ASGIApp) -> ASGIApp:
+        """What is sent to streams is lost while it is silent, without a close: as if a cable were cut."""
+
+        async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+            lost = False
+
+            async def passed_on(message: Message) -> None:
+                nonlocal lost
+                lost = lost or (silent.is_set() and str(scope.get("path")).endswith("/events"))
+                if not lost:
+                    await send(message)
+
+            await service(scope, receive, passed_on)
+
+        return wrapped
+
+    live = Live(tmp_path, wrap=half_open)
+    try:
+        page = visit(live, "/jobs")
+        shown(page)
+        first = live.enqueue("send_email", "eve@example.org")  # seen on the page, so that the stream is open
+        expect(page.locator(f"a[href$='{first}']").first).to_be_visible()
+        stay(page)
+        silent.set()
+        expect(page.get_by_role("button", name="Connecting", exact=True)).to_be_visible()
+        silent.clear()
+        expect(page.get_by_role("button", name="Live", exact=True)).to_be_visible()
+        second = live.enqueue("send_email", "ada@example.org")
+        expect(page.locator(f"a[href$='{second}']").first).to_be_visible()
+        assert stayed(page)
     finally:
         live.close()

@@ -20,7 +20,7 @@ PATIENCE = 30.0
 
 
 class Told(Struct):
-    """One block of a stream; of a heartbeat the name is empty."""
+    """One block of a stream; the first one is a heartbeat, too."""
 
     id: int | None
     type: str
@@ -77,7 +77,7 @@ class Stream:
         """The next event, of one of these types if some are given."""
         async with asyncio.timeout(PATIENCE):
             while (told := await self.block()) is not None:
-                if told.type and (not types or told.type in types):
+                if told.type not in ("", "heartbeat") and (not types or told.type in types):
                     return told
         raise AssertionError("the stream has ended")
 

@@ -150,7 +150,7 @@ async def test_the_answer_is_a_stream_that_nobody_keeps(spring: Mainspring, cloc
         assert stream.headers["x-accel-buffering"] == "no"
         first = await stream.block()
         assert first is not None
-        assert (first.type, first.id, stream.last) == ("", 1, 1)
+        assert (first.type, first.id, stream.last) == ("heartbeat", 1, 1)
 
 
 async def test_an_event_has_its_number_its_type_and_its_data(spring: Mainspring, clock: VirtualClock) -> None:
@@ -284,7 +284,9 @@ async def test_a_quiet_stream_has_heartbeats_that_carry_the_number(spring: Mains
             await clock.elapse(seconds=HEARTBEAT)
             beat = await stream.block()
             assert beat is not None
-            assert (beat.type, beat.data, beat.id, stream.last) == ("", {}, 5, 5)
+            assert (beat.type, beat.data, beat.id, stream.last) == (
+                "heartbeat", {"type": "heartbeat", "seconds": HEARTBEAT}, 5, 5,
+            )  # fmt: skip
 
 
 async def test_a_stream_ends_after_a_while_so_that_keys_are_asked_for_anew(

@@ -119,7 +119,7 @@ class EventStream:
     async def _tell(self, reader: Reader, stand: Newsstand, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         # The number comes first: who is cut off before the first event goes on from here.
-        await self._say(send, f"retry: {RETRY}\nid: {reader.after}\n: mainspring\n\n")
+        await self._say(send, f"retry: {RETRY}\nid: {reader.after}\n: mainspring\n{_heartbeat()}")
         reason = "stopping"
         try:
             reason = await self._follow(reader, stand, send) or reason
@@ -144,7 +144,7 @@ class EventStream:
             for n in range(0, len(wanted), LOT):
                 await self._say(send, "".join(wanted[n : n + LOT]))
             if not wanted and now() >= beat_at:
-                await self._say(send, f"id: {reader.after}\n: {self._clock.now().isoformat()}\n\n")
+                await self._say(send, f"id: {reader.after}\n: {self._clock.now().isoformat()}\n{_heartbeat()}")
             if reader.trouble != trouble:
                 trouble = reader.trouble
                 await self._say(send, _state(trouble))
@@ -166,6 +166,11 @@ class EventStream:
             await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
         finally:
             timer.cancel()
+
+
+def _heartbeat() -> str:
+    """An event, since EventSource hides comments from pages. It says how soon the next one follows."""
+    return f"event: heartbeat\ndata: {json.dumps({'type': 'heartbeat', 'seconds': HEARTBEAT})}\n\n"
 
 
 def _block(item: Item) -> str:

@@ -13,6 +13,8 @@ const TYPES = [
 // Milliseconds: between two loads for events, and between loads while there is no feed.
 const AT_MOST = 1000;
 const WITHOUT = 5000;
+// A source that is silent for longer than this number of heartbeats is lost, though the browser has not noticed.
+const HEARTBEATS = 2;
 
 /** What the shell shows of it: "live", "connecting", "paused", or "stalled" for a reason. */
 export const feed = { paused: false, state: "live", reason: "", listeners: new Set() };
@@ -77,18 +79,28 @@ function mark(key, state, reason = "") {
 function listen(url, heard, lost) {
   const key = {};
   let source = null;
-  const open = () => {
+  let silence = null;
+  let seconds = 0; // between two heartbeats; 0: an older server, which sends no such event
+  const awake = () => {
+    clearTimeout(silence);
+    if (seconds) silence = setTimeout(reopen, 1000 * HEARTBEATS * seconds);
+  };
+  const open = (missed = false) => {
     source?.close();
     source = new EventSource(url);
-    source.onopen = () => mark(key, "live");
-    source.onerror = () => mark(key, "connecting");
-    source.addEventListener("stalled", (event) => mark(key, "stalled", parse(event.data).reason));
-    source.addEventListener("resumed", () => mark(key, "live"));
+    const on = (type, act) => source.addEventListener(type, (event) => (awake(), act(event)));
+    source.onopen = () => (awake(), mark(key, "live"), missed && lost());
+    source.onerror = () => (clearTimeout(silence), mark(key, "connecting"));
+    on("stalled", (event) => mark(key, "stalled", parse(event.data).reason));
+    on("resumed", () => mark(key, "live"));
+    on("heartbeat", (event) => ((seconds = Number(parse(event.data).seconds)), awake()));
     for (const type of TYPES) {
       const lossy = type === "reset" || type === "dropped";
-      source.addEventListener(type, (event) => (lossy ? lost() : heard(parse(event.data))));
+      on(type, (event) => (lossy ? lost() : heard(parse(event.data))));
     }
   };
+  // The new source does not know the last number: what was missed is loaded. It has to speak in time, too.
+  const reopen = () => (mark(key, "connecting"), open(true), awake());
   mark(key, "connecting");
   open();
   // While nothing comes, the page loads now and then. A browser gives up a source that was refused: it is opened again.
@@ -97,7 +109,7 @@ function listen(url, heard, lost) {
     lost();
     if (source.readyState === EventSource.CLOSED) open();
   }, WITHOUT);
-  return () => (clearInterval(timer), source.close(), mark(key, null));
+  return () => (clearInterval(timer), clearTimeout(silence), source.close(), mark(key, null));
 }
 
 /**

@@ -118,7 +118,7 @@ async def delete_queueless(homes: Homes, changed: Changed) -> Changed:
 
 
 async def _deleted(homes: Homes, home: Home, raw: Raw, job: Job) -> bool:
-    """Entries of its queue and its tags that remain lead to no record: who meets one takes it out."""
+    """Entries of its group and its tags that remain lead to no record; a claim that meets one takes it out."""
     base, id = home.base, packed(job.id)
     conditions = [has(f"{base}:{name}", id, value) for name, value in zip(("job", "run", "end"), raw, strict=True)]
     commands: list[Arguments] = [

@@ -183,7 +183,7 @@ async def lead(homes: Homes, name: str, holder: str, until: datetime, now: datet
 
 
 def _known_leader(name: str, text: bytes | None, until: datetime, now: datetime) -> Leadership | None:
-    """Who leads. One whose record cannot be decoded may still lead: it is given the span that is asked for."""
+    """The leader. One whose record cannot be decoded may still lead: it is given the span that is asked for."""
     if text is None:
         return None
     found = readable("leader", [(name, text)], _leadership)
