@@ -12,7 +12,7 @@ from mainspring.document import NEWS_KEPT
 from mainspring.job import Circuit
 from mainspring.stores.redis.home import Home, Homes
 from mainspring.stores.redis.index import REGISTERS, held_keys, spots
-from mainspring.stores.redis.kept import document_of, entry_of
+from mainspring.stores.redis.kept import document_of, entries_of
 from mainspring.stores.redis.known import read_hash, read_home
 from mainspring.stores.redis.records import packed, unpacked
 
@@ -127,14 +127,17 @@ async def _kept(homes: Homes) -> None:
     home, fading = homes.first, dict[bytes, int]()
     kinds = [name.partition(":")[2] for name in await _names(home) if name.startswith(("doc:", "docs:"))]
     for kind in kinds:
-        documents = [document_of(text) for text in (await read_hash(home, f"{home.base}:doc:{kind}")).values()]
+        texts = await read_hash(home, f"{home.base}:doc:{kind}")
+        documents = [document_of((kind, name), text) for name, text in texts.items()]
         assert {one.kind for one in documents} == {kind}
         assert await _scores(home, f"docs:{kind}") == {one.name.encode(): 0 for one in documents}
         for one in documents:
             if one.expires_at is not None:
                 fading[f"{kind}\0{one.name}".encode()] = micros(one.expires_at)
     assert await _scores(home, "fading") == fading
-    entries = [entry_of(text) for text in (await read_hash(home, f"{home.base}:entry")).values()]
+    texts = await read_hash(home, f"{home.base}:entry")
+    entries = entries_of(texts.items())
+    assert len(entries) == len(texts)
     assert await _scores(home, "trail") == {one.id.encode(): 0 for one in entries}
     assert await _scores(home, "audited") == {one.id.encode(): micros(one.at) for one in entries}
     kept, told = await home.many([("LLEN", f"{home.base}:news"), ("HGET", f"{home.base}:meta", "told")])

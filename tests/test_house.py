@@ -45,7 +45,7 @@ LAYERS: list[set[str]] = [
     {"context", "outcome", "sync", "retention", "schedule", "why"},
     {"load", "logs", "standing", "tally"},
     {"aftermath", "amendment", "plan"},
-    {"distribution", "key", "events", "stats", "store", "middleware", "handle", "wire", "interrupts"},
+    {"distribution", "key", "events", "stats", "store", "middleware", "handle", "wire", "interrupts", "unreadable"},
     {"insistence", "notice", "patience", "spread", "vigil"},
     {"depth", "diagnosis", "journal", "leader", "prune", "task", "stores", "process", "quota", "news"},
     {"herald", "processes", "spec", "webhook"},

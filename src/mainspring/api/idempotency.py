@@ -18,8 +18,8 @@ from ..app import Mainspring
 from ..document import Document
 from ..errors import StoreError
 from ..ids import following, new_series
-from ..stores.unreadable import decoded_documents
 from ..survived_errors import SurvivedErrors
+from ..unreadable import decoded_documents
 from .access.door import ANYONE
 from .body import read
 from .header import header

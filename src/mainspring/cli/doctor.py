@@ -16,7 +16,7 @@ from ..finding import Finding, Verdict, worst
 from ..job import FINAL, Filter, Job, LiveWorker, Queue, State, UnreadableRecord
 from ..retention import kept
 from ..store import Store
-from ..stores.unreadable import document_finding
+from ..unreadable import document_finding
 from ..webhook.inbound import TRIGGERS
 from ..webhook.record import WEBHOOKS
 from . import records

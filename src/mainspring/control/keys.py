@@ -32,8 +32,8 @@ from ..errors import ApiKeyExists, ApiKeyNotFound, BadInput, StoreError
 from ..hint import hint
 from ..job import UnreadableRecord
 from ..store import Store
-from ..stores.unreadable import decoded_documents
 from ..survived_errors import SurvivedErrors
+from ..unreadable import decoded_documents
 from .deed import audited, note
 from .ground import Ground
 

@@ -27,7 +27,7 @@ from ..job import (
     WorkerId,
 )
 from ..retry import Backoff
-from .unreadable import unreadable
+from ..unreadable import unreadable
 
 COLUMNS = (
     "id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, "

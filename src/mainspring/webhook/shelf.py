@@ -14,7 +14,7 @@ from ..errors import HookChanged, HookExists, HookNotFound, StoreUnavailable
 from ..hint import hint
 from ..job import UnreadableRecord
 from ..store import Store
-from ..stores.unreadable import decoded_documents
+from ..unreadable import decoded_documents
 
 PAGE = 500
 # How often a change is tried again when others change the same record meanwhile.

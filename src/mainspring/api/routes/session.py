@@ -20,7 +20,7 @@ from ...control.keys import HOLDS
 from ...credential import fingerprint
 from ...document import Document, Entry
 from ...ids import new_id
-from ...stores.unreadable import decoded_documents
+from ...unreadable import decoded_documents
 from ..access import cookie
 from ..access.attempts import Attempts, address_of
 from ..access.bearer import of_key

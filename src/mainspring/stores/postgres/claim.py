@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from ...clock import instant, micros
 from ...job import SUSPECT, UNREADABLE, Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
 from ...outcome import Outcome
+from ...unreadable import readable
 from ..rows import CLAIMED, COLUMNS, job_of
 from ..rules import LONG_SILENT, ordered
-from ..unreadable import readable
 from . import series
 from .jobs import BOTH, OVER, follow, write
 from .keeper import WATCHED

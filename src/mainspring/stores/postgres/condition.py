@@ -8,7 +8,7 @@ from typing import Any
 
 from ...finding import Finding, size
 from ...job import UNREADABLE
-from ..unreadable import finding
+from ...unreadable import finding
 from .pool import Session
 from .schema import indexes
 from .series import unreadable_names

@@ -7,8 +7,8 @@ from typing import Any
 
 from ...clock import instant, micros
 from ...job import Execution, JobId, LogLine, State
+from ...unreadable import readable
 from ..rows import COLUMNS, execution_of
-from ..unreadable import readable
 from .lists import FINISHED, GROUPS
 from .pool import Session
 

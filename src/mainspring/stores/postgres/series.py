@@ -11,9 +11,9 @@ import msgspec
 from ...clock import instant, micros
 from ...job import UnreadableRecord
 from ...schedule import TICKS_KEPT, Due, Leadership, Schedule, Tick
+from ...unreadable import decoded, readable
 from ..job_ends import JobNews, ScheduleBatch, completed_of, schedules_of
 from ..rules import led
-from ..unreadable import decoded, readable
 from .pool import NUMBERS, Session
 
 _encode = msgspec.json.Encoder().encode

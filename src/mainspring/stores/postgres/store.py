@@ -51,9 +51,9 @@ from ...schema import Schema
 from ...store import Store, Transaction
 from ...survived_errors import SurvivedErrors
 from ...tally import Span, Tally
+from ...unreadable import decoded, readable
 from ..rows import Row, claimed_of, job_of
 from ..steps import Steps
-from ..unreadable import decoded, readable
 from . import (
     change,
     claim,

@@ -10,7 +10,7 @@ import msgspec
 from ...clock import instant, micros
 from ...outcome import Outcome
 from ...tally import KEPT, SECONDS, Span, Sums, Tally, begin, counted
-from ..unreadable import sums_of
+from ...unreadable import sums_of
 from .pool import NUMBERS, Session
 
 _encode = msgspec.json.Encoder().encode

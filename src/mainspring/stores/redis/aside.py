@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ...finding import Finding
 from ...job import Changed, Job, JobId, State, UnreadableRecord, WorkerId
 from ...schedule import Schedule
-from ..unreadable import decoded, finding, unreadable
+from ...unreadable import decoded, finding, unreadable
 from .home import Home, Homes
 from .index import Arguments, final_spots
 from .known import read_home

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from ...clock import instant, micros
 from ...job import Beat, Claim, Job, JobId, LiveWorker, Orders, State, UnreadableRecord, WorkerId, WorkerInfo
+from ...unreadable import decoded, unreadable
 from ..memory import claim as memory
 from ..memory.workers import Workers
-from ..unreadable import decoded, unreadable
 from .aside import set_aside, take_out
 from .attempts import Attempts
 from .diff import unit_of

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from ...clock import EPOCH, instant, micros
 from ...document import Document, Entry
+from ...unreadable import readable
 from ..memory.keeper import MemoryKeeper
-from ..unreadable import readable
 from .home import Home, Homes
 from .index import Arguments
 from .step import Condition, Unit, has
@@ -30,8 +30,13 @@ _entry = msgspec.json.Decoder(Entry).decode
 
 def document_of(key: Key, text: bytes) -> Document:
     """The document; one that cannot be decoded has everything that is kept of it as its text."""
+    found = _decoded(key, text)
+    return found or Document(kind=key[0], name=key[1], text=text.decode(errors="backslashreplace"))
+
+
+def _decoded(key: Key, text: bytes) -> Document | None:
     found = readable(f"document {key[0]}", [(key[1], text)], _document)
-    return found[0] if found else Document(kind=key[0], name=key[1], text=text.decode(errors="backslashreplace"))
+    return found[0] if found else None
 
 
 def entries_of(pairs: Iterable[tuple[str, bytes | None]]) -> list[Entry]:
@@ -61,10 +66,10 @@ class Kept(MemoryKeeper):
         self._watched = self._was_watched = instant_of(watched)
 
     async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
-        """Of documents that were read because the index has them as expired."""
-        for key, old in self._documents.items():
-            if old.expires_at is None:  # it cannot be decoded: the others in that index say when they expire
-                self._documents[key] = replace(old, expires_at=now)
+        """A document that was read because the index has it as expired, and cannot be decoded, has expired."""
+        for key, text in self._read[0].items():
+            if text is not None and _decoded(key, text) is None:
+                self._documents[key] = replace(self._documents[key], expires_at=now)
         return await super().tidy(audited_since=audited_since, now=now)
 
     def _turn(self) -> AbstractContextManager[object]:

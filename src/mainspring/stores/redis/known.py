@@ -9,7 +9,7 @@ import msgspec
 from ...clock import instant, micros
 from ...job import Execution, JobId, LiveWorker, LogLine, Orders, WorkerInfo
 from ...schedule import Schedule
-from ..unreadable import readable
+from ...unreadable import readable
 from .home import Home, Homes
 from .records import Raw, job_from, last_run, packed
 from .snapshot import Found

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from ...clock import EPOCH, instant
 from ...job import UNREADABLE, Circuit, Ending, Execution, Job, JobId, Lease, NewJob, State, WorkerId
+from ...unreadable import readable
 from ..rows import claimed_of, new_row, remembered_options, row_of, strict_job_of, unreadable_job
 from ..rules import set_aside
-from ..unreadable import readable
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode

@@ -12,9 +12,9 @@ from ...clock import instant, micros
 from ...failpoint import failpoint
 from ...job import UNREADABLE, UnreadableRecord
 from ...schedule import Due, Fired, Firing, Leadership, Schedule, Tick
+from ...unreadable import decoded, readable
 from ..memory import fire as memory
 from ..rules import led
-from ..unreadable import decoded, readable
 from . import plain
 from .diff import schedule_moves
 from .home import Home, Homes

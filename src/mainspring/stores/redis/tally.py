@@ -8,7 +8,7 @@ import msgspec
 
 from ...clock import instant, micros
 from ...tally import KEPT, SECONDS, Span, Sums, Tally, begin
-from ..unreadable import readable, sums_of
+from ...unreadable import readable, sums_of
 from .home import Home, Homes
 from .index import Arguments
 from .known import read_hash

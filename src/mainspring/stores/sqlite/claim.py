@@ -11,10 +11,10 @@ import msgspec
 
 from ...clock import instant
 from ...job import UNREADABLE, Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
+from ...unreadable import readable
 from ..job_ends import JobEnd
 from ..rows import CLAIMED, HELD, Row, series_of
 from ..rules import LONG_SILENT, ordered
-from ..unreadable import readable
 from .enqueue import count
 from .keeper import watched
 from .lenient import holds_no_text, lenient

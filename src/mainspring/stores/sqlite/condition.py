@@ -8,8 +8,8 @@ import sqlite3
 
 from ...finding import Finding, size
 from ...job import UNREADABLE
+from ...unreadable import finding
 from ..rows import HELD
-from ..unreadable import finding
 from .series import unreadable_names
 
 # Releases with the WAL-reset bug, and the branches to which the fix was taken back: sqlite.org/wal.html#walresetbug

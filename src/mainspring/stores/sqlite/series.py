@@ -11,9 +11,9 @@ import msgspec
 from ...clock import instant, micros
 from ...job import Job, UnreadableRecord
 from ...schedule import TICKS_KEPT, Due, Leadership, Schedule, Tick
+from ...unreadable import decoded, readable
 from ..job_ends import JobEnd, JobNews, ScheduleBatch, completed_of, news_of, schedules_of
 from ..rules import led
-from ..unreadable import decoded, readable
 
 _encode = msgspec.json.Encoder().encode
 _schedule = msgspec.json.Decoder(Schedule).decode

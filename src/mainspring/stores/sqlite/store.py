@@ -54,11 +54,11 @@ from ...store import Store, Transaction
 from ...survived_errors import SurvivedErrors
 from ...sync import aside, plain
 from ...tally import Span, Tally
+from ...unreadable import decoded, readable
 from ..bell import Bell
 from ..borrowed import awaited, borrowed, itself
 from ..rows import COLUMNS, HELD, Row, claimed_of, execution_of, job_of
 from ..steps import Steps
-from ..unreadable import decoded, readable
 from . import change, claim, condition, enqueue, file, finish, fire, lists, read, series, tally, transaction
 from .inotify import WriteWatch
 from .keeper import SqliteKeeper

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..document import Document
-from ..finding import Finding
-from ..job import UnreadableRecord
-from ..survived_errors import count_unreadable
-from ..tally import Sums
+from .document import Document
+from .finding import Finding
+from .job import UnreadableRecord
+from .survived_errors import count_unreadable
+from .tally import Sums
 
 _logger = logging.getLogger("mainspring")
 T = TypeVar("T")
