@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, Literal, TypedDict, cast
@@ -10,6 +11,7 @@ from typing import Any, Literal, TypedDict, cast
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from .bounds import MAX_LONG_SPAN_SECONDS
 from .clock import is_instant
 from .codec import encode_call
 from .errors import BadInput, BadPayload
@@ -205,7 +207,15 @@ def _positive(value: Any) -> float:
 
 
 def _span(value: Any) -> float:
-    return seconds(value, "it")
+    return seconds(value, "it", MAX_LONG_SPAN_SECONDS)
+
+
+def _cap(value: Any) -> float:
+    """The cap of an interval; fitting() compares the two."""
+    span = seconds(value, "it", math.inf)
+    if span <= 0:
+        raise BadInput(f"must be more than 0 seconds, got {value!r}")
+    return span
 
 
 def _optional(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -289,7 +299,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "after": _one_of("start", "finish"),
     "pause_after_failures": _optional(_count),
     "depends_on": _names,
-    "adapt": _optional(_positive),
+    "adapt": _optional(_cap),
     "spread": _flag,
     **{name: _of_jobs(name) for name in ("queue", "priority", "timeout", "max_retries", "tags", "metadata")},
     "expires": _optional(_positive),

@@ -197,8 +197,10 @@ class Jobs:
     @audited("jobs.reschedule")
     async def reschedule(self, which: JobId | Filter, at: datetime | timedelta, **part: Unpack[Part]) -> Changed:
         """Waiting jobs are due at that instant, or after that span from now."""
-        run_at = self._ground.clock.now() + at if isinstance(at, timedelta) else at
-        return await self.update(which, run_at=run_at, **part)
+        if isinstance(at, timedelta):
+            seconds(abs(at), "reschedule()")
+            at = self._ground.clock.now() + at
+        return await self.update(which, run_at=at, **part)
 
     @audited("jobs.update")
     async def update(
