@@ -36,21 +36,8 @@ def tree_of(path: Path) -> ast.Module:
 
 # Each may import from those before it, and from its own package. A new module needs its place here.
 LAYERS: list[set[str]] = [
-    {
-        "errors",
-        "bounds",
-        "bucket",
-        "clock",
-        "document",
-        "hint",
-        "ids",
-        "failpoint",
-        "mask",
-        "program",
-        "signals",
-        "url",
-    },
-    {"acting", "credential", "measure", "retry", "threads", "trigger", "wear", "systemd"},
+    {"errors", "bounds", "bucket", "clock", "document", "failpoint", "hint", "ids", "mask", "program", "url"},
+    {"acting", "credential", "measure", "retry", "signals", "systemd", "threads", "trigger", "wear"},
     {"lifeline", "survived_errors"},
     {"job", "config", "finding", "reloader", "schema", "supervisor"},
     {"codec"},
