@@ -228,6 +228,8 @@ class Store(Keeper, Protocol):
         A worker holds at most one suspect (job.SUSPECT) at a time: if it holds none, the first one due is
         taken before all others. A task whose circuit is open gives nothing until its open_until; from then on
         it gives one job, the circuit's probe, before all others (a suspect too), and no more while that one runs.
+        In that order a job is taken only while those before it have less than bounds.CLAIM_BYTES of payload and
+        metadata; so any claim takes the first one, and what is left is due still.
         Pending jobs past expires_at end as expired here, in any queue. `next_at` is `now` if
         more may be due, else the next instant at which a job becomes due, a circuit half open or, in any queue,
         a job expires; None for a lapsed worker. A worker is silent from its `until` on, that instant included.

@@ -7,6 +7,7 @@ from copy import deepcopy
 from datetime import datetime, timedelta
 from typing import Literal
 
+import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
@@ -50,6 +51,13 @@ def admit(new: NewJob, now: datetime) -> Job:
         unique_key=new.unique_key, idempotency_key=new.idempotency_key,
         schedule=new.schedule, scheduled_at=new.scheduled_at, beside=new.beside, fingerprint=new.fingerprint,
     )  # fmt: skip
+
+
+def size_of(job: Job) -> int:
+    """Its bytes, as a claim counts them."""
+    payload = job.payload
+    size = len(payload) if payload.isascii() else len(payload.encode())
+    return size + len(msgspec.json.encode(job.metadata)) if job.metadata else size
 
 
 def meet(held: Job, new: NewJob, now: datetime) -> tuple[Job, Literal["duplicate", "replaced", "debounced"]]:
