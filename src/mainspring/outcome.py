@@ -289,9 +289,10 @@ def _name(error: BaseException) -> str:
         return "Exception"
 
 
-def unfit(task: str, error: Exception) -> Failure:
+def unfit(task: str, error: BaseException) -> Failure:
     """The failure of a run whose payload could not be decoded."""
-    return Failure("BadPayload", clean(f"the payload does not fit task {task!r}: {error}", MESSAGE_LIMIT))
+    reason = failure_of(error, stack=False).message
+    return Failure("BadPayload", clean(f"the payload does not fit task {task!r}: {reason}", MESSAGE_LIMIT))
 
 
 def _theirs(stack: TracebackType | None) -> TracebackType | None:

@@ -107,7 +107,7 @@ class Runner:
         running.set(ctx)
         try:
             ctx.arguments = self._tasks[job.task].arguments.decode(job.payload)
-        except Exception as error:
+        except BaseException as error:  # of any kind: validators of the arguments' classes run there
             return self._unreadable(job.task, unfit(job.task, error))
         failpoint("run.started")
         try:

@@ -11,14 +11,14 @@ from typing import Any, Literal, TypedDict, cast
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from .bounds import MAX_LONG_SPAN_SECONDS
+from .bounds import MAX_DATES, MAX_DEPENDENCIES, MAX_LONG_SPAN_SECONDS
 from .clock import is_instant
 from .codec import encode_call
 from .errors import BadInput, BadPayload
 from .hint import hint
 from .outcome import seconds
 from .schedule import CATCH_UPS, OVERLAPS, CatchUp, Overlap, Spec
-from .task import Options, Task, check_name
+from .task import Options, Task, check_name, check_public
 from .task import checked as checked_options
 from .trigger import AnyTrigger, Every, Timetable, Trigger, Window
 from .trigger.every import LONGEST
@@ -97,7 +97,7 @@ def fingerprint_of(task: Task[Any, Any] | str) -> str | None:
 def _job(name: str, task: Task[Any, Any] | str) -> dict[str, Any]:
     """What of a schedule is the same in all its jobs."""
     if isinstance(task, str):
-        return {"task": check_name(task, "task name")}
+        return {"task": check_public(check_name(task, "task name"), f"schedule {name!r}")}
     if not isinstance(task, Task):
         raise BadInput(f"schedule {name!r} takes a task, got {task!r:.80}; make one of it with @app.task")
     own, asked = task.options, task.asked
@@ -253,11 +253,17 @@ def _dates(value: Any) -> tuple[date, ...]:
     dates = [value] if isinstance(value, date) or not isinstance(value, Iterable) else list(value)
     if not all(isinstance(day, date) and not isinstance(day, datetime) for day in dates):
         raise BadInput(f"takes dates, e.g. [date(2030, 12, 25)]; got {value!r:.80}")
+    if len(dates) > MAX_DATES:
+        raise BadInput(
+            f"takes at most {MAX_DATES:,} dates, got {len(dates):,}: a cron expression or a window says more"
+        )
     return tuple(sorted(set(dates)))
 
 
 def _names(value: Any) -> tuple[str, ...]:
     names = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+    if len(names) > MAX_DEPENDENCIES:
+        raise BadInput(f"takes at most {MAX_DEPENDENCIES} schedules, got {len(names)}")
     return tuple(dict.fromkeys(check_name(one, "schedule name") for one in names))
 
 

@@ -16,7 +16,7 @@ from .clock import EPOCH, is_instant
 from .codec import Arguments, Results, encode, is_async
 from .config import size
 from .context import Context
-from .errors import BadInput, BadTask
+from .errors import BadInput, BadTask, UnknownTask
 from .ids import new_id
 from .job import MAX_PRIORITY, MIN_PRIORITY, Breaker, NewJob, OnConflict, State
 from .key import KeySpec, resolve
@@ -36,6 +36,8 @@ Span = float | timedelta
 Executor = Literal["async", "thread", "process"]
 
 _ON_CONFLICT = ("return", "raise", "replace", "debounce")
+# How the names of internal tasks begin.
+INTERNAL = "mainspring."
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -267,6 +269,18 @@ def check_name(name: Any, what: str) -> str:
         bounds = f"1 to {MAX_NAME_CHARACTERS} printable characters without spaces around"
         raise BadInput(f"a {what} is {bounds}, got {name!r:.80}")
     return cast("str", name)
+
+
+def is_internal(task: str) -> bool:
+    """Whether it is a task of Mainspring's own, such as the deliveries of webhooks, which are signed."""
+    return task.startswith(INTERNAL)
+
+
+def check_public(task: str, what: str) -> str:
+    """The task's name; refuses that of an internal task, which nothing but Mainspring itself makes jobs of."""
+    if is_internal(task):
+        raise UnknownTask(f"{what}: task {task!r} is internal, and only Mainspring itself says what its jobs do")
+    return task
 
 
 def _priority(value: Any) -> int:

@@ -62,7 +62,8 @@ def size_of(job: Job) -> int:
 
 def meet(held: Job, new: NewJob, now: datetime) -> tuple[Job, Literal["duplicate", "replaced", "debounced"]]:
     """What becomes of the job that holds a key when another request for it comes."""
-    if new.on_conflict not in ("replace", "debounce") or held.state not in ACTIVE_HOLD or held.unreadable:
+    changes = new.on_conflict in ("replace", "debounce") and held.task == new.task
+    if not changes or held.state not in ACTIVE_HOLD or held.unreadable:
         return held, "duplicate"
     changed = replace(
         held, payload=new.payload, priority=new.priority, expires_at=new.expires_at, timeout=new.timeout,
