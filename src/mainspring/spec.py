@@ -184,6 +184,7 @@ def _fitting_interval(name: str, spec: Spec, trigger: Every) -> None:
 
 def amended(name: str, spec: Spec, given: Mapping[str, Any], task: Task[Any, Any] | None, limit: int) -> Spec:
     """The spec with some of it said anew."""
+    check_public(spec.task, f"schedule {name!r}")
     changes = dict(given)
     trigger, kwargs = changes.pop("trigger", UNSET), changes.pop("kwargs", UNSET)
     if "input" in changes:

@@ -81,8 +81,8 @@ async def _across(homes: Homes, limit: int, words: Callable[[int, str], list[Wor
         if any(word in WORDS for word, *_ in answers):
             return list(offers.values())
         every = ((*one, n) for n, home in enumerate(homes.all) for one in zip(*offers[home][1:], strict=True))
-        best = _fitting(sorted(every)[:limit])
-        full = len(best) == limit or len(best) < sum(len(offers[home][1]) for home in homes.all)
+        best, left = _fitting(sorted(every)[:limit])
+        full = len(best) == limit or left <= 0
         # Who has given all that was asked for may have more, and better ones than the last of the others.
         short = [
             home
@@ -105,15 +105,16 @@ async def _across(homes: Homes, limit: int, words: Callable[[int, str], list[Wor
     return given
 
 
-def _fitting(entries: Sequence[tuple[bytes, int, int]]) -> list[tuple[bytes, int]]:
-    """Those of these entries, each with its size and its home, that one claim takes; without their sizes."""
+def _fitting(entries: Sequence[tuple[bytes, int, int]]) -> tuple[list[tuple[bytes, int]], int]:
+    """Those of these entries, each with its size and its home, that one claim takes, without their sizes; and the bytes
+    that are left for others."""
     fit, left = list[tuple[bytes, int]](), CLAIM_BYTES
     for entry, size, n in entries:
         if left <= 0:
             break
         fit.append((entry, n))
         left -= size
-    return fit
+    return fit, left
 
 
 async def _look(
