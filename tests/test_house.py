@@ -36,8 +36,8 @@ def tree_of(path: Path) -> ast.Module:
 
 # Each may import from those before it, and from its own package. A new module needs its place here.
 LAYERS: list[set[str]] = [
-    {"errors", "bucket", "clock", "document", "hint", "ids", "failpoint", "mask", "program", "signals", "url"},
-    {"acting", "credential", "measure", "retry", "threads", "trigger", "wear", "systemd"},
+    {"errors", "bounds", "bucket", "clock", "document", "failpoint", "hint", "ids", "mask", "program", "url"},
+    {"acting", "credential", "measure", "retry", "signals", "systemd", "threads", "trigger", "wear"},
     {"lifeline", "survived_errors"},
     {"job", "config", "finding", "reloader", "schema", "supervisor"},
     {"codec"},
@@ -46,7 +46,7 @@ LAYERS: list[set[str]] = [
     {"load", "logs", "standing", "tally"},
     {"aftermath", "amendment", "plan"},
     {"distribution", "key", "events", "stats", "store", "middleware", "handle", "wire", "interrupts", "unreadable"},
-    {"insistence", "notice", "patience", "spread", "vigil"},
+    {"insistence", "judge", "notice", "patience", "spread", "vigil"},
     {"depth", "diagnosis", "journal", "leader", "prune", "task", "stores", "process", "quota", "news"},
     {"herald", "processes", "spec", "webhook"},
     {"newsstand", "scheduler"},

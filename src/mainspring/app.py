@@ -55,7 +55,21 @@ from .store import Store
 from .stores import open_store
 from .sync import Sync
 from .tally import SECONDS, begin
-from .task import Executor, JobOptions, Options, Span, Task, check_name, checked, exclusive, new_job, travelling
+from .task import (
+    INTERNAL,
+    Executor,
+    JobOptions,
+    Options,
+    Span,
+    Task,
+    check_name,
+    check_public,
+    checked,
+    exclusive,
+    is_internal,
+    new_job,
+    travelling,
+)
 from .trigger import Trigger, cron, every
 from .webhook.crier import HEARD, Crier
 from .webhook.delivery import OPTIONS as DELIVERY
@@ -363,8 +377,8 @@ class Mainspring:
             title = str(name or getattr(fn, "__name__", ""))
             if not title or title == "<lambda>":
                 raise BadTask("this function has no name of its own; give the task one: name='…'")
-            if title == WEBHOOK:
-                raise BadTask(f"task {title!r} is the engine's own; give this one another name=")
+            if is_internal(title):
+                raise BadTask(f"task {title!r}: names that begin with {INTERNAL!r} are internal; give it another name=")
             if title in self.tasks:
                 raise BadTask(f"a task named {title!r} is registered already; give this one another name=")
             known = _STUB_OPTIONS if stub else _TASK_OPTIONS
@@ -530,8 +544,7 @@ class Mainspring:
 
     def job(self, task: str, arguments: Mapping[str, Any], **options: Unpack[JobOptions]) -> NewJob:
         """A call as data, by the task's name, for enqueue_many. An app without any tasks cannot check the arguments."""
-        if task == WEBHOOK:  # it is signed, so nobody else has a say in what it tells
-            raise UnknownTask(f"task {task!r} is the engine's own, and tells webhooks only what has happened")
+        check_public(task, "enqueue")
         known = self.tasks.get(task)
         if known is not None:
             made: NewJob = (known.using(**options) if options else known).job(**arguments)
@@ -550,6 +563,7 @@ class Mainspring:
         for job in batch:
             if not isinstance(job, NewJob):
                 raise BadInput(f"enqueue_many takes what task.job(…) returns, got {type(job).__name__}")
+            check_public(job.task, "enqueue_many")
         return await self.hand_over(batch, within)
 
     async def _hand_over(self, jobs: Sequence[NewJob]) -> list[Handle[Any]]:

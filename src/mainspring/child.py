@@ -277,7 +277,8 @@ class Child:
             return "memory", error
         if isinstance(error, Exception | asyncio.CancelledError):
             return "error", error
-        return "error", TaskExit(f"the task raised {type(error).__name__}: {error}")
+        told = failure_of(error, stack=False)
+        return "error", TaskExit(f"the task raised {told.type}: {told.message}")
 
 
 def _too_big(order: Order, peak: int, failure: Failure) -> Failure:

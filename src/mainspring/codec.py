@@ -265,11 +265,20 @@ def encode_result(value: Any, limit: int) -> tuple[str | None, Failure | None]:
         return None, None
     try:
         data = encode(value)
-    except Exception as bad:
-        return None, Failure("ResultLost", f"the result could not be kept: {bad}")
+    except BaseException as bad:  # of any kind: code of the value's own class may run there
+        return None, Failure("ResultLost", f"the result could not be kept: {_reason(bad)}")
     if len(data) > limit:
         return None, Failure("ResultLost", f"the result is {len(data):,} bytes, the limit is {limit:,} (result_limit)")
     return data.decode(), None
+
+
+def _reason(error: BaseException) -> str:
+    """Its message as text that every store can hold, whatever its __str__ does."""
+    try:
+        text = str.replace(str(error), "\x00", "\\x00")
+    except BaseException as broken:
+        return f"{type(error).__name__}, whose __str__ raised {type(broken).__name__}"
+    return text.encode("utf-8", "backslashreplace").decode()[:1000]
 
 
 class Results:

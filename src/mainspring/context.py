@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from .bounds import MAX_METADATA_BYTES
 from .clock import Clock
 from .codec import encode
 from .errors import BadInput
@@ -30,7 +31,7 @@ _Adapter = logging.LoggerAdapter[logging.Logger]
 LINES, LINE_LIMIT = 1000, 4096
 STEP, PAUSE = 10, 1.0
 # Bytes of JSON that ctx.note() may gather, and a count or a level that every store can hold.
-NOTES, MOST = 65_536, 2**31 - 1
+NOTES, MOST = MAX_METADATA_BYTES, 2**31 - 1
 
 
 def about(job: Job) -> dict[str, object]:

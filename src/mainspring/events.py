@@ -238,7 +238,9 @@ class Bus:
         for act in self._acts(type(event)):
             try:
                 act(event)
-            except (Exception, SystemExit) as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # one that says CancelledError would end the loop it is called from
                 _logger.exception("subscriber %r raised on %s", act, type(event).__name__)
                 count("subscriber", error)
 

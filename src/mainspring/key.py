@@ -10,10 +10,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from .bounds import MAX_KEY_CHARACTERS, MAX_LONG_SPAN_SECONDS
 from .errors import BadInput
 from .outcome import seconds
-
-MAX_LENGTH = 512
 
 
 class Key(Struct, frozen=True):
@@ -41,7 +40,7 @@ class Key(Struct, frozen=True):
         if self.queue:
             parts.append(f"queue={queue}")
         if self.period is not None:
-            span = seconds(self.period, "Key(period=…)")
+            span = seconds(self.period, "Key(period=…)", MAX_LONG_SPAN_SECONDS)
             if span <= 0:
                 raise BadInput("Key(period=…) must be more than 0 seconds")
             parts.append(f"period={int(now.timestamp() // span)}")
@@ -68,6 +67,8 @@ def resolve(
             key = spec(**values)
         except TypeError as bad:
             raise BadInput(f"{option} of task {task!r} could not be made from the arguments: {bad}") from None
-    if not isinstance(key, str) or not key or len(key) > MAX_LENGTH or not key.isprintable():
-        raise BadInput(f"{option} of task {task!r} must be 1 to {MAX_LENGTH} printable characters, got {key!r:.80}")
+    if not isinstance(key, str) or not key or len(key) > MAX_KEY_CHARACTERS or not key.isprintable():
+        raise BadInput(
+            f"{option} of task {task!r} must be 1 to {MAX_KEY_CHARACTERS} printable characters, got {key!r:.80}"
+        )
     return key

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
+from typing import cast
 
 from msgspec import Struct
 
+from .bounds import MAX_SPAN_SECONDS, later
 from .errors import BadSetting, JobTimeout
 from .job import Account, Breaker, Ending, Failure, Job, JobId, Lease, NewJob, State, WorkerId
 from .retry import Backoff
@@ -194,7 +197,7 @@ def decide(
         case Released():
             return outcome(State.PENDING, Ending.RELEASED, run_at=now, refund=True)
         case Snooze(delay=delay):
-            return outcome(State.PENDING, Ending.SNOOZED, run_at=now + timedelta(seconds=delay), refund=True)
+            return outcome(State.PENDING, Ending.SNOOZED, run_at=later(now, delay), refund=True)
         case Stopped(reason=reason):
             return outcome(State.CANCELLED, Ending.CANCELLED, Failure("Cancelled", reason))
         case Cancel():
@@ -221,7 +224,7 @@ def decide(
             if crashes >= limit:
                 poison = Failure("PoisonPill", f"its process ended: {reason}; crash {crashes} of {limit} allowed")
                 return outcome(State.DEAD, Ending.CRASHED, poison, crash=True)
-            again = now + timedelta(seconds=wait_after(job, crashes, policy))
+            again = later(now, wait_after(job, crashes, policy))
             return outcome(State.PENDING, Ending.CRASHED, Failure("ProcessDied", f"its process ended: {reason}"),
                            run_at=again, crash=True)  # fmt: skip
         case _:
@@ -231,7 +234,7 @@ def decide(
             wait = retry_delay(job, ended, policy)
             if wait is None:
                 return outcome(State.DEAD, ending, failure)
-            return outcome(State.PENDING, ending, failure, run_at=now + timedelta(seconds=wait))
+            return outcome(State.PENDING, ending, failure, run_at=later(now, wait))
 
 
 def retry_delay(job: Job, error: BaseException, policy: Policy) -> float | None:
@@ -255,31 +258,41 @@ def wait_after(job: Job, failed: int, policy: Policy) -> float:
     if isinstance(policy.backoff, Backoff):
         return policy.backoff.delay(failed, seed=job.id)
     try:
-        return seconds(max(0, policy.backoff(failed)), "backoff")
-    except Exception:  # a broken backoff function must not keep the job from ending
+        return seconds(max(0, policy.backoff(failed)), "backoff", math.inf)
+    except BaseException:  # a broken backoff function must not keep the job from ending
         return Backoff().delay(failed, seed=job.id)
 
 
 def failure_of(error: BaseException, *, stack: bool = True) -> Failure:
     """An exception as clean, bounded text, whatever its __str__ does."""
-    if isinstance(error, Abroad):
-        return error.failure
+    if issubclass(type(error), Abroad):  # not isinstance(), which asks the exception for its class
+        return cast("Abroad", error).failure
+    # Of any kind: code of the exception's own class runs here, and it may raise SystemExit.
     try:
         message = str(error)
-    except Exception as broken:
+    except BaseException as broken:
         message = f"<the exception's __str__ raised {type(broken).__name__}>"
     text = ""
     if stack:
         try:
             text = "".join(traceback.format_exception(type(error), error, _theirs(error.__traceback__)))
-        except Exception:
+        except BaseException:
             text = "".join(traceback.format_tb(error.__traceback__))
-    return Failure(clean(type(error).__qualname__, 256), clean(message, MESSAGE_LIMIT), clean(text, STACK_LIMIT))
+    return Failure(clean(_name(error), 256), clean(message, MESSAGE_LIMIT), clean(text, STACK_LIMIT))
 
 
-def unfit(task: str, error: Exception) -> Failure:
+def _name(error: BaseException) -> str:
+    """Its class, which a metaclass may give any name, or none."""
+    try:
+        return str(type(error).__qualname__)
+    except BaseException:
+        return "Exception"
+
+
+def unfit(task: str, error: BaseException) -> Failure:
     """The failure of a run whose payload could not be decoded."""
-    return Failure("BadPayload", clean(f"the payload does not fit task {task!r}: {error}", MESSAGE_LIMIT))
+    reason = failure_of(error, stack=False).message
+    return Failure("BadPayload", clean(f"the payload does not fit task {task!r}: {reason}", MESSAGE_LIMIT))
 
 
 def _theirs(stack: TracebackType | None) -> TracebackType | None:
@@ -296,16 +309,19 @@ def _ours(file: str) -> bool:
 
 def clean(text: str, limit: int) -> str:
     """Text that every store and page can hold: no NUL, no lone surrogates, at most `limit` characters."""
-    text = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+    text = str.replace(text, "\x00", "\\x00")  # not its own: __str__ may return a subclass of str
+    text = text.encode("utf-8", "backslashreplace").decode()
     if len(text) <= limit:
         return text
     half = (limit - 50) // 2
     return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"
 
 
-def seconds(span: float | timedelta, what: str) -> float:
-    """A span as seconds; refuses what is not a finite number of them, or negative."""
+def seconds(span: float | timedelta, what: str, most: float = MAX_SPAN_SECONDS) -> float:
+    """A span as seconds; refuses what is not a finite number of them, negative, or more than `most`."""
     value = span.total_seconds() if isinstance(span, timedelta) else span
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 10**10:
-        raise BadSetting(f"{what} takes seconds (0 or more) or a timedelta, got {span!r}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise BadSetting(f"{what} takes seconds (0 or more) or a timedelta, got {span!r:.80}")
+    if value > most:
+        raise BadSetting(f"{what} takes at most {most / 86_400:,.0f} days ({most:.0f} seconds), got {span!r:.80}")
     return float(value)

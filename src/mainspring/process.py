@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-import msgspec
 from msgspec import Struct
 
 from .wire import Began, Frames, Message, Order, Report, answers, frame
@@ -154,7 +153,7 @@ class Process:
         try:
             for message in self._frames.feed(data):
                 self._heard(answers.decode(message))
-        except (ValueError, msgspec.DecodeError):
+        except Exception:  # of whatever kind: a reader that raises would leave the run without an end
             self._why = "garbled its connection to the worker, and was killed"
             self.kill()
             return 0

@@ -8,6 +8,7 @@ from zlib import crc32
 
 from msgspec import Struct
 
+from .bounds import MAX_SPAN_SECONDS
 from .errors import BadSetting
 
 
@@ -53,14 +54,16 @@ class Backoff(Struct, frozen=True, omit_defaults=True):
         return self.full_delay(n) * (1 - self.jitter * _share(f"{seed}:{n}"))
 
     def full_delay(self, n: int) -> float:
-        if self.curve == "linear":
-            return min(self.initial * n, self.max)
+        """Without the jitter; at most MAX_SPAN_SECONDS, as a job of an earlier release may have a larger `max`."""
+        most = min(self.max, MAX_SPAN_SECONDS)
         # 2.0 ** 1024 overflows a float; the cap was passed long before.
         steps = min(n - 1, 500)
         try:
-            return float(min(self.initial * self.multiplier**steps, self.max))
+            if self.curve == "linear":
+                return float(min(self.initial * n, most))
+            return float(min(self.initial * self.multiplier**steps, most))
         except OverflowError:
-            return self.max
+            return most
 
 
 def _share(seed: str) -> float:

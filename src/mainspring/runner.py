@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from .bounds import MAX_SPAN_SECONDS, later
 from .clock import Clock
 from .codec import data, encode_result, is_async
 from .context import Context, Desk, running
@@ -92,6 +93,8 @@ class Runner:
         timeout = job.timeout
         if timeout is UNSET:
             timeout = self._tasks[job.task].timeout(self._default_timeout)
+        elif timeout is not None:
+            timeout = min(timeout, MAX_SPAN_SECONDS)  # a job of an earlier release may have more than a timer takes
         # The deadline is only told, the timeout middleware keeps it: they start within microseconds.
         return Context(job, timeout, self._deadline(job.started_at, timeout), self.desk)
 
@@ -104,7 +107,7 @@ class Runner:
         running.set(ctx)
         try:
             ctx.arguments = self._tasks[job.task].arguments.decode(job.payload)
-        except Exception as error:
+        except BaseException as error:  # of any kind: validators of the arguments' classes run there
             return self._unreadable(job.task, unfit(job.task, error))
         failpoint("run.started")
         try:
@@ -119,7 +122,10 @@ class Runner:
             return error
         finally:
             failpoint("run.returned")
-        return self.judged(ctx, value)
+        try:
+            return self.judged(ctx, value)
+        except BaseException as error:  # of any kind: code of the value's class runs there
+            return error
 
     def _unreadable(self, task: str, failure: Failure, version: tuple[str, str] | None = None) -> Unreadable:
         """`version`: the fingerprint and the parameters of the task where it was to run, if that is elsewhere."""
@@ -208,7 +214,7 @@ class Runner:
 
 
 def _deadline(began: datetime | None, timeout: float | None) -> datetime | None:
-    return None if timeout is None or began is None else began + timedelta(seconds=timeout)
+    return None if timeout is None or began is None else later(began, timeout)
 
 
 def _worth_a_retry(raised: Raised, options: Options) -> bool:

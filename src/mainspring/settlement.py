@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from .clock import Alarm, Clock
 from .courier import Courier
@@ -12,8 +12,8 @@ from .errors import StoreUnavailable
 from .events import Bus, JobEnded, JobLost, ended, enqueued
 from .failpoint import failpoint
 from .insistence import Insistence
-from .job import Job, JobId
-from .outcome import Done, Ended, Outcome
+from .job import Ending, Job, JobId
+from .outcome import Done, Ended, Outcome, failure_of
 from .slots import Run, RunKey
 from .store import Store
 from .survived_errors import SurvivedErrors
@@ -23,17 +23,26 @@ _unfinished = SurvivedErrors("finish", "what the last runs of this worker did ma
 # How often a stop tries to store the last outcomes, and the seconds between. After that the leases end, and
 # others take the jobs.
 LAST_FLUSHES, LAST_PAUSE = 10, 0.1
+_RELEASED = Ending.RELEASED
 
 
 class Settlement:
     """Outcomes gather while the last batch is written, and go together as the next one."""
 
-    def __init__(self, clock: Clock, bus: Bus, courier: Courier, settled: Callable[[], object]) -> None:
-        """`settled` comes after each batch."""
+    def __init__(
+        self,
+        clock: Clock,
+        bus: Bus,
+        courier: Courier,
+        settled: Callable[[], object],
+        bounded: Callable[[Store, Job, Outcome], Awaitable[Outcome]],
+    ) -> None:
+        """`settled` comes after each batch; `bounded` says what a release becomes if there were too many."""
         self._clock = clock
         self._bus = bus
         self._courier = courier
         self._settled = settled
+        self._bounded = bounded
         self._gathered = Alarm(clock)
         self._flushing = asyncio.Lock()
         self._outcomes: list[tuple[Run, Outcome]] = []
@@ -54,8 +63,9 @@ class Settlement:
         """The outcome is in the store, with what the task did: whatever came after that changes nothing."""
         if not isinstance(ended, Done) or ended.result not in (None, outcome.result):
             came = "a result" if isinstance(ended, Done) else type(ended).__name__
+            said = failure_of(ended, stack=False).message if isinstance(ended, BaseException) else ended
             _logger.warning("job %s (%s) was completed in its transaction; %s that came after it is ignored: %s",
-                            run.job.id, run.job.task, came, ended)  # fmt: skip
+                            run.job.id, run.job.task, came, said)  # fmt: skip
         self._tell([(run, outcome)], {outcome.id})
 
     async def run(self, store: Store, insist: Insistence) -> None:
@@ -71,6 +81,7 @@ class Settlement:
                 self._settling = {run.key for run, _ in batch}
                 try:
                     await self._courier.carry(store)  # first, because an outcome ends what may be said
+                    batch = await self._within_bounds(store, batch)
                     stands = await store.finish([outcome for _, outcome in batch])
                 except BaseException:
                     self._outcomes = batch + self._outcomes
@@ -80,6 +91,11 @@ class Settlement:
                 failpoint("finish.after_commit")
                 self._tell(batch, stands)
                 self._settled()
+
+    async def _within_bounds(self, store: Store, batch: list[tuple[Run, Outcome]]) -> list[tuple[Run, Outcome]]:
+        if all(outcome.ending is not _RELEASED for _, outcome in batch):
+            return batch
+        return [(run, await self._bounded(store, run.job, outcome)) for run, outcome in batch]
 
     async def flush_last(self, store: Store) -> None:
         """Stores what has gathered, or gives up on a store that stays away."""

@@ -120,9 +120,11 @@ class Slots:
             return
         if task.cancelled():
             ended: Ended = run.why or asyncio.CancelledError("the task cancelled itself")
+        elif (broken := task.exception()) is not None:  # a bug of ours: the run is settled all the same
+            ended = broken
         else:
             ended = task.result()
-            if run.why is not None and (isinstance(run.why, Stopped) or not isinstance(ended, Done)):
+            if run.why is not None and (isinstance(run.why, Stopped) or type(ended) is not Done):
                 ended = run.why  # whatever it did on its way out, it was told to stop; a release lets it be done
         self.give_up(run, ended)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, Literal, TypedDict, cast
@@ -10,13 +11,14 @@ from typing import Any, Literal, TypedDict, cast
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from .bounds import MAX_DATES, MAX_DEPENDENCIES, MAX_LONG_SPAN_SECONDS
 from .clock import is_instant
 from .codec import encode_call
 from .errors import BadInput, BadPayload
 from .hint import hint
 from .outcome import seconds
 from .schedule import CATCH_UPS, OVERLAPS, CatchUp, Overlap, Spec
-from .task import Options, Task, check_name
+from .task import Options, Task, check_name, check_public
 from .task import checked as checked_options
 from .trigger import AnyTrigger, Every, Timetable, Trigger, Window
 from .trigger.every import LONGEST
@@ -95,7 +97,7 @@ def fingerprint_of(task: Task[Any, Any] | str) -> str | None:
 def _job(name: str, task: Task[Any, Any] | str) -> dict[str, Any]:
     """What of a schedule is the same in all its jobs."""
     if isinstance(task, str):
-        return {"task": check_name(task, "task name")}
+        return {"task": check_public(check_name(task, "task name"), f"schedule {name!r}")}
     if not isinstance(task, Task):
         raise BadInput(f"schedule {name!r} takes a task, got {task!r:.80}; make one of it with @app.task")
     own, asked = task.options, task.asked
@@ -182,6 +184,7 @@ def _fitting_interval(name: str, spec: Spec, trigger: Every) -> None:
 
 def amended(name: str, spec: Spec, given: Mapping[str, Any], task: Task[Any, Any] | None, limit: int) -> Spec:
     """The spec with some of it said anew."""
+    check_public(spec.task, f"schedule {name!r}")
     changes = dict(given)
     trigger, kwargs = changes.pop("trigger", UNSET), changes.pop("kwargs", UNSET)
     if "input" in changes:
@@ -205,7 +208,15 @@ def _positive(value: Any) -> float:
 
 
 def _span(value: Any) -> float:
-    return seconds(value, "it")
+    return seconds(value, "it", MAX_LONG_SPAN_SECONDS)
+
+
+def _cap(value: Any) -> float:
+    """The cap of an interval; fitting() compares the two."""
+    span = seconds(value, "it", math.inf)
+    if span <= 0:
+        raise BadInput(f"must be more than 0 seconds, got {value!r}")
+    return span
 
 
 def _optional(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -243,11 +254,17 @@ def _dates(value: Any) -> tuple[date, ...]:
     dates = [value] if isinstance(value, date) or not isinstance(value, Iterable) else list(value)
     if not all(isinstance(day, date) and not isinstance(day, datetime) for day in dates):
         raise BadInput(f"takes dates, e.g. [date(2030, 12, 25)]; got {value!r:.80}")
+    if len(dates) > MAX_DATES:
+        raise BadInput(
+            f"takes at most {MAX_DATES:,} dates, got {len(dates):,}: a cron expression or a window says more"
+        )
     return tuple(sorted(set(dates)))
 
 
 def _names(value: Any) -> tuple[str, ...]:
     names = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+    if len(names) > MAX_DEPENDENCIES:
+        raise BadInput(f"takes at most {MAX_DEPENDENCIES} schedules, got {len(names)}")
     return tuple(dict.fromkeys(check_name(one, "schedule name") for one in names))
 
 
@@ -289,7 +306,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "after": _one_of("start", "finish"),
     "pause_after_failures": _optional(_count),
     "depends_on": _names,
-    "adapt": _optional(_positive),
+    "adapt": _optional(_cap),
     "spread": _flag,
     **{name: _of_jobs(name) for name in ("queue", "priority", "timeout", "max_retries", "tags", "metadata")},
     "expires": _optional(_positive),

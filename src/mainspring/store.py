@@ -208,8 +208,8 @@ class Store(Keeper, Protocol):
         final (an idempotency key stays taken after completed); a holder past its expires_at ends as
         expired here. An id the store has seen in that queue is that job, wherever it is by now: it is answered as
         new, before its key is looked at, and not written again. "replace" and "debounce" change a job only while it is
-        pending or paused: replace gives it the new input and keeps its time, debounce also moves its time,
-        never past created_at + debounce_limit; otherwise the job is returned as a duplicate.
+        pending or paused, and of the same task: replace gives it the new input and keeps its time, debounce also moves
+        its time, never past created_at + debounce_limit; otherwise the job is returned as a duplicate.
         A fingerprint belongs to its payload: a verb that writes a payload also writes the fingerprint that comes
         with it, or None.
         `within` is the caller's own open transaction: nothing is visible before its commit.
@@ -232,6 +232,8 @@ class Store(Keeper, Protocol):
         A worker holds at most one suspect (job.SUSPECT) at a time: if it holds none, the first one due is
         taken before all others. A task whose circuit is open gives nothing until its open_until; from then on
         it gives one job, the circuit's probe, before all others (a suspect too), and no more while that one runs.
+        In that order a job is taken only while those before it have less than bounds.CLAIM_BYTES of payload and
+        metadata; so any claim takes the first one, and what is left is due still.
         Pending jobs past expires_at end as expired here, in any queue. `next_at` is `now` if
         more may be due, else the next instant at which a job becomes due, a circuit half open or, in any queue,
         a job expires; None for a lapsed worker. A worker is silent from its `until` on, that instant included.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from .clock import Alarm, Clock
 from .events import Bus
-from .job import Ending, Job, JobId, Lease, State
+from .job import Ending, Filter, Job, JobId, Lease, State
 from .outcome import Outcome
 from .settlement import tell
 from .slots import RunKey
@@ -20,11 +20,18 @@ SWEEP_LIMIT = 200
 class Sweeper:
     """Any number may sweep at the same time: the store's fence lets one outcome of a run through."""
 
-    def __init__(self, clock: Clock, bus: Bus, crashed: Callable[[Job, datetime], Outcome]) -> None:
-        """`crashed` says what the silence of its worker means for a job."""
+    def __init__(
+        self,
+        clock: Clock,
+        bus: Bus,
+        crashed: Callable[[Job, datetime], Outcome],
+        bounded: Callable[[Store, Job, Outcome], Awaitable[Outcome]],
+    ) -> None:
+        """`crashed` says what the silence of its worker means for a job, `bounded` what a release does."""
         self._clock = clock
         self._bus = bus
         self._crashed = crashed
+        self._bounded = bounded
         self._strays: set[RunKey] = set()
         self._orphans: set[RunKey] = set()
         self._well_at: float | None = None
@@ -56,14 +63,26 @@ class Sweeper:
         now = self._clock.now()
         lost = await store.expired(now=now, limit=SWEEP_LIMIT)
         outcomes = {job.id: self._crashed(job, now) for job in lost}
-        orphans, self._orphans = self._orphans, set()
-        released = [_released(id, lease, now) for id, lease in sorted(orphans)]
+        orphans, self._orphans = sorted(self._orphans), set()
+        released = await self._release(store, orphans[:SWEEP_LIMIT], now)
         if lost or released:
-            stands = await store.finish([*outcomes.values(), *released])
+            stands = await store.finish([*outcomes.values(), *(outcome for _, outcome in released)])
             for job in lost:
                 if job.id in stands:
                     tell(self._bus, job, outcomes[job.id])
+            for job, outcome in released:
+                if outcome.failure is not None and job.id in stands:
+                    tell(self._bus, job, outcome)
         return len(lost) == SWEEP_LIMIT
+
+    async def _release(self, store: Store, orphans: list[RunKey], now: datetime) -> list[tuple[Job, Outcome]]:
+        """What becomes of orphans that are still running: given back, as long as that was not done too often."""
+        if not orphans:
+            return []
+        jobs = await store.jobs(Filter(ids=tuple(id for id, _ in orphans)), now=now, limit=len(orphans))
+        running = {(job.id, job.lease): job for job in jobs}
+        found = [(job, _released(*key, now)) for key in orphans if (job := running.get(key)) is not None]
+        return [(job, await self._bounded(store, job, outcome)) for job, outcome in found]
 
 
 def _released(id: JobId, lease: Lease, now: datetime) -> Outcome:

@@ -11,11 +11,12 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from .bounds import MAX_METADATA_BYTES, MAX_NAME_CHARACTERS, MAX_SPAN_SECONDS, MAX_TAGS
 from .clock import EPOCH, is_instant
 from .codec import Arguments, Results, encode, is_async
 from .config import size
 from .context import Context
-from .errors import BadInput, BadTask
+from .errors import BadInput, BadTask, UnknownTask
 from .ids import new_id
 from .job import MAX_PRIORITY, MIN_PRIORITY, Breaker, NewJob, OnConflict, State
 from .key import KeySpec, resolve
@@ -35,6 +36,8 @@ Span = float | timedelta
 Executor = Literal["async", "thread", "process"]
 
 _ON_CONFLICT = ("return", "raise", "replace", "debounce")
+# How the names of internal tasks begin.
+INTERNAL = "mainspring."
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -261,9 +264,23 @@ def _reachable(fn: Callable[..., Any]) -> bool:
 
 
 def check_name(name: Any, what: str) -> str:
-    if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable() or name != name.strip():
-        raise BadInput(f"a {what} is 1 to 200 printable characters without spaces around, got {name!r:.80}")
-    return name
+    good = isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARACTERS and name.isprintable()
+    if not good or name != name.strip():
+        bounds = f"1 to {MAX_NAME_CHARACTERS} printable characters without spaces around"
+        raise BadInput(f"a {what} is {bounds}, got {name!r:.80}")
+    return cast("str", name)
+
+
+def is_internal(task: str) -> bool:
+    """Whether it is a task of Mainspring's own, such as the deliveries of webhooks, which are signed."""
+    return task.startswith(INTERNAL)
+
+
+def check_public(task: str, what: str) -> str:
+    """The task's name; refuses that of an internal task, which nothing but Mainspring itself makes jobs of."""
+    if is_internal(task):
+        raise UnknownTask(f"{what}: task {task!r} is internal, and only Mainspring itself says what its jobs do")
+    return task
 
 
 def _priority(value: Any) -> int:
@@ -311,7 +328,9 @@ def _expires(value: Any) -> float | datetime:
 
 def _backoff(value: Any) -> Any:
     if not isinstance(value, Backoff) and (isinstance(value, type) or not callable(value)):
-        raise BadInput(f"takes a Backoff or, on the task, a function of the attempt; got {value!r}")
+        raise BadInput(f"takes a Backoff or, on the task, a function of the attempt; got {value!r:.80}")
+    if isinstance(value, Backoff) and value.max > MAX_SPAN_SECONDS:
+        raise BadInput(f"waits at most 366 days ({MAX_SPAN_SECONDS:.0f} seconds), got max={value.max:g}")
     return value
 
 
@@ -369,13 +388,22 @@ def _handler(value: Any) -> Any:
 def _tags(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         raise BadInput(f"takes a list of tags, got the single text {value!r}: write [{value!r}]")
-    return tuple(check_name(tag, "tag") for tag in value)
+    tags = tuple(check_name(tag, "tag") for tag in value)
+    if len(tags) > MAX_TAGS:
+        raise BadInput(f"takes at most {MAX_TAGS} tags, got {len(tags)}: metadata has room for more")
+    return tags
 
 
 def _metadata(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise BadInput(f"takes a mapping with text keys, got {value!r:.80}")
-    copied: dict[str, Any] = msgspec.json.decode(encode(dict(value)))
+    text = encode(dict(value))
+    if len(text) > MAX_METADATA_BYTES:
+        raise BadInput(
+            f"keeps at most {MAX_METADATA_BYTES:,} bytes as JSON, got {len(text):,}: "
+            "keep big data elsewhere and its name here"
+        )
+    copied: dict[str, Any] = msgspec.json.decode(text)
     return copied
 
 

@@ -75,8 +75,9 @@ class _Call:
         return "".join(traceback.format_stack(frame)) if frame else ""
 
     def _deliver(self, value: Any, error: BaseException | None) -> None:
-        if isinstance(error, StopIteration):
-            error = RuntimeError("the task raised StopIteration")  # a future refuses to carry it
+        # A future refuses to carry it. Not isinstance(), which asks the exception for its class.
+        if error is not None and issubclass(type(error), StopIteration):
+            error = RuntimeError("the task raised StopIteration")
         try:
             self.loop.call_soon_threadsafe(self._settle, value, error)
         except RuntimeError:

@@ -27,7 +27,8 @@ from .errors import BadInput, MainspringError
 from .events import Bus, JobLost, JobsExpired, JobStarted, SlotLeaked, WorkerStarted, WorkerStopped, WorkerStopping
 from .herald import Herald
 from .insistence import Insistence
-from .job import Beat, Ending, Job, Orders, State, WorkerInfo
+from .job import Beat, Ending, Job, Orders, WorkerInfo
+from .judge import Judge
 from .limits import Limits, given
 from .outcome import Crashed, Ended, Outcome, Poisoned, decide
 from .patience import patience
@@ -47,7 +48,7 @@ from .webhook.crier import Crier
 _logger = logging.getLogger("mainspring")
 # Outcomes not yet stored, as a multiple of the slots, before the worker stops claiming.
 BACKLOG = 4
-_DEAD, _RELEASED = State.DEAD, Ending.RELEASED
+_RELEASED = Ending.RELEASED
 
 
 class Worker:
@@ -89,11 +90,12 @@ class Worker:
         self._slots = Slots(runner, settings.concurrency, clock, self._on_end, self._on_leak)
         self._appetite = Appetite(clock, self._slots, self._free)
         self._courier = Courier(runner.desk, clock, bus)
-        self._settlement = Settlement(clock, bus, self._courier, self._appetite.freed)
+        self._judge = Judge(runner.policy, self._died, self._told)
+        self._settlement = Settlement(clock, bus, self._courier, self._appetite.freed, self._judge.bounded)
         self._completion = Completion(runner, self._courier, clock, lambda: self._store, self._told)
         runner.desk.transaction = self._completion.transaction
         self._sounder = Sounder(clock)
-        self._sweeper = Sweeper(clock, bus, self._crashed)
+        self._sweeper = Sweeper(clock, bus, self._crashed, self._judge.bounded)
         self._orders = Orders()
         self._vigil = Vigil(
             clock, {"beat": settings.lease, "sweep": 3 * settings.sweep + settings.lease,
@@ -297,7 +299,7 @@ class Worker:
     async def _buried(self, store: Store, jobs: list[Job]) -> list[Job]:
         """Ends those that crashed too often while no worker was there that knows their task; returns the others."""
         limit, now = self._settings.max_crashes, self._clock.now()
-        poison = {job.id: self._poisoned(job, now) for job in jobs if job.crashes >= limit}
+        poison = {job.id: self._judge.outcome(job, Poisoned(limit), now) for job in jobs if job.crashes >= limit}
         if not poison:
             return jobs
         stands = await store.finish(list(poison.values()))
@@ -305,11 +307,6 @@ class Worker:
             if job.id in poison and job.id in stands:
                 tell(self._bus, job, poison[job.id])
         return [job for job in jobs if job.id not in poison]
-
-    def _poisoned(self, job: Job, now: datetime) -> Outcome:
-        return self._dead(
-            job, decide(job, Poisoned(self._settings.max_crashes), now=now, policy=self._runner.policy(job))
-        )
 
     def _free(self) -> int:
         held_back = self._stopping or self._silent or self._orders.drained
@@ -332,10 +329,10 @@ class Worker:
         elif run.lost:
             self._bus.emit(JobLost(at=now, job=job))
         else:
-            outcome = decide(job, ended, now=now, policy=self._runner.policy(job), account=run.ctx.account())
+            outcome = self._judge.outcome(job, ended, now, run.ctx.account)
             if outcome.ending is _RELEASED and outcome.failure is not None and outcome.run_at is not None:
                 self._appetite.postponed(outcome.run_at)
-            self._settlement.add(run, self._dead(job, outcome))
+            self._settlement.add(run, outcome)
         self._appetite.freed()
 
     def _told(self, job: Job, outcome: Outcome) -> Outcome:
@@ -400,17 +397,14 @@ class Worker:
     def _crashed(self, job: Job, now: datetime) -> Outcome:
         if job.task not in self._limits.tasks:
             # Its death is left to a worker that knows whom to tell: see _buried.
-            return self._told(job, decide(job, Crashed(job.worker or "", sys.maxsize), now=now))
-        crashed = Crashed(job.worker or "", self._settings.max_crashes)
-        return self._dead(job, decide(job, crashed, now=now, policy=self._runner.policy(job)))
+            return self._judge.complete(job, decide(job, Crashed(job.worker or "", sys.maxsize), now=now))
+        return self._judge.outcome(job, Crashed(job.worker or "", self._settings.max_crashes), now)
 
-    def _dead(self, job: Job, outcome: Outcome) -> Outcome:
-        """The outcome with all that a death brings about, if it is one."""
-        if outcome.state is _DEAD:
-            if job.schedule is not None:
-                self._scheduler.suspect(job.id, outcome.finished_at)
-            outcome = self._mourned(job, outcome)
-        return self._told(job, outcome)
+    def _died(self, job: Job, outcome: Outcome) -> Outcome:
+        """The outcome with all that a death brings about."""
+        if job.schedule is not None:
+            self._scheduler.suspect(job.id, outcome.finished_at)
+        return self._mourned(job, outcome)
 
     @property
     def deaf(self) -> bool:

@@ -136,3 +136,14 @@ async def test_a_walk_by_id_reads_no_further_than_it_goes(tmp_path: Path, after:
     assert "CO-ROUTINE walk" in plan
     assert "mainspring_jobs USING COVERING INDEX sqlite_autoindex_mainspring_jobs_1" in plan
     assert "TEMP B-TREE" not in plan
+
+
+async def test_a_page_that_is_larger_than_any_text_is_read_by_rows(tmp_path: Path) -> None:
+    """An earlier release took metadata of any size: 120 jobs with 8 MiB each are more than one text may have."""
+    async with opened(tmp_path) as store:
+        large = [new_job(metadata={"note": "x" * 60_000}) for _ in range(4)]
+        await put(store, *large)
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as db:
+        db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000)
+        rows = jobs(db, Filter(), US, 50, None, False, "created")
+    assert [row[0] for row in rows] == [job.id for job in large]

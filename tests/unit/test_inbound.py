@@ -22,6 +22,7 @@ from mainspring import (
     HookNotFound,
     Mainspring,
     NotSigned,
+    Retention,
     ScheduleNotFound,
     Stale,
     State,
@@ -105,6 +106,10 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a path": ({"task": "greet", "arguments": {"a": "data.id"}}, BadInput, 'argument .a. is taken from "body"'),
     "a broken path": ({"task": "greet", "arguments": {"a": "body..id"}}, BadInput, "argument .a. is taken from"),
     "a secret": ({"task": "greet", "secret": "hunter2"}, BadInput, "a secret is"),
+    "an internal task": ({"task": "mainspring.webhook"}, UnknownTask, "trigger 'orders': task 'mainspring.webhook' is"),
+    "a long name": ({"task": "x" * 201}, BadInput, "a task name is 1 to 200"),
+    "large kwargs": ({"task": "greet", "kwargs": {"name": "x" * 65_536}}, BadInput, "at most 65,536 bytes"),
+    "large paths": ({"task": "greet", "arguments": {"a": "body." + "x" * 65_536}}, BadInput, "at most 65,536 char"),
     "a note": ({"task": "greet", "note": "x" * 1001}, BadInput, "a note is text"),
 }
 
@@ -201,6 +206,49 @@ async def test_the_same_message_counts_once_even_if_its_job_came_to_nothing(
     await app.jobs.cancel(first.id)
     assert (await app.triggers.receive("orders", signed(at=clock.now()))).id == first.id
     assert (await first.job()).state is State.CANCELLED
+
+
+@pytest.mark.parametrize("does", [{"task": "greet", "kwargs": {"name": "x"}}, {"schedule": "nightly"}], ids=str)
+async def test_a_message_whose_job_was_deleted_makes_no_other(app: Mainspring, clock: VirtualClock, does: Any) -> None:
+    await app.schedules.get("nightly")
+    await app.triggers.create("orders", secret=SECRET, **does)
+    call = signed(at=clock.now())
+    first = await app.triggers.receive("orders", call)
+    await app.jobs.delete(first.id)
+    again = await app.triggers.receive("orders", call)
+    assert (again.id, again.duplicate, list(await app.jobs.list())) == (first.id, True, [])
+
+
+async def test_a_message_whose_job_was_pruned_makes_no_other(app: Mainspring, clock: VirtualClock) -> None:
+    @app.task(retention=Retention(keep=0, age=timedelta(0)))
+    async def brief() -> None: ...
+
+    await app.triggers.create("orders", task="brief", secret=SECRET)
+    call = signed(at=clock.now())
+    first = await app.triggers.receive("orders", call)
+    await app.drain()
+    clock.advance(minutes=4)
+    assert await app.prune() == 1
+    again = await app.triggers.receive("orders", call)
+    assert (again.id, again.duplicate, list(await app.jobs.list())) == (first.id, True, [])
+
+
+async def test_a_server_that_died_before_it_had_noted_the_job_makes_no_other(
+    app: Mainspring, clock: VirtualClock
+) -> None:
+    await app.triggers.create("orders", task="greet", kwargs={"name": "x"}, secret=SECRET)
+    faults = Faults()
+    faulty = Mainspring(FaultStore(await app.opened(), faults), clock=clock)  # type: ignore[arg-type]
+    faulty.tasks.update(app.tasks)
+    call = signed(at=clock.now())
+    faults.fail("put_documents", after=1)
+    with pytest.raises(StoreUnavailable):
+        await faulty.triggers.receive("orders", call)
+    (job,) = await app.jobs.list()
+    assert (await app.triggers.receive("orders", call)).id == job.id  # and is noted now
+    await app.jobs.delete(job.id)
+    assert (await app.triggers.receive("orders", call)).id == job.id
+    assert list(await app.jobs.list()) == []
 
 
 async def test_five_at_once_are_one(app: Mainspring, clock: VirtualClock) -> None:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import BadInput, Key
-from mainspring.key import MAX_LENGTH, resolve
+from mainspring.bounds import MAX_KEY_CHARACTERS
+from mainspring.key import resolve
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 CALL = {"to": "ada", "subject": "hi"}
@@ -139,16 +140,17 @@ def test_a_function_decides_by_the_arguments() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["", "x" * (MAX_LENGTH + 1), "a\nb", "a\x00b", "a\ud800b", lambda to, subject: None, lambda to, subject: 5]
+    "key",
+    ["", "x" * (MAX_KEY_CHARACTERS + 1), "a\nb", "a\x00b", "a\ud800b", lambda to, subject: None, lambda to, subject: 5],
 )
 def test_a_key_that_no_store_can_hold_is_refused(key: Any) -> None:
-    message = rf"^unique_key of task 'mail' must be 1 to {MAX_LENGTH} printable characters, got "
+    message = rf"^unique_key of task 'mail' must be 1 to {MAX_KEY_CHARACTERS} printable characters, got "
     with pytest.raises(BadInput, match=message):
         resolve(key, "unique_key", "mail", CALL, "default", NOON)
 
 
 def test_the_longest_key_is_accepted() -> None:
-    key = "x" * MAX_LENGTH
+    key = "x" * MAX_KEY_CHARACTERS
     assert resolve(key, "unique_key", "mail", CALL, "default", NOON) == key
 
 

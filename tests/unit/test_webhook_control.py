@@ -9,11 +9,25 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring import BadInput, BadSetting, BadTask, HookChanged, HookExists, HookNotFound, Mainspring
+from mainspring import (
+    BadInput,
+    BadSetting,
+    BadTask,
+    Filter,
+    HookChanged,
+    HookExists,
+    HookNotFound,
+    Job,
+    Mainspring,
+    State,
+    UnknownTask,
+    every,
+)
 from mainspring.acting import acting
 from mainspring.document import Document, Trail
+from mainspring.job import Action, NewJob, Update
 from mainspring.testing import VirtualClock
-from mainspring.webhook.record import EVENTS, MOST, WEBHOOKS
+from mainspring.webhook.record import EVENTS, MOST, TASK, WEBHOOKS
 
 URL = "https://hooks.example.com/in"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -163,9 +177,78 @@ async def test_a_deleted_webhook_is_gone(app: Mainspring) -> None:
     await app.webhooks.create("ops", URL, ["job.dead"])
 
 
-def test_the_engines_own_task_is_nobody_elses(app: Mainspring) -> None:
-    with pytest.raises(BadTask, match="is the engine's own"):
-        app.task(name="mainspring.webhook")(lambda: None)
+@pytest.mark.parametrize("name", ["mainspring.webhook", "mainspring.other"])
+def test_no_task_takes_an_internal_name(app: Mainspring, name: str) -> None:
+    with pytest.raises(BadTask, match=r"names that begin with 'mainspring\.' are internal"):
+        app.task(name=name)(lambda: None)
+
+
+FORGED = {"webhook": "ops", "type": "job.dead", "timestamp": "now", "data": {"forged": True}}
+
+
+async def test_nothing_but_mainspring_makes_a_delivery(app: Mainspring, clock: VirtualClock) -> None:
+    await app.webhooks.create("ops", URL, ["job.dead"])
+    bare = Mainspring("memory://", clock=clock)  # it knows no tasks, and so checks no arguments
+    for maker in (app, bare):
+        with pytest.raises(UnknownTask, match=r"task 'mainspring\.webhook' is internal"):
+            await maker.enqueue(TASK, **FORGED)
+        with pytest.raises(UnknownTask, match="enqueue_many: task"):
+            await maker.enqueue_many([NewJob(id="1", task=TASK, payload="{}")])
+        with pytest.raises(UnknownTask, match="schedule 'forged': task"):
+            await maker.schedules.create("forged", every(1).hours, TASK, kwargs=FORGED)
+
+
+async def delivery(app: Mainspring) -> Job:
+    """One that waits to be made."""
+    await app.webhooks.create("ops", URL, ["job.dead"])
+    return await (await app.webhooks.test("ops")).job()
+
+
+async def test_what_a_delivery_says_is_not_changed(app: Mainspring) -> None:
+    job = await delivery(app)
+    with pytest.raises(BadInput, match=r"task 'mainspring\.webhook' is internal"):
+        await app.jobs.update(job.id, arguments=FORGED)
+    changed = await app.jobs.update(Filter(queues=("webhooks",)), arguments=FORGED)
+    assert (changed.done, list(changed.refused)) == ([], [job.id])
+    assert "is internal" in (changed.refused[job.id].error or "")
+    await app.jobs.cancel(job.id)
+    with pytest.raises(BadInput, match="is internal"):
+        await app.jobs.change_with(Action.RETRY, job.id, Update(), FORGED)
+    assert (await app.jobs.get(job.id)).payload == job.payload
+
+
+async def test_the_key_of_a_delivery_is_no_way_to_change_it(app: Mainspring) -> None:
+    job = await delivery(app)
+
+    @app.task
+    async def anything(**values: Any) -> None: ...
+
+    made = app.job("anything", FORGED, idempotency_key=job.idempotency_key, on_conflict="replace")
+    (handle,) = await app.enqueue_many([made])
+    assert (handle.id, handle.status) == (job.id, "duplicate")
+    assert (await app.jobs.get(job.id)).payload == job.payload
+
+
+async def test_a_delivery_is_cancelled_retried_put_off_and_deleted_as_any_job(app: Mainspring) -> None:
+    job = await delivery(app)
+    await app.jobs.update(job.id, priority=3)
+    await app.jobs.reschedule(job.id, timedelta(hours=1))
+    await app.jobs.cancel(job.id)
+    await app.jobs.retry(job.id)
+    assert (await app.jobs.get(job.id)).payload == job.payload
+    await app.jobs.delete(job.id)
+
+
+async def test_a_delivery_of_an_old_schedule_is_discarded(app: Mainspring, clock: VirtualClock) -> None:
+    """An earlier release accepted schedules of any task."""
+    await app.webhooks.create("ops", URL, ["job.dead"])
+    store, now = await app.opened(), clock.now()
+    payload = msgspec.json.encode(FORGED).decode()
+    await store.enqueue([NewJob(id="1", task=TASK, queue="webhooks", payload=payload, schedule="forged")], now=now)
+    await app.drain(queues=["webhooks"])
+    job = await app.jobs.get("1")
+    assert (job.state, job.failure and job.failure.type) == (State.DEAD, "Discard")
+    assert "schedule 'forged' made it" in (job.failure.message if job.failure else "")
 
 
 async def test_a_record_that_cannot_be_read_is_left_out(app: Mainspring, clock: VirtualClock) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from ..bounds import MAX_REASON_CHARACTERS
 from ..clock import is_instant
 from ..codec import data, encode_call
 from ..errors import BadInput, BadPayload, InvalidTransition, JobExists, MainspringError
@@ -35,7 +36,7 @@ from ..job import (
     Update,
 )
 from ..outcome import clean, seconds
-from ..task import checked
+from ..task import checked, is_internal
 from ..why import Facts, Reason, reasons
 from .deed import audited, note
 from .ground import Ground
@@ -197,8 +198,10 @@ class Jobs:
     @audited("jobs.reschedule")
     async def reschedule(self, which: JobId | Filter, at: datetime | timedelta, **part: Unpack[Part]) -> Changed:
         """Waiting jobs are due at that instant, or after that span from now."""
-        run_at = self._ground.clock.now() + at if isinstance(at, timedelta) else at
-        return await self.update(which, run_at=run_at, **part)
+        if isinstance(at, timedelta):
+            seconds(abs(at), "reschedule()")
+            at = self._ground.clock.now() + at
+        return await self.update(which, run_at=at, **part)
 
     @audited("jobs.update")
     async def update(
@@ -281,6 +284,8 @@ class Jobs:
 
     def _edited(self, job: Job, update: Update, arguments: Mapping[str, Any]) -> Update:
         """With the job's payload, some arguments of it changed; checked as a new call of its task would be."""
+        if is_internal(job.task):
+            raise BadPayload(f"task {job.task!r} is internal: only Mainspring itself says what its jobs do")
         old = data(job.payload)
         merged = {**(old if isinstance(old, dict) else {}), **arguments}
         limit, task = self._ground.settings.payload_limit, self._ground.tasks.get(job.task)
@@ -298,7 +303,7 @@ class Jobs:
         update: Update | None = None,
         **part: Unpack[Part],
     ) -> Changed:
-        reason = clean(str(reason), 1024)
+        reason = clean(str(reason), MAX_REASON_CHARACTERS)
         if isinstance(which, Filter):
 
             async def step(which: Filter, after: JobId | None, limit: int) -> Changed:

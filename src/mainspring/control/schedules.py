@@ -32,6 +32,7 @@ from ..store import Store
 from ..task import Task, check_name
 from ..trigger import Preview
 from ..trigger.zone import zone_of
+from ..webhook.record import noted
 from .deed import audited, note
 from .ground import Ground
 from .jobs import PAGE, checked_limit
@@ -241,8 +242,7 @@ class Schedules:
     @audited("schedules.pause")
     async def pause(self, name: str, note: str = "") -> Schedule:
         """It makes no jobs until it is resumed; its running jobs go on."""
-        if not isinstance(note, str) or len(note) > 1000:
-            raise BadInput("a note is text of at most 1,000 characters")
+        noted(note)
         return await self._change(name, lambda row, now: Firing(schedule=paused(row, note, now=now)), deed="pause")
 
     @audited("schedules.resume")

@@ -20,7 +20,7 @@ from ..ids import new_id
 from ..job import Enqueued, Filter, JobId, NewJob
 from ..outcome import seconds
 from ..store import Store
-from ..task import checked
+from ..task import check_name, check_public, checked
 from ..webhook.inbound import (
     MOST,
     REMEMBERED,
@@ -38,6 +38,8 @@ from .schedules import Schedules
 from .webhooks import OVERLAP
 
 _CALLS = "trigger.call"
+# The revision of such a document from when on its job was made.
+_MADE = 2
 # A name that no trigger can have.
 _NOBODY = "-"
 
@@ -170,13 +172,15 @@ class Triggers:
     async def _enqueued(
         self, store: Store, trigger: InboundTrigger, job: NewJob, call: Call, now: datetime
     ) -> Handle[Any]:
-        id, there = await self._once(store, trigger.name, call, now)
+        seen, there = await self._once(store, trigger.name, call, now)
+        id = seen.text
         if there:
             return self._handle(Enqueued(id, "duplicate"), job.task)
         # A task may have keys of its own, and a job has one.
         own = job.unique_key or job.idempotency_key
         key = {} if own else {"idempotency_key": f"trigger:{trigger.name}:{call.id}"}
         (handle,) = await self._hand_over([replace(job, id=id, **key)])
+        await self._remember(store, seen, handle.id, now)
         return handle
 
     async def _fired(
@@ -184,24 +188,37 @@ class Triggers:
     ) -> Handle[Any]:
         schedule = trigger.schedule or ""
         task = (await self._schedules.get(schedule)).spec.task
-        id, there = await self._once(store, trigger.name, call, now)
+        seen, there = await self._once(store, trigger.name, call, now)
         if there:
-            return self._handle(Enqueued(id, "duplicate"), task)
+            return self._handle(Enqueued(seen.text, "duplicate"), task)
         own_input = not trigger.arguments and not trigger.kwargs
-        return await self._schedules.trigger(schedule, kwargs=None if own_input else values, id=id)
+        handle = await self._schedules.trigger(schedule, kwargs=None if own_input else values, id=seen.text)
+        await self._remember(store, seen, handle.id, now)
+        return handle
 
-    async def _once(self, store: Store, name: str, call: Call, now: datetime) -> tuple[JobId, bool]:
-        """The id of the message's job, the same for whoever brings it; and whether the job is there already.
+    async def _once(self, store: Store, name: str, call: Call, now: datetime) -> tuple[Document, bool]:
+        """What is remembered of the message, with the id of its job as the text; and whether that job was made.
 
-        Who crashed between the two leaves the id to who comes next.
+        The id is written first, and is the same for every server that gets the message. Once the job is in the store
+        the document gets its second revision, and from then on nothing that becomes of the job makes another. After a
+        crash between these steps the next message with this id makes the job, or finds it.
         """
-        seen = f"{name}:{sha256(call.id.encode()).hexdigest()}"
-        document = Document(kind=_CALLS, name=seen, text=new_id(now), expires_at=now + REMEMBERED)
+        wanted = f"{name}:{sha256(call.id.encode()).hexdigest()}"
+        document = Document(kind=_CALLS, name=wanted, text=new_id(now), expires_at=now + REMEMBERED)
         if (await store.put_documents([document], now=now))[0]:
-            return document.text, False
-        known = await store.documents(_CALLS, [seen], now=now, limit=1)
-        id = known[0].text if known else document.text
-        return id, bool(await store.jobs(Filter(ids=(id,)), now=now, limit=1))
+            return document, False
+        known = await store.documents(_CALLS, [wanted], now=now, limit=1)
+        seen = known[0] if known else document
+        if seen.revision >= _MADE:
+            return seen, True
+        there = bool(await store.jobs(Filter(ids=(seen.text,)), now=now, limit=1))
+        if there:
+            await self._remember(store, seen, seen.text, now)
+        return seen, there
+
+    async def _remember(self, store: Store, seen: Document, id: JobId, now: datetime) -> None:
+        """That the job of the message was made; its task's own key may have led to another one."""
+        await store.put_documents([replace(seen, text=id, revision=_MADE)], now=now)
 
     # inside
 
@@ -225,6 +242,8 @@ class Triggers:
         if said.schedule is not None and (said.queue is not None or said.priority is not None):
             raise BadInput(f"{what} fires a schedule, which has a queue and a priority of its own")
         tasks = self._ground.tasks
+        if said.task is not None:
+            check_public(check_name(said.task, "task name"), what)
         if said.task is not None and tasks and said.task not in tasks:
             raise UnknownTask(f"{what}: no task {said.task!r} is registered in this app; {hint(said.task, tasks)}")
         return said

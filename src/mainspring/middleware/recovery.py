@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from ..context import Context
+from ..outcome import failure_of
 from ..threads import Interrupted
 from . import Next
 
@@ -20,4 +21,5 @@ async def recovery(ctx: Context, call_next: Next) -> Any:
     except (Exception, asyncio.CancelledError, Interrupted):
         raise
     except BaseException as error:
-        raise TaskExit(f"the task raised {type(error).__name__}: {error}") from error
+        told = failure_of(error, stack=False)
+        raise TaskExit(f"the task raised {told.type}: {told.message}") from error

@@ -7,6 +7,7 @@ from copy import deepcopy
 from datetime import datetime, timedelta
 from typing import Literal
 
+import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
@@ -52,9 +53,17 @@ def admit(new: NewJob, now: datetime) -> Job:
     )  # fmt: skip
 
 
+def size_of(job: Job) -> int:
+    """Its bytes, as a claim counts them."""
+    payload = job.payload
+    size = len(payload) if payload.isascii() else len(payload.encode())
+    return size + len(msgspec.json.encode(job.metadata)) if job.metadata else size
+
+
 def meet(held: Job, new: NewJob, now: datetime) -> tuple[Job, Literal["duplicate", "replaced", "debounced"]]:
     """What becomes of the job that holds a key when another request for it comes."""
-    if new.on_conflict not in ("replace", "debounce") or held.state not in ACTIVE_HOLD or held.unreadable:
+    changes = new.on_conflict in ("replace", "debounce") and held.task == new.task
+    if not changes or held.state not in ACTIVE_HOLD or held.unreadable:
         return held, "duplicate"
     changed = replace(
         held, payload=new.payload, priority=new.priority, expires_at=new.expires_at, timeout=new.timeout,

@@ -60,6 +60,8 @@ class Delivery:
         self, ctx: Context, webhook: str, type: str, timestamp: str, data: dict[str, Any]
     ) -> dict[str, Any]:
         """Done if the receiver says 2xx; told again later otherwise, under the same webhook-id."""
+        if ctx.job.schedule is not None:  # made while schedules of any task were accepted
+            raise Discard(f"schedule {ctx.job.schedule!r} made it, and a webhook is told only what has happened")
         store, now = await self._opened(), self._clock.now()
         try:
             kept = await WEBHOOKS.get(store, webhook, now)
@@ -174,7 +176,7 @@ def _again(answer: Answer, now: datetime) -> float | None:
     else:
         try:
             at = parsedate_to_datetime(answer.retry_after)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
         wait = ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds()
     return min(max(1.0, wait), LONGEST_WAIT)

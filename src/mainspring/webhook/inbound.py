@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..bounds import MAX_TRIGGER_BYTES
 from ..codec import encode
 from ..errors import BadInput, BadPayload, NotSigned, Stale
 from .record import Keys
@@ -108,13 +109,18 @@ def checked_arguments(given: Any) -> Literal["body"] | dict[str, str]:
     for name, path in given.items():
         if not isinstance(path, str) or path.partition(".")[0] != BODY or "" in path.split("."):
             raise BadInput(f'argument {name!r} is taken from "body", or from a part of it such as "body.data.id"; got {path!r:.80}')  # fmt: skip  # noqa: E501
+    if sum(len(name) + len(path) for name, path in given.items()) > MAX_TRIGGER_BYTES:
+        raise BadInput(f"arguments of a trigger have at most {MAX_TRIGGER_BYTES:,} characters together")
     return dict(given)
 
 
 def checked_kwargs(given: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise BadInput(f"kwargs are given as a mapping by name, got {given!r:.80}")
-    copied: dict[str, Any] = msgspec.json.decode(encode(dict(given)))
+    text = encode(dict(given))
+    if len(text) > MAX_TRIGGER_BYTES:
+        raise BadInput(f"kwargs of a trigger have at most {MAX_TRIGGER_BYTES:,} bytes as JSON, got {len(text):,}")
+    copied: dict[str, Any] = msgspec.json.decode(text)
     return copied
 
 

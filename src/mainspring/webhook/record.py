@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from ..bounds import MAX_NOTE_CHARACTERS
 from ..errors import BadInput
 from ..job import Job
 from ..task import check_name
@@ -173,6 +174,6 @@ def names(what: str, given: Any) -> tuple[str, ...] | None:
 
 
 def noted(note: Any) -> str:
-    if not isinstance(note, str) or len(note) > 1000:
-        raise BadInput("a note is text of at most 1,000 characters")
+    if not isinstance(note, str) or len(note) > MAX_NOTE_CHARACTERS:
+        raise BadInput(f"a note is text of at most {MAX_NOTE_CHARACTERS:,} characters")
     return note

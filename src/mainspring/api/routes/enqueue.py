@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from ...app import Mainspring
+from ...bounds import MAX_KEY_CHARACTERS
 from ...errors import BadInput, UnknownTask
 from ...handle import Handle
 from ...job import NewJob, OnConflict
@@ -27,7 +28,7 @@ from .values import Count, Instant, Limit, Name, Priority, Seconds
 
 MANY = 1000
 _TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-Key = Annotated[str, Meta(min_length=1, max_length=512)]
+Key = Annotated[str, Meta(min_length=1, max_length=MAX_KEY_CHARACTERS)]
 
 
 _UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"

@@ -9,7 +9,9 @@ from heapq import heapify, heappop, heappush
 
 from msgspec.structs import replace
 
+from ...bounds import CLAIM_BYTES
 from ...job import SUSPECT, Circuit, Job, JobId, Lease, State, WorkerId
+from ..rules import size_of
 from .jobs import Group, Jobs
 from .ledger import Ledger
 
@@ -38,14 +40,16 @@ def claim(
     circuits = [circuit for circuit in ledger.circuits.values() if circuit.open_until is not None]
     probes = _probes(jobs, ledger, circuits, wanted, suspects, limit, now)
     taken = [_start(jobs, job, worker, lease, now) for job in probes]
+    left = CLAIM_BYTES - sum(map(size_of, taken))
     open = {circuit.task for circuit in circuits}
     first = [job for job in suspects if job.task not in open and job.run_at <= now]
-    if len(taken) < limit and first and not any(job.crashes >= SUSPECT for job in taken):
+    if len(taken) < limit and left > 0 and first and not any(job.crashes >= SUSPECT for job in taken):
         taken.append(_start(jobs, first[0], worker, lease, now))
+        left -= size_of(first[0])
     free = [group for group in wanted if group[1] not in open]
-    taken += _take(jobs, free, worker, lease, limit - len(taken), now)
-    taken.sort(key=_order)
-    if len(taken) == limit:
+    rest, left = _take(jobs, free, worker, lease, limit - len(taken), left, now)
+    taken = sorted([*taken, *rest], key=_order)
+    if len(taken) == limit or left <= 0:
         return taken, now
     return taken, _next_at(jobs, ledger, wanted, _suspects(jobs, worker, named))
 
@@ -77,23 +81,27 @@ def _probes(
         if not any(job.crashes >= SUSPECT for job in probes):
             waiting += [job for job in suspects if job.task == circuit.task]
         due = [job for job in waiting if job.run_at <= now]
-        if due and len(probes) < limit:
+        if due and len(probes) < limit and sum(map(size_of, probes)) < CLAIM_BYTES:
             probes.append(min(due, key=_order))
             ledger.probe(probes[-1])
     return probes
 
 
-def _take(jobs: Jobs, wanted: list[Group], worker: WorkerId, lease: Lease, limit: int, now: datetime) -> list[Job]:
+def _take(
+    jobs: Jobs, wanted: list[Group], worker: WorkerId, lease: Lease, limit: int, left: int, now: datetime
+) -> tuple[list[Job], int]:
+    """The jobs taken, and the bytes that are left for others."""
     heads = [(-group[2], *head, group) for group in wanted if (head := jobs.head(group)) and head[0] <= now]
     heapify(heads)
     taken: list[Job] = []
-    while heads and len(taken) < limit:
+    while heads and len(taken) < limit and left > 0:
         _, _, id, group = heappop(heads)
         heappop(jobs.ready[group])
+        left -= size_of(jobs[id])
         taken.append(_start(jobs, jobs[id], worker, lease, now))
         if (head := jobs.head(group)) and head[0] <= now:
             heappush(heads, (-group[2], *head, group))
-    return taken
+    return taken, left
 
 
 def _start(jobs: Jobs, job: Job, worker: WorkerId, lease: Lease, now: datetime) -> Job:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from ...bounds import CLAIM_BYTES
 from ...clock import instant, micros
 from ...job import SUSPECT, UNREADABLE, Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
 from ...outcome import Outcome
@@ -69,7 +70,8 @@ _NEXT = f"""CASE WHEN (SELECT count(*) = $6 OR count(*) < (SELECT count(*) FROM 
                 ORDER BY expires_at LIMIT 1)) END"""
 
 # How many of each group are among the first $6 of all is found without a lock; then so many that nobody else has
-# locked are taken of each. So claims that meet pass each other by, and none locks more than it takes.
+# locked are taken of each. So claims that meet pass each other by, and none locks more than it takes, unless that is
+# too large for one claim: only of what is locked it is known how large it is. The server knows that without reading it.
 _TAKE = f"""WITH {{groups}},
     first AS (SELECT one.* FROM groups AS one CROSS JOIN LATERAL (
             SELECT run_at AS due_at, id FROM mainspring_jobs WHERE {_GROUP} LIMIT $6) AS job
@@ -77,9 +79,14 @@ _TAKE = f"""WITH {{groups}},
             AND one.run_at <= $2 AND {{guard}}
         ORDER BY one.rank, due_at, id LIMIT $6),
     one AS MATERIALIZED (SELECT queue, task, rank, run_at, after, count(*) AS share FROM first GROUP BY 1, 2, 3, 4, 5),
+    locked AS MATERIALIZED (SELECT one.rank, job.* FROM one CROSS JOIN LATERAL (
+            SELECT ctid AS place, run_at, id, octet_length(payload) + octet_length(options) AS size
+            FROM mainspring_jobs WHERE {_GROUP} LIMIT one.share FOR NO KEY UPDATE SKIP LOCKED) AS job),
     taken AS (UPDATE mainspring_jobs SET {_START} WHERE ctid = ANY (ARRAY(
-        SELECT place FROM one CROSS JOIN LATERAL (SELECT ctid AS place FROM mainspring_jobs WHERE {_GROUP}
-            LIMIT one.share FOR NO KEY UPDATE SKIP LOCKED) AS job)) RETURNING {CLAIMED}),
+        SELECT place FROM locked WHERE (SELECT sum(size) FROM locked) < {{left}}
+        UNION ALL
+        SELECT place FROM (SELECT place, sum(size) OVER (ORDER BY rank, run_at, id) - size AS before FROM locked) AS cut
+        WHERE before < {{left}} AND (SELECT sum(size) FROM locked) >= {{left}})) RETURNING {CLAIMED}),
     noted AS ({_NOTE})
     SELECT taken.*, (SELECT {_NEXT}) AS next_at FROM taken ORDER BY rank, run_at, id"""
 _ALIVE = "EXISTS (SELECT 1 FROM mainspring_workers WHERE id = $1 AND until > $2)"
@@ -88,9 +95,9 @@ _PLAIN = f"""(SELECT {_ALIVE}
         AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE {_EXPIRES} AND expires_at <= $2)
         AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE {_SUSPECT})
         AND NOT EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until <= $2 AND probe IS NULL))"""
-TAKE_PLAIN = _TAKE.format(groups=_GROUPS, guard=_PLAIN)
-TAKE_KNOWN = _TAKE.format(groups=_KNOWN, guard=_PLAIN)
-_TAKE_REST = _TAKE.format(groups=_GROUPS, guard="true")
+TAKE_PLAIN = _TAKE.format(groups=_GROUPS, guard=_PLAIN, left=CLAIM_BYTES)
+TAKE_KNOWN = _TAKE.format(groups=_KNOWN, guard=_PLAIN, left=CLAIM_BYTES)
+_TAKE_REST = _TAKE.format(groups=_GROUPS, guard="true", left="$7::bigint")
 _TAKE_FIRST = f"""WITH taken AS (UPDATE mainspring_jobs SET {_START} WHERE id = (
         SELECT id FROM mainspring_jobs WHERE id = $3 AND state = 'pending' AND crashes = $4 AND {_FRESH}
         FOR NO KEY UPDATE SKIP LOCKED) RETURNING {CLAIMED}),
@@ -238,10 +245,10 @@ async def claim(db: Session, asked: Asked) -> tuple[list[Any], int | None, list[
         return [], None, expired
     view = await look(db, asked)
     taken = await _firsts(db, view, asked)
-    if len(taken) < asked.limit:
-        taken += await db.rows(_TAKE_REST, *asked.which, asked.lease, asked.limit - len(taken))
+    if len(taken) < asked.limit and (left := CLAIM_BYTES - _bytes(taken)) > 0:
+        taken += await db.rows(_TAKE_REST, *asked.which, asked.lease, asked.limit - len(taken), left)
     taken.sort(key=lambda row: (row["rank"], row["run_at"], row["id"]))
-    if len(taken) >= asked.limit or len(expired) >= EXPIRE_LIMIT:
+    if len(taken) >= asked.limit or _bytes(taken) >= CLAIM_BYTES or len(expired) >= EXPIRE_LIMIT:
         return taken, now, expired
     return taken, (await look(db, asked)).next_at, expired
 
@@ -277,7 +284,7 @@ async def _firsts(db: Session, view: View, asked: Asked) -> list[Any]:
     taken: list[Any] = []
     suspects = [row for row in view.suspects if row[4] <= asked.now]
     for task, (until, probe) in view.open.items():
-        if probe is not None or until > asked.now or len(taken) >= asked.limit:
+        if probe is not None or until > asked.now or len(taken) >= asked.limit or _bytes(taken) >= CLAIM_BYTES:
             continue
         row = await _probe(db, view, task, [row for row in suspects if row[2] == task], asked)
         if row is not None:
@@ -285,9 +292,13 @@ async def _firsts(db: Session, view: View, asked: Asked) -> list[Any]:
             if row["crashes"] >= SUSPECT:
                 suspects = []
     suspects = [row for row in suspects if row[2] not in view.open]
-    if suspects and len(taken) < asked.limit:
+    if suspects and len(taken) < asked.limit and _bytes(taken) < CLAIM_BYTES:
         taken += await _first(db, suspects[0], asked)
     return taken
+
+
+def _bytes(rows: Sequence[Any]) -> int:
+    return sum(len(row["payload"].encode()) + len(row["options"].encode()) for row in rows)
 
 
 _HALF_OPEN = """SELECT 1 FROM mainspring_circuits WHERE task = $1 AND probe IS NULL AND open_until <= $2

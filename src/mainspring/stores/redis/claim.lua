@@ -1,17 +1,18 @@
 -- Takes due jobs in the order of claims, or without a lease says which would be taken. Where anything but the order has
 -- a say in it nothing is taken, and the answer begins with a word instead of an instant.
--- ARGV: now; limit; how many of them; worker; lease or nothing; how many queues are named, or -1 for all; how many tasks; those names.
+-- ARGV: now; limit; how many of them; worker; lease or nothing; bytes that a claim may have before it takes one more;
+-- how many queues are named, or -1 for all; how many tasks; those names.
 local base, now, limit, most = KEYS[1] .. ':', tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local worker, lease = ARGV[4], ARGV[5]
 local queues, tasks = nil, {}
-local count = tonumber(ARGV[6])
+local bytes, count = tonumber(ARGV[6]), tonumber(ARGV[7])
 if count >= 0 then
   queues = {}
-  for n = 8, 7 + count do queues[ARGV[n]] = true end
+  for n = 9, 8 + count do queues[ARGV[n]] = true end
 else
   count = 0
 end
-for n = 8 + count, 7 + count + tonumber(ARGV[7]) do tasks[ARGV[n]] = true end
+for n = 9 + count, 8 + count + tonumber(ARGV[8]) do tasks[ARGV[n]] = true end
 
 local until_at = redis.call('HGET', base .. 'until', worker)
 if not until_at or tonumber(until_at) <= now then return { 'silent' } end
@@ -124,12 +125,7 @@ end
 if early then return { 'look' } end -- the clock was set back
 
 local ids, taken, total = {}, {}, math.min(most, #found)
-for n = 1, total do
-  local _, _, entry, group = unpack(found[n])
-  ids[n] = string.sub(entry, 11)
-  taken[group] = taken[group] or {}
-  table.insert(taken[group], entry)
-end
+for n = 1, total do ids[n] = string.sub(found[n][3], 11) end
 local function each(list, step, call)
   for from = 1, #list, step do call(unpack(list, from, math.min(from + step - 1, #list))) end
 end
@@ -160,28 +156,44 @@ local function next_at()
   end
   return soonest and string.format('%.0f', soonest) or ''
 end
+-- A few at a time, so that of many large records hardly more are read than one claim takes.
+local records, read, cut = {}, 0, false
+while read < total do
+  local last = math.min(read + 32, total)
+  local some = redis.call('HMGET', base .. 'job', unpack(ids, read + 1, last))
+  local runs = redis.call('HMGET', base .. 'run', unpack(ids, read + 1, last))
+  for n = 1, #some do
+    if bytes <= 0 then
+      total, cut = read, true
+      break
+    end
+    read = read + 1
+    -- An entry without a job, or of one that runs, is of no use: it is gone already, and counted.
+    records[read] = (some[n] and not runs[n]) and some[n] or false
+    if records[read] then bytes = bytes - #records[read] end
+  end
+end
 if lease == '' then
-  local entries = {}
-  for n = 1, total do entries[n] = found[n][3] end
-  return { total == limit and ARGV[1] or next_at(), entries }
+  local entries, sizes = {}, {}
+  for n = 1, total do
+    entries[n] = found[n][3]
+    sizes[n] = records[n] and #records[n] or 0
+  end
+  return { (total == limit or cut) and ARGV[1] or next_at(), entries, sizes }
 end
 
+for n = 1, total do
+  local group = found[n][4]
+  taken[group] = taken[group] or {}
+  table.insert(taken[group], found[n][3])
+end
 for group, entries in pairs(taken) do
   each(entries, 1000, function(...) redis.call('ZREM', base .. 'ready:' .. group, ...) end)
   if redis.call('EXISTS', base .. 'ready:' .. group) == 0 then redis.call('SREM', base .. 'stocked', group) end
 end
 
-local records, kept, said, expiring, again = {}, {}, {}, {}, {}
+local kept, said, expiring, again = {}, {}, {}, {}
 local head = lease .. '\0' .. worker .. '\0' .. ARGV[1] .. '\0'
-each(ids, 1000, function(...)
-  local some = redis.call('HMGET', base .. 'job', ...)
-  local runs = redis.call('HMGET', base .. 'run', ...)
-  for n = 1, #some do
-    local at = #records + 1
-    -- An entry without a job, or of one that runs, is of no use: it is gone already, and counted.
-    records[at] = (some[n] and not runs[n]) and some[n] or false
-  end
-end)
 local answer = {}
 for n = 1, total do
   local record = records[n]
@@ -211,4 +223,4 @@ for queue, some in pairs(again) do
   each(some, 1000, function(...) redis.call('ZREM', base .. 'again:' .. queue, ...) end)
 end
 
-return { (total == limit or #kept < total) and ARGV[1] or next_at(), answer }
+return { (total == limit or cut or #kept < total) and ARGV[1] or next_at(), answer }

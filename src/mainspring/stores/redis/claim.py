@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ...bounds import CLAIM_BYTES
 from ...clock import instant, micros
 from ...job import Beat, Claim, Job, JobId, LiveWorker, Orders, State, UnreadableRecord, WorkerId, WorkerInfo
 from ...unreadable import decoded, unreadable
@@ -34,6 +35,8 @@ from .ways import group_names
 
 # A home of a cluster is asked for at least so many when it may be asked for fewer than all.
 FEW = 16
+# Of each group so many records are read at first where more than the order has a say, then eight times as many.
+FIRST_LOOK = 32
 # What claim.lua says in place of an instant.
 WORDS = (b"silent", b"look", b"held")
 
@@ -43,7 +46,7 @@ async def claim(
 ) -> Claim:
     lease, us = os.urandom(8).hex(), micros(now)
     named = list(queues) if queues is not None else []
-    which: list[Word] = [-1 if queues is None else len(named), len(tasks), *named, *tasks]
+    which: list[Word] = [CLAIM_BYTES, -1 if queues is None else len(named), len(tasks), *named, *tasks]
     attempts = Attempts(homes, "claim")
     while True:
         if len(homes.all) == 1:
@@ -71,30 +74,47 @@ async def _across(homes: Homes, limit: int, words: Callable[[int, str], list[Wor
     """Of each home what claim.lua answers: first all say what they have, then each gives what is among the best."""
     offers: dict[Home, Any] = {}
     asked = {home: min(limit, max(FEW, 2 * homes.gave.get(home, limit))) for home in homes.all}
-    best, short = list[tuple[bytes, int]](), list(homes.all)
+    best, full, short = list[tuple[bytes, int]](), False, list(homes.all)
     while short:
         answers = await homes.each(lambda home: home.script("claim", words(asked[home], "")), short)
         offers |= zip(short, answers, strict=True)
         if any(word in WORDS for word, *_ in answers):
             return list(offers.values())
-        best = sorted((entry, n) for n, home in enumerate(homes.all) for entry in offers[home][1])[:limit]
+        every = ((*one, n) for n, home in enumerate(homes.all) for one in zip(*offers[home][1:], strict=True))
+        best, left = _fitting(sorted(every)[:limit])
+        full = len(best) == limit or left <= 0
         # Who has given all that was asked for may have more, and better ones than the last of the others.
-        short = [home for home in homes.all if _may_have_more(offers[home][1], asked[home], best, limit)]
+        short = [
+            home
+            for home in homes.all
+            if len(entries := offers[home][1]) == asked[home] < limit and (not full or entries[-1] < best[-1][0])
+        ]
         asked.update(dict.fromkeys(short, limit))
     counts = Counter(n for _, n in best)
     homes.gave = {home: counts[n] for n, home in enumerate(homes.all)}
-    given: list[Any] = [[words(0, "")[0] if len(best) == limit else offers[home][0], []] for home in homes.all]
+    now = words(0, "")[0]
+    given: list[Any] = [[now if full else offers[home][0], []] for home in homes.all]
 
     async def take(n: int) -> None:
         answer = await homes.all[n].script("claim", words(counts[n], lease))
-        given[n] = [words(0, "")[0], []] if answer[0] in WORDS else answer  # what others have given is not given back
+        given[n] = [now, []] if answer[0] in WORDS else answer  # what others have given is not given back
+        if full:
+            given[n][0] = now
 
     await asyncio.gather(*map(take, counts))
     return given
 
 
-def _may_have_more(entries: Sequence[bytes], asked: int, best: Sequence[tuple[bytes, int]], limit: int) -> bool:
-    return asked < limit and len(entries) == asked and (len(best) < limit or entries[-1] < best[-1][0])
+def _fitting(entries: Sequence[tuple[bytes, int, int]]) -> tuple[list[tuple[bytes, int]], int]:
+    """Those of these entries, each with its size and its home, that one claim takes, without their sizes; and the bytes
+    that are left for others."""
+    fit, left = list[tuple[bytes, int]](), CLAIM_BYTES
+    for entry, size, n in entries:
+        if left <= 0:
+            break
+        fit.append((entry, n))
+        left -= size
+    return fit, left
 
 
 async def _look(
@@ -161,14 +181,36 @@ async def _candidates(
         commands.append(("ZRANGE", f"{base}:ready:{name}", 0, limit + len(expired)))
         commands.append(("ZRANGE", f"{base}:later:{name}", 0, limit + len(expired)))
     paused, suspects, first, *entries = await home.many(commands)
-    ids = {*suspects, *first, *expired, *(entry[10:] for some in entries for entry in some)}
-    found = await read_home(home, [unpacked(id) for id in ids])
+    found = await read_home(home, [unpacked(id) for id in {*suspects, *first, *expired}])
+    entries = await _read_within_bytes(home, entries, found, set(expired))
     twice = [name for name in groups for _ in range(2)]
     placed = [(name, entry) for name, some in zip(twice, entries, strict=True) for entry in some]
     broken = await take_out(homes, home, found, placed, us)
     gone = {one.name for one in broken}
     kept = {id: one for id, one in found.items() if id not in gone}
     return kept, {name.decode() for name in paused}, broken
+
+
+async def _read_within_bytes(
+    home: Home, entries: Sequence[Sequence[bytes]], found: dict[JobId, Found], expired: set[bytes]
+) -> list[list[bytes]]:
+    """Reads of each group the first ones, into `found`, and returns these: about as many as a claim may take, beside
+    those that have expired."""
+    read, left, look = [list[bytes]() for _ in entries], [CLAIM_BYTES] * len(entries), FIRST_LOOK
+    while True:
+        some = [
+            group[len(done) : len(done) + look] if room > 0 else []
+            for group, done, room in zip(entries, read, left, strict=True)
+        ]
+        ids = {id for group in some for entry in group if (id := unpacked(entry[10:])) not in found}
+        if not any(some):
+            return read
+        found.update(await read_home(home, list(ids)))
+        for n, group in enumerate(some):
+            read[n] += group
+            live = (unpacked(entry[10:]) for entry in group if entry[10:] not in expired)
+            left[n] -= sum(len(found[id][0][0] or b"") for id in live)
+        look *= 8
 
 
 async def beat(homes: Homes, worker: WorkerInfo, until: datetime, now: datetime) -> Beat:

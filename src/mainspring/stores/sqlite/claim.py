@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
 
+from ...bounds import CLAIM_BYTES
 from ...clock import instant
 from ...job import UNREADABLE, Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
 from ...unreadable import readable
@@ -24,6 +25,7 @@ from .series import tell
 EXPIRE_LIMIT = 1000
 
 _encode = msgspec.json.encode
+_decode = msgspec.json.decode
 _orders = msgspec.json.Decoder(Orders).decode
 
 PAUSED = "SELECT name FROM mainspring_queues WHERE paused"
@@ -49,12 +51,24 @@ GROUPS = f"""WITH RECURSIVE groups (queue, task, rank, run_at) AS (
     SELECT queue, task, rank, run_at FROM groups"""
 
 # One group: the order of the index is the order of the claim.
-_TAKE_ONE = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
-        attempt = attempt + 1, runs = runs + 1
-    WHERE n IN (SELECT n FROM mainspring_jobs
+_DUE_IN_ONE = """SELECT json_group_array(n) FROM (SELECT n FROM mainspring_jobs
         WHERE state = 'pending' AND crashes < 2 AND queue = :queue AND task = :task AND rank = :rank AND run_at <= :now
-        ORDER BY run_at, id LIMIT :limit)
-    AND (expires_at IS NULL OR expires_at > :now)"""
+        ORDER BY run_at, id LIMIT :limit)"""
+# Several groups of one rank: up to :limit of each, then the first :limit of all.
+_DUE_IN_MANY = """SELECT json_group_array(n) FROM (SELECT job.n FROM json_each(:groups) one
+        CROSS JOIN mainspring_jobs job ON job.n IN (SELECT n FROM mainspring_jobs
+            WHERE state = 'pending' AND crashes < 2 AND queue = json_extract(one.value, '$[0]')
+                AND task = json_extract(one.value, '$[1]') AND rank = :rank AND run_at <= :now
+            ORDER BY run_at, id LIMIT :limit)
+        ORDER BY job.run_at, job.id LIMIT :limit)"""
+_TAKE = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
+        attempt = attempt + 1, runs = runs + 1
+    WHERE n IN (SELECT value FROM json_each(:ns)) AND (expires_at IS NULL OR expires_at > :now)"""
+_BYTES = """SELECT coalesce(sum(length(CAST(payload AS BLOB)) + length(CAST(options AS BLOB))), 0)
+    FROM mainspring_jobs WHERE n IN (SELECT value FROM json_each(?))"""
+# To know the size of a row is to read it. So they are looked at a few at a time, then four times as many, and one by
+# one where the budget ends: of a backlog of large ones each claim reads a few more than it takes.
+FIRST_LOOK = 16
 # Jobs that have killed their workers wait apart, and a worker takes one at a time.
 _SUSPECTS = f"""SELECT queue, task, rank, run_at, n, id, crashes FROM mainspring_jobs
     WHERE state = 'pending' AND crashes >= 2
@@ -63,16 +77,6 @@ _SUSPECTS = f"""SELECT queue, task, rank, run_at, n, id, crashes FROM mainspring
 _TAKE_FIRST = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
         attempt = attempt + 1, runs = runs + 1
     WHERE n = :n AND (expires_at IS NULL OR expires_at > :now)"""
-# Several groups of one rank: up to :limit of each, then the first :limit of all.
-_TAKE_MANY = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
-        attempt = attempt + 1, runs = runs + 1
-    WHERE n IN (SELECT job.n FROM json_each(:groups) one CROSS JOIN mainspring_jobs job ON job.n IN (
-            SELECT n FROM mainspring_jobs
-            WHERE state = 'pending' AND crashes < 2 AND queue = json_extract(one.value, '$[0]')
-                AND task = json_extract(one.value, '$[1]') AND rank = :rank AND run_at <= :now
-            ORDER BY run_at, id LIMIT :limit)
-        ORDER BY job.run_at, job.id LIMIT :limit)
-    AND (expires_at IS NULL OR expires_at > :now)"""
 # All rows of the claim as one JSON text: a row at a time would hand the interpreter lock over and back for
 # each, and wait for the event loop every time.
 _TAKEN = f"""SELECT json_group_array(json_array({CLAIMED})) FROM mainspring_jobs
@@ -83,6 +87,10 @@ _TAKEN_ROWS = _TAKEN.replace(f"json_group_array(json_array({CLAIMED}))", CLAIMED
 _OPEN = "SELECT task, open_until, probe FROM mainspring_circuits WHERE open_until IS NOT NULL ORDER BY task"
 _HEAD = """SELECT queue, task, rank, run_at, n, id, crashes FROM mainspring_jobs
     WHERE state = 'pending' AND crashes < 2 AND queue = ? AND task = ? AND rank = ? ORDER BY run_at, id LIMIT 1"""
+
+
+def _json(value: Any) -> str:
+    return _encode(value).decode()
 
 
 def _expire(db: sqlite3.Connection, now: int) -> list[JobId]:
@@ -151,18 +159,48 @@ def claim(
         return "[]", lease, None, expired
     wanted = _Wanted(db, queues, tasks, worker)
     values: dict[str, Any] = {"lease": lease, "worker": worker, "now": now}
-    taken = _firsts(db, wanted, values, limit)
+    taken, left = _firsts(db, wanted, values, limit)
     groups = [row for row in wanted.groups if row[3] <= now and row[1] not in wanted.open]
     for rank in sorted({group[2] for group in groups}):
-        if taken >= limit:
+        if taken >= limit or left <= 0:
             break
         some = [group for group in groups if group[2] == rank]
-        taken += _take(db, some, values | {"rank": rank, "limit": limit - taken})
+        due, left = _fitting(db, _due(db, some, values | {"rank": rank, "limit": limit - taken}), left)
+        taken += db.execute(_TAKE, values | {"ns": _json(due)}).rowcount
     rows = _taken(db, values) if taken else "[]"
-    if taken >= limit or len(expired) == EXPIRE_LIMIT:
+    if taken >= limit or left <= 0 or len(expired) == EXPIRE_LIMIT:
         return rows, lease, now, expired
     expiry = db.execute(_NEXT_EXPIRY).fetchone()[0]
     return rows, lease, _Wanted(db, queues, tasks, worker).next_at(expiry), expired
+
+
+def _due(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> list[int]:
+    """The rows that come first, in order."""
+    if len(groups) == 1:
+        values = values | {"queue": groups[0][0], "task": groups[0][1]}
+        found = db.execute(_DUE_IN_ONE, values).fetchone()[0]
+    else:
+        found = db.execute(_DUE_IN_MANY, values | {"groups": _json([row[:2] for row in groups])}).fetchone()[0]
+    rows: list[int] = _decode(found)
+    return rows
+
+
+def _fitting(db: sqlite3.Connection, due: list[int], left: int) -> tuple[list[int], int]:
+    """Those of them, in order, before which there are bytes left; and how many are left after them."""
+    fit, look = 0, FIRST_LOOK
+    while fit < len(due) and left > 0:
+        some = due[fit : fit + look]
+        size = _bytes(db, some)
+        if size >= left and look > 1:
+            look = 1
+        else:
+            fit, left, look = fit + len(some), left - size, look if look == 1 else 4 * look
+    return due[:fit], left
+
+
+def _bytes(db: sqlite3.Connection, rows: Sequence[int]) -> int:
+    size: int = db.execute(_BYTES, (_json(rows),)).fetchone()[0]
+    return size
 
 
 def _taken(db: sqlite3.Connection, values: dict[str, Any]) -> str | list[Row]:
@@ -190,12 +228,13 @@ def set_aside(db: sqlite3.Connection, ids: Collection[JobId], lease: Lease = "")
     )
 
 
-def _firsts(db: sqlite3.Connection, wanted: _Wanted, values: dict[str, Any], limit: int) -> int:
-    """Takes what comes before all others: a probe for each half-open circuit, and one suspect."""
-    taken, now = 0, values["now"]
+def _firsts(db: sqlite3.Connection, wanted: _Wanted, values: dict[str, Any], limit: int) -> tuple[int, int]:
+    """Takes what comes before all others, a probe for each half-open circuit and one suspect: how many, and the bytes
+    that are left for others."""
+    taken, left, now = 0, CLAIM_BYTES, values["now"]
     suspects = [row for row in wanted.suspects if row[3] <= now]
     for task, (until, probe) in wanted.open.items():
-        if probe is not None or until > now or taken >= limit:
+        if probe is not None or until > now or taken >= limit or left <= 0:
             continue
         groups = [row[:3] for row in wanted.groups if row[1] == task and row[3] <= now]
         due = [db.execute(_HEAD, group).fetchone() for group in groups] + [row for row in suspects if row[1] == task]
@@ -203,20 +242,14 @@ def _firsts(db: sqlite3.Connection, wanted: _Wanted, values: dict[str, Any], lim
         # Not taken: one of many that have expired, more than a claim may end.
         if head is not None and db.execute(_TAKE_FIRST, values | {"n": head[4]}).rowcount:
             db.execute("UPDATE mainspring_circuits SET probe = ? WHERE task = ?", (head[5], task))
-            taken += 1
+            taken, left = taken + 1, left - _bytes(db, [head[4]])
             if head[6] >= 2:
                 suspects = []
     suspects = [row for row in suspects if row[1] not in wanted.open]
-    if suspects and taken < limit:
+    if suspects and taken < limit and left > 0:
         taken += db.execute(_TAKE_FIRST, values | {"n": suspects[0][4]}).rowcount
-    return taken
-
-
-def _take(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> int:
-    if len(groups) == 1:
-        return db.execute(_TAKE_ONE, values | {"queue": groups[0][0], "task": groups[0][1]}).rowcount
-    listed = _encode([(queue, task) for queue, task, *_ in groups]).decode()
-    return db.execute(_TAKE_MANY, values | {"groups": listed}).rowcount
+        left -= _bytes(db, [suspects[0][4]])
+    return taken, left
 
 
 _BEAT = """INSERT INTO mainspring_workers (id, until, info) VALUES (?, ?, ?)

@@ -9,9 +9,14 @@ from typing import Any
 from ..rows import Row
 
 
-def holds_no_text(error: sqlite3.OperationalError) -> bool:
+def holds_no_text(error: sqlite3.Error) -> bool:
     """Whether a query failed because a text is not UTF-8."""
     return "UTF-8" in str(error)
+
+
+def too_big(error: sqlite3.Error) -> bool:
+    """Whether all rows as one text are more than SQLite holds: an earlier release took metadata of any size."""
+    return "too big" in str(error)
 
 
 Values = Mapping[str, Any] | Sequence[Any]

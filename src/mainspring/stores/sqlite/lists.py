@@ -11,7 +11,7 @@ import msgspec
 from ...clock import micros
 from ...job import FINAL, Cursor, Filter, Sort
 from ..rows import COLUMNS, END_SQL, HELD, SHOWN_SQL, Row, beyond, end_texts, stored
-from .lenient import holds_no_text, lenient
+from .lenient import holds_no_text, lenient, too_big
 from .odd import earliest, latest
 
 # Some ways to a page are tried. Where an index on what was asked leads to hardly any, SOON at most, these are put in
@@ -427,8 +427,8 @@ def _smallest(db: sqlite3.Connection, asked: _List, sources: Iterable[Source], m
 def _read(db: sqlite3.Connection, asked: _List, sql: str) -> list[Row]:
     try:
         return _rows(db.execute(sql, asked.values).fetchone()[0])
-    except sqlite3.OperationalError as error:
-        if not holds_no_text(error):
+    except (sqlite3.OperationalError, sqlite3.DataError) as error:
+        if not holds_no_text(error) and not too_big(error):
             raise
         return marked(lenient(db, sql.replace(_AS_JSON, COLUMNS), asked.values))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ...bounds import CLAIM_BYTES
 from ...job import Action, State
 from ...outcome import Done, Retry
 from .build import (
@@ -379,3 +380,50 @@ class ClaimContract(Contract):
             assert (await claim(store, now=later(100))).jobs == []
             await store.pause_queue("default", False)
             assert [job.id for job in (await claim(store, now=later(100))).jobs] == [id]
+
+    # size
+
+    async def test_a_claim_takes_no_more_once_it_has_its_bytes(self) -> None:
+        async with self.opened() as store:
+            large = [new_job(payload=_large(6), priority=5 - n) for n in range(5)]
+            small = [new_job(priority=-9) for _ in range(2)]
+            ids = await put(store, *small, *reversed(large))
+            await beat(store)
+            first = await claim(store)
+            assert ([job.id for job in first.jobs], first.next_at) == ([job.id for job in large[:3]], NOW)
+            second = await claim(store)
+            assert [job.id for job in second.jobs] == [job.id for job in large[3:]] + ids[:2]
+            assert all(job.payload == large[0].payload for job in (*first.jobs, *second.jobs[:2]))
+
+    async def test_a_job_that_is_larger_than_a_claim_is_taken_alone(self) -> None:
+        """An earlier release took metadata of any size."""
+        async with self.opened() as store:
+            jobs = [new_job(metadata={"note": "x" * (CLAIM_BYTES + 1)}), new_job(), new_job()]
+            await put(store, *jobs)
+            await beat(store)
+            claims = [await claim(store) for _ in range(2)]
+            assert [[job.id for job in one.jobs] for one in claims] == [[jobs[0].id], [jobs[1].id, jobs[2].id]]
+            assert claims[0].next_at == NOW
+            assert claims[0].jobs[0].metadata == jobs[0].metadata
+
+    async def test_the_bytes_of_a_claim_are_those_of_all_queues_and_tasks(self) -> None:
+        async with self.opened() as store:
+            places = [(queue, task) for queue in ("a", "b", "c") for task in ("x", "y")]
+            jobs = [new_job(queue=queue, task=task, payload=_large(3)) for queue, task in places]
+            jobs += [new_job(queue=queue, task=task, payload=_large(3)) for queue, task in reversed(places)]
+            await put(store, *jobs)
+            await beat(store)
+            found = []
+            for _ in range(2):
+                found.append([job.id for job in (await claim(store, tasks=["x", "y"])).jobs])
+            assert found == [[job.id for job in jobs[:6]], [job.id for job in jobs[6:]]]
+
+    async def test_a_suspect_counts_among_the_bytes_of_its_claim(self) -> None:
+        async with self.opened() as store:
+            id = await suspect(store, payload=_large(17))
+            (other,) = await put(store, new_job())
+            assert [await claimed(store), await claimed(store)] == [[id], [other]]
+
+
+def _large(mib: int) -> str:
+    return f'{{"text":"{"x" * (mib << 20)}"}}'
