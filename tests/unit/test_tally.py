@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.bucket import below
+from mainspring.bucket import below, edges
 from mainspring.clock import EPOCH, micros
 from mainspring.job import Account, Ending, Failure, Items, State
 from mainspring.outcome import Outcome
@@ -72,6 +72,29 @@ def test_a_longer_run_is_never_in_a_smaller_bucket(one: int, other: int) -> None
 @given(st.integers(0, 10**15))
 def test_the_middle_of_a_bucket_is_near_every_duration_in_it(us: int) -> None:
     assert abs(middle(bucket(us)) * 1e6 - us) <= 0.13 * us
+
+
+@given(st.integers(0, 10**15))
+def test_edges_of_a_bucket_enclose_every_duration_in_it(us: int) -> None:
+    least, most = edges(bucket(us))
+    assert least <= us <= most
+    assert bucket(least) == bucket(most) == bucket(us) != bucket(most + 1)
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=50))
+def test_percentiles_with_a_sum_lie_in_the_bucket_of_their_run(spans: list[int]) -> None:
+    spread = Counter(map(bucket, spans))
+    for share in (0.5, 0.95, 0.99, 1.0):
+        exact = sorted(spans)[min(len(spans) - 1, -int(-share * len(spans) // 1) - 1)]
+        found = percentile(spread, share, sum(spans))
+        assert found is not None
+        least, most = edges(bucket(exact))
+        assert least / 1e6 <= found <= most / 1e6
+
+
+@given(st.integers(0, 10**12), st.integers(1, 50))
+def test_percentiles_of_equal_runs_are_exact(us: int, runs: int) -> None:
+    assert percentile({bucket(us): runs}, 0.95, runs * us) == pytest.approx(us / 1e6)
 
 
 @given(st.integers(0, 10**15))
