@@ -1,11 +1,12 @@
 """app.jobs, queues, executions, workers: seeing and steering, with errors that say what stands in the way."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from mainspring import BadInput, Filter, InvalidTransition, Job, JobExists, JobNotFound, Mainspring, State
+from mainspring import BadInput, Filter, InvalidTransition, Job, JobExists, JobNotFound, Mainspring, State, acting
 from mainspring.job import ALLOWED, SHOWN, Action, Changed
 from mainspring.store import Store
 from mainspring.testing.clock import VirtualClock
@@ -283,6 +284,75 @@ async def test_queues_are_told_by_name_with_what_waits_in_them(app: Mainspring, 
         ("a", 0, 0, 1, 0),
         ("b", 1, 1, 0, 0),
     ]
+
+
+async def test_a_pause_keeps_who_paused_the_queue_when_and_why(app: Mainspring, clock: VirtualClock) -> None:
+    task = app.task(work)
+    job = await task.enqueue()
+    began = clock.now()
+    with acting("ada"):
+        await app.queues.pause("default", "the provider is down")
+    clock.advance(minutes=5)
+    (queue,) = await app.queues.list()
+    assert (queue.paused_at, queue.paused_by, queue.note) == (began, "ada", "the provider is down")
+    assert (await app.stats()).queues == [queue]
+    said = [reason.text for reason in await app.jobs.why(job.id) if reason.code == "queue_paused"]
+    assert said[0].startswith("queue 'default' was paused by ada 5 min ago (")
+    assert said[0].endswith("): the provider is down; resume it to go on")
+    ended = clock.now()
+    await app.queues.resume("default")
+    assert [(one.paused, one.paused_at, one.note) for one in await app.queues.list()] == [(False, None, "")]
+    clock.advance(minutes=1)
+    await app.queues.pause("default")
+    again, first = await app.queues.pauses("default")
+    assert (first.at, first.until, first.who, first.note) == (began, ended, "ada", "the provider is down")
+    assert (again.at, again.until, again.who, again.note) == (clock.now(), None, None, "")
+
+
+async def test_pausing_a_paused_queue_changes_only_its_note(app: Mainspring, clock: VirtualClock) -> None:
+    began = clock.now()
+    await app.queues.pause("mail", "first")
+    clock.advance(minutes=1)
+    await app.queues.pause("mail")
+    with acting("eve"):
+        await app.queues.pause("mail", "second")
+    (pause,) = await app.queues.pauses("mail")
+    assert (pause.at, pause.who, pause.note) == (began, "eve", "second")
+
+
+async def test_a_pause_by_an_earlier_release_has_no_name(app: Mainspring, clock: VirtualClock) -> None:
+    store = await app.opened()
+    await app.queues.pause("mail", "ours")
+    await store.pause_queue("mail", False)
+    assert await app.queues.list() == []
+    await app.queues.pause("mail", "ours again")
+    assert [(one.note, one.until) for one in await app.queues.pauses("mail")] == [("ours again", None)]
+    await app.queues.resume("mail")
+    await store.pause_queue("mail", True)
+    assert [(one.paused, one.paused_by, one.note) for one in await app.queues.list()] == [(True, None, "")]
+
+
+async def test_the_newest_twenty_pauses_of_a_queue_are_kept_for_a_time(app: Mainspring, clock: VirtualClock) -> None:
+    for n in range(25):
+        await app.queues.pause("mail", f"{n}")
+        await app.queues.resume("mail")
+    assert [one.note for one in await app.queues.pauses("mail")] == [f"{n}" for n in range(24, 4, -1)]
+    clock.advance(days=91)
+    assert await app.queues.pauses("mail") == ()
+
+
+@pytest.mark.parametrize("note", ["x" * 1001, None, 5])
+async def test_a_note_that_is_too_long_or_no_text_is_refused_before_the_pause(app: Mainspring, note: Any) -> None:
+    with pytest.raises(BadInput, match="a note is text of at most 1,000 characters"):
+        await app.queues.pause("mail", note)
+    assert await app.queues.list() == []
+
+
+async def test_rivals_who_pause_and_resume_leave_one_record(app: Mainspring) -> None:
+    await asyncio.gather(*(app.queues.pause("mail", f"{n}") for n in range(30)))
+    (queue,) = await app.queues.list()
+    assert queue.note in {f"{n}" for n in range(30)}
+    assert len([one for one in await app.queues.pauses("mail") if one.until is None]) == 1
 
 
 @pytest.mark.parametrize("call", ["pause", "resume"])

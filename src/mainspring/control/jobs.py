@@ -40,6 +40,7 @@ from ..why import Facts, Reason, reasons
 from .deed import audited, note
 from .ground import Ground
 from .part import Part, resumed, token
+from .queues import Queues
 
 PAGE = 1000
 LINES = 1000
@@ -64,6 +65,7 @@ class Jobs:
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
+        self._queues = Queues(ground)
 
     async def get(self, id: JobId) -> Job:
         id = checked_id(id)
@@ -121,9 +123,11 @@ class Jobs:
         """Every reason why the job is not running, or where it runs; never empty."""
         job, store, now = await self.get(id), await self._ground.opened(), self._ground.clock.now()
         circuits = {circuit.task: circuit for circuit in await store.circuits()}
+        paused = {queue.name: queue for queue in await self._queues.list() if queue.paused}
         facts = Facts(
             now=now,
-            paused={queue.name for queue in await store.queues(now=now) if queue.paused},
+            paused=paused,
+            pause=paused.get(job.queue),
             workers=await store.workers(now=now),
             running=await store.jobs(Filter(states=("running",)), now=now, limit=RUNNING),
             circuit=circuits.get(job.task),

@@ -15,7 +15,7 @@ from ...errors import BadInput
 from ...job import Job, Sort
 from ...why import Reason
 from ..access.door import Spring, may
-from ..access.redaction import shown_line
+from ..access.redaction import shown_line, shown_text
 from ..problem import Problem
 from ..recent import Lately
 from . import values
@@ -131,6 +131,8 @@ async def job_logs(
 
 def _shown(reason: Reason) -> Reason:
     """How it ended, why it shall, or why its arguments do not fit is in words of the task or of an operator."""
+    if reason.code == "queue_paused":
+        return replace(reason, text=shown_text(reason.text) or "")
     said = reason.code in ("final", "stopping", "version_skew")
     return replace(reason, text=shown_line(reason.text)) if said else reason
 
