@@ -166,7 +166,7 @@ class Mainspring:
         self._crier = Crier(clock, self.events, self.opened)
         self.herald = self._publisher(clock)
         ground = Ground(self.opened, clock, self.events, self.tasks, self.settings, self._crier)
-        self.jobs = Jobs(ground)
+        self.jobs = Jobs(ground, self._hand_over, self._handle)
         self.dead = Dead(ground, self.jobs)
         self.executions = Executions(ground)
         self.keys = Keys(ground)
@@ -205,7 +205,7 @@ class Mainspring:
             RemoteWorkers,
         )
 
-        self.jobs = RemoteJobs(ground)
+        self.jobs = RemoteJobs(ground, self._hand_over, self._handle)
         self.dead = Dead(ground, self.jobs)
         self.keys = RemoteKeys(ground)
         self.queues = RemoteQueues(ground)

@@ -171,7 +171,9 @@ def queue_table(queues: Sequence[Queue], now: datetime) -> Table:
     for queue in queues:
         mark = state("paused") if queue.paused else Text("► open", "green")
         counts = (queue.pending, queue.scheduled, queue.retrying, queue.running)
-        table.add_row(line(queue.name), mark, *(f"{count:,}" for count in counts), *([_pause(queue, now)] if noted else []))
+        table.add_row(
+            line(queue.name), mark, *(f"{count:,}" for count in counts), *([_pause(queue, now)] if noted else [])
+        )
     return table
 
 
