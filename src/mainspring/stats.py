@@ -73,8 +73,8 @@ class Stats(Struct, frozen=True, kw_only=True):
     """None: ever."""
     total: Figures = Figures()
     per_minute: float | None = None
-    """Runs that ended in a minute: of the last five minutes where the series is by the minute, else of the whole window,
-    counted from its first run; None where there is no series."""
+    """Runs that ended in a minute: of the last five minutes where the series is by the minute, else of the whole
+    window, counted from its first run; None where there is no series."""
     by_task: Mapping[str, Figures] = {}
     by_queue: Mapping[str, Figures] = {}
     series: list[Point] = []

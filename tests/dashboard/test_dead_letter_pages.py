@@ -1,4 +1,4 @@
-"""Find what failed, read why, put it right, and send it on its way again."""
+"""Dead letters: find what failed, read why, edit it and redrive it, alone or in a group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_failure_is_found_understood_mended_and_redriven(visit: Visits, live: 
     page = visit(live, "/dead")
     mine = group(page, "no plan gold")
     expect(mine).to_contain_text("there is no plan gold: choose one of free, team, enterprise")
-    mine.get_by_role("button", name="Unfold").click()
+    mine.get_by_role("button", name="Expand").click()
     expect(mine.get_by_role("link", name=id)).to_be_visible()
     expect(mine.get_by_role("group", name="Stack trace")).to_be_visible()
     expect(mine.get_by_role("group", name="Stack trace")).to_contain_text("in _price")
@@ -34,7 +34,7 @@ def test_a_failure_is_found_understood_mended_and_redriven(visit: Visits, live: 
     dialog.get_by_label("Arguments").fill('{"customer": 7, "plan": "team"}')
     dialog.get_by_role("button", name="Redrive").click()
     expect(dialog).to_have_count(0)
-    expect(page.get_by_role("status")).to_contain_text("on its way again")
+    expect(page.get_by_role("status")).to_contain_text("Queued again")
     done = live.do(live.app.jobs.wait(id, 20))
     assert done.state == "completed"
     expect(group(page, "no plan gold")).to_have_count(0)
@@ -44,7 +44,7 @@ def test_arguments_that_are_no_json_cannot_be_sent(visit: Visits, live: Live) ->
     dead(live, "charge", customer=8, plan="silver")
     page = visit(live, "/dead")
     mine = group(page, "no plan silver")
-    mine.get_by_role("button", name="Unfold").click()
+    mine.get_by_role("button", name="Expand").click()
     mine.get_by_role("button", name="Edit and redrive").click()
     dialog = page.get_by_role("dialog", name="Edit and redrive")
     dialog.get_by_label("Arguments").fill('{"customer": 8,')
@@ -57,7 +57,7 @@ def test_arguments_that_do_not_fit_the_task_are_refused_with_the_reason(visit: V
     page = visit(live, "/dead")
     visit.expects("status of 422")
     mine = group(page, "no plan bronze")
-    mine.get_by_role("button", name="Unfold").click()
+    mine.get_by_role("button", name="Expand").click()
     mine.get_by_role("button", name="Edit and redrive").click()
     dialog = page.get_by_role("dialog", name="Edit and redrive")
     dialog.get_by_label("Arguments").fill('{"customer": "nine", "plan": "team"}')
@@ -85,7 +85,7 @@ def test_somebody_who_leaves_it_has_changed_nothing(visit: Visits, live: Live) -
     page = visit(live, "/dead")
     mine = group(page, "no plan iron")
     mine.get_by_role("button", name="Delete these 1").click()
-    page.get_by_role("dialog").get_by_role("button", name="Leave it").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
     expect(mine).to_be_visible()
     found = live.do(live.app.jobs.list(Filter(states=("dead",), tasks=("charge",)), limit=50))

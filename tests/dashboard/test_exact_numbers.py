@@ -18,7 +18,7 @@ def test_an_integer_past_2_to_the_53_is_redriven_as_it_was(visit: Visits, live: 
     live.do(live.app.jobs.wait(id, 20))
     page = visit(live, "/dead")
     mine = shown(page).get_by_role("region", name="no plan platinum")
-    mine.get_by_role("button", name="Unfold").click()
+    mine.get_by_role("button", name="Expand").click()
     expect(mine).to_contain_text(str(BIG))
     mine.get_by_role("button", name="Edit and redrive").click()
     dialog = page.get_by_role("dialog", name="Edit and redrive")

@@ -27,7 +27,7 @@ def test_a_schedule_is_made_with_a_preview_while_it_is_typed(visit: Visits, live
     preview = dialog.get_by_role("region", name="Preview")
     expect(preview.get_by_role("row").filter(has_text="09:00:00")).to_have_count(10)
     dialog.get_by_label("Arguments").fill('{"to": "ada@example.org"}')
-    dialog.get_by_role("button", name="Make it").click()
+    dialog.get_by_role("button", name="Create").click()
     expect(shown(page).get_by_role("heading", name="digest", level=1)).to_be_visible()
     made = live.do(live.app.schedules.get("digest"))
     assert made.spec.task == "send_email"
@@ -42,7 +42,7 @@ def test_a_name_that_is_taken_is_refused_beside_its_field(visit: Visits, live: L
     dialog.get_by_label("Name").fill("taken")
     dialog.get_by_label("Task", exact=True).fill("sync_crm")
     dialog.get_by_label("Cron expression").fill("0 9 * * *")
-    dialog.get_by_role("button", name="Make it").click()
+    dialog.get_by_role("button", name="Create").click()
     expect(dialog.get_by_role("alert").filter(has_text="there already")).to_be_visible()
 
 

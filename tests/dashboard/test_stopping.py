@@ -30,7 +30,7 @@ def test_a_worker_is_stopped_after_a_question_and_what_it_runs_may_finish(visit:
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("1 job may finish within 30 s, the rest run elsewhere.")
     expect(dialog).to_contain_text("Whoever keeps the process running may start another.")
-    dialog.get_by_role("button", name="Leave it").click()
+    dialog.get_by_role("button", name="Cancel").click()
     expect(row).to_contain_text("open")
     row.get_by_role("button", name="Stop worker").click()
     dialog.get_by_role("button", name="Stop", exact=True).click()

@@ -65,7 +65,7 @@ export function inWords(filter) {
   for (const [name, words] of Object.entries(OF)) {
     if (filter[name]) parts.push(words, list(name, name === "tag" ? " and " : " or "));
   }
-  if (filter.key_prefix) parts.push(`whose key begins with ${filter.key_prefix}`);
+  if (filter.key_prefix) parts.push(`whose key starts with ${filter.key_prefix}`);
   if (filter.created_after) parts.push(`created from ${shown("created_after", filter.created_after)}`);
   if (filter.created_before) parts.push(`created until ${shown("created_before", filter.created_before)}`);
   return parts.filter(Boolean).join(" ");
@@ -110,7 +110,7 @@ function like(text, names) {
 
 function state(value, states) {
   const found = states.filter((one) => one.startsWith(value.toLowerCase()));
-  if (!found.length) throw new Error(`There is no state ${value}: ${states.join(", ")}.`);
+  if (!found.length) throw new Error(`Unknown state ${value}: use ${states.join(", ")}.`);
   return found;
 }
 

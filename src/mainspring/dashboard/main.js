@@ -55,8 +55,8 @@ function Page() {
 }
 
 function Nowhere() {
-  return html`<${Head} title="No such page" />
-    <${Empty} title="There is nothing at this address"><a href="./">To the overview</a><//>`;
+  return html`<${Head} title="Page not found" />
+    <${Empty} title="Nothing is at this address"><a href="./">Overview</a><//>`;
 }
 
 function Dashboard() {

@@ -9,8 +9,8 @@ from typing import Any, Unpack
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
-from ..control.jobs import PAGE, Jobs, Page, checked_filter, checked_id, checked_limit
 from ..control.job_counts import MAX_JOBS, FilteredCounts
+from ..control.jobs import PAGE, Jobs, Page, checked_filter, checked_id, checked_limit
 from ..control.part import Part
 from ..errors import BadInput
 from ..handle import Handle

@@ -17,7 +17,6 @@ from ..access.redaction import shown_text
 from ..problem import Problem
 from ..recent import Lately
 
-
 Note = Annotated[str, Meta(max_length=MAX_NOTE_CHARACTERS)]
 
 

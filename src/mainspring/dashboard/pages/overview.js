@@ -54,8 +54,8 @@ function Page({ window, facts }) {
 }
 
 function First() {
-  return html`<section class="card"><${Empty} title="No job has been here yet" code=${FIRST}>
-    A job is a call of a task, kept in the store until a worker has run it. Write one, start a worker, and watch it
+  return html`<section class="card"><${Empty} title="No jobs yet" code=${FIRST}>
+    A job is one call of a task, kept in the store until a worker has run it. Write a task, start a worker, and see it
     here:
   <//></section>`;
 }

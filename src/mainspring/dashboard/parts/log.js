@@ -27,7 +27,7 @@ export function Log({ id, runs, run, ear, turn, following }) {
   return html`<section class="card log" aria-label="Log">
     <div class="row"><h2>${run ? `Log of run ${run}` : "Log"}</h2>
       <span class="muted">${lines.length > 0 && plural(lines.length, "line")}
-        ${following && lines.length > 0 && !scroll.away && " · follows"}</span>
+        ${following && lines.length > 0 && !scroll.away && " · following"}</span>
       ${lines.length > 0 && html`<${Copy} text=${() => lines.map(written).join("\n")} name="the log" />`}</div>
     ${error && html`<p class="error" role="alert">${error.message}</p>`}
     <div class="log-place">
@@ -47,9 +47,9 @@ export function Log({ id, runs, run, ear, turn, following }) {
 }
 
 function nothing(run, from, following) {
-  if (run) return "This run has logged nothing.";
-  if (from > 1) return `Run ${from} has logged nothing.`;
-  const words = following ? "Nothing is logged yet." : "Nothing was logged.";
+  if (run) return "This run logged nothing.";
+  if (from > 1) return `Run ${from} logged nothing.`;
+  const words = following ? "No log lines yet." : "No log lines.";
   return html`${words} A task writes here with <code>ctx.log.info("…")</code>.`;
 }
 
