@@ -119,9 +119,9 @@ def figures(sums: Sums) -> Figures:
     return Figures(
         runs=runs, completed=good, failed=bad, cancelled=endings.get(Ending.CANCELLED, 0),
         success_rate=good / (good + bad) if good + bad else None, average=sums.took / runs / 1e6,
-        p50=percentile(sums.spread, 0.50, sums.took), p95=percentile(sums.spread, 0.95, sums.took),
-        p99=percentile(sums.spread, 0.99, sums.took), wait_p50=percentile(sums.waits, 0.50, sums.waited),
-        wait_p95=percentile(sums.waits, 0.95, sums.waited), last_at=last_at(sums),
+        p50=percentile(sums.spread, 0.50, sums.took_ends), p95=percentile(sums.spread, 0.95, sums.took_ends),
+        p99=percentile(sums.spread, 0.99, sums.took_ends), wait_p50=percentile(sums.waits, 0.50, sums.wait_ends),
+        wait_p95=percentile(sums.waits, 0.95, sums.wait_ends), last_at=last_at(sums),
     )  # fmt: skip
 
 

@@ -80,6 +80,47 @@ def test_a_group_is_redriven_at_once_after_a_question_and_tells_what_came_of_it(
     expect(dialog).to_have_count(0)
 
 
+def test_a_group_is_titled_by_its_normal_form_and_expands_by_a_click_on_its_head(visit: Visits, live: Live) -> None:
+    for plan in ("no 17", "no 23"):
+        dead(live, "charge", customer=1, plan=plan)
+    page = visit(live, "/dead")
+    mine = group(page, "there is no plan no …")
+    expect(mine.get_by_role("heading")).to_contain_text("there is no plan no …: choose one of")
+    expect(mine).to_contain_text("Newest: ValueError: there is no plan no 23")
+    expect(mine.get_by_role("link", name="2 jobs")).to_be_visible()
+    mine.get_by_role("heading").click()
+    expect(mine.get_by_role("group", name="Stack trace")).to_be_visible()
+    mine.get_by_role("heading").click()
+    expect(mine.get_by_role("group", name="Stack trace")).to_have_count(0)
+    mine.get_by_role("button", name="Expand").press("Enter")
+    expect(mine.get_by_role("group", name="Stack trace")).to_be_visible()
+
+
+def test_a_group_is_redriven_with_changed_arguments(visit: Visits, live: Live) -> None:
+    ids = [dead(live, "charge", customer=n, plan="granite") for n in range(3)]
+    page = visit(live, "/dead")
+    mine = group(page, "no plan granite")
+    mine.get_by_role("button", name="Edit and redrive all").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("3 jobs")
+    expect(dialog).to_contain_text("Arguments: customer, plan.")
+    redrive = dialog.get_by_role("button", name="Redrive 3 jobs")
+    expect(redrive).to_be_disabled()
+    dialog.get_by_label("Arguments to change").fill('{"plan": 7}')
+    redrive.click()
+    expect(dialog).to_contain_text("3 jobs skipped")
+    expect(dialog).to_contain_text("do not fit")
+    dialog.get_by_role("button", name="Done").click()
+    mine.get_by_role("button", name="Edit and redrive all").click()
+    dialog.get_by_label("Arguments to change").fill('{"plan": "team"}')
+    redrive.click()
+    expect(dialog).to_contain_text("3 jobs redriven")
+    dialog.get_by_role("button", name="Done").click()
+    expect(mine).to_have_count(0)
+    results = [live.do(live.app.jobs.wait(id, 20)).result for id in ids]
+    assert results == [f'{{"customer":{n},"paid":10}}' for n in range(3)]
+
+
 def test_somebody_who_leaves_it_has_changed_nothing(visit: Visits, live: Live) -> None:
     dead(live, "charge", customer=10, plan="iron")
     page = visit(live, "/dead")

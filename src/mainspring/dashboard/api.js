@@ -84,6 +84,6 @@ function problem(text) {
 
 export const get = (path, query, signal) => ask("GET", path, { query, signal });
 export const post = (path, body, options) => ask("POST", path, { body, ...options });
-/** With `etag`, only if nobody has changed it since it was read. */
+/** With `etag`, only if it was not changed since it was read. */
 export const patch = (path, body, etag) => ask("PATCH", path, { body, headers: etag ? { "If-Match": etag } : {} });
 export const remove = (path) => ask("DELETE", path);

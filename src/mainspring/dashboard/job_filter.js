@@ -134,7 +134,7 @@ export async function jobsOf(text) {
   if (!ID.test(text)) return null;
   const begin = text.toLowerCase();
   if (begin.length === LEAST.length) return [(await get(`jobs/${encodeURIComponent(begin)}`)).id];
-  // A list by id can begin behind any id, also one that nobody has.
+  // A list by id can start after any id, also one that no job has.
   const page = await get("jobs", { sort: "created", order: "asc", after: begin + LEAST.slice(begin.length), limit: 2 });
   return page.items.map((job) => job.id).filter((id) => id.startsWith(begin));
 }

@@ -46,7 +46,7 @@ function useVisible() {
 
 /**
  * Calls `heard` with each notice that meets the wish ({type, job, queue, task, schedule, state}, as the API's filters;
- * null: none), and `lost` when some are missing and everything is to be loaded anew.
+ * null: none), and `lost` when some are missing and everything is to be reloaded.
  */
 export function useNotices(wish, heard, lost) {
   const { paused } = useFeed();

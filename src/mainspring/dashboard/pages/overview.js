@@ -103,7 +103,7 @@ async function lately(signal) {
   return { jobs, more: jobs.length === DIED };
 }
 
-/** The job that has been due for longest, in a queue that is not paused, and why nobody takes it. */
+/** The job that has been due for longest, in a queue that is not paused, and why no worker takes it. */
 async function longest(signal) {
   const { items } = await get("queues", { paused: "false" }, signal);
   const queue = items.filter((one) => one.pending || one.retrying).map((one) => one.name).slice(0, 100);

@@ -68,7 +68,7 @@ export function NextTicks({ outlook }) {
     </tr>`)} />`;
 }
 
-/** A tick whose time has just come is fired within a moment; that it was not is told above. */
+/** A tick whose time has just come is fired within a moment; a late one is reported above. */
 function Tick({ row }) {
   const now = useNow();
   const at = Date.parse(row.next_run_at);

@@ -13,7 +13,7 @@ import { jobLink } from "../route.js";
 import { useSession } from "../session.js";
 
 const FOLLOWED = { type: ["worker.started", "worker.stopping", "worker.stopped", "worker.changed"] };
-const KEPT = 20; // workers that have gone while somebody looked
+const KEPT = 20; // workers that went away while the page was open
 const NAMED = 3; // of what a worker runs
 const RUNS = 200; // that are asked for, of all workers
 

@@ -84,7 +84,7 @@ export function Checks({ legend, hint, chosen, onChosen, options }) {
 
 const HIDDEN = "***"; // what the API shows in place of a secret
 
-/** What differs. What nobody has touched is not sent back: it may have a mask in it, and must not be saved with it. */
+/** What differs. Fields that were not edited are not sent back: one may contain a mask, which must not be saved. */
 export function edits(before, after) {
   const differs = (name) => stringify(after[name]) !== stringify(before[name]);
   const masked = (one) => stringify(one).includes(HIDDEN);

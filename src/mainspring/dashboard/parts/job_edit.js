@@ -11,7 +11,7 @@ const HIDDEN = "***";
 const pretty = (value) => stringify(value, "  ");
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
-/** What of an edited object is new, by name: the rest is left alone, also what is hidden there. */
+/** The members of an edited object that changed, by name: the rest stays, also what is hidden there. */
 export function changes(before, text) {
   const now = parse(text);
   const isNew = ([name, value]) => !Object.hasOwn(before, name) || stringify(value) !== stringify(before[name]);

@@ -9,7 +9,7 @@ import { STATES } from "./state.js";
 const OFFERED = 40;
 const FEW = 6; // chips of a kind
 
-/** `known`: { tasks, queues }, names to offer; `onFilter` is told what is meant, on top of what there is. */
+/** `known`: { tasks, queues }, names to offer; `onFilter` gets the filter with what was typed on top. */
 export function JobSearch({ filter, known, onFilter }) {
   const [text, set] = useState("");
   const [state, say] = useState({ busy: false, words: "" });

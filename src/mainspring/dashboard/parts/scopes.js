@@ -12,7 +12,7 @@ const READ_ONLY = ["audit", "cron", "events", "executions", "metrics", "stats", 
 const covers = (within, scope) =>
   !within || within.includes(scope) || within.includes(scope.replace(/:read$/, ":write"));
 
-/** `scopes`: null is all that the role may. `within` are those of whoever makes it. */
+/** `scopes`: null is all that the role may. `within` are those of the key that creates it. */
 export function Scopes({ scopes, onScopes, within }) {
   const without = (scope) => scopes.filter((one) => one !== scope);
   const turn = (scope) => (event) => onScopes(event.target.checked ? [...scopes, scope] : without(scope));

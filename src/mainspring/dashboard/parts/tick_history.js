@@ -1,4 +1,4 @@
-// A schedule's ticks, newest first: what became of each, and its job.
+// A schedule's ticks, newest first: the outcome of each, and its job.
 import { duration, local, plural } from "../format.js";
 import { html } from "../html.js";
 import { useData } from "../live.js";
@@ -12,7 +12,7 @@ import { Span, Time } from "./time.js";
 const PAGE = 50;
 const SHORT = 18; // characters of an id that tell jobs of one machine apart
 
-/** Loaded anew when `version` is another; `before` in the address is the page. */
+/** Reloaded when `version` changes; `before` in the address is the page. */
 export function TickHistory({ name, version }) {
   const before = useRoute().query.get("before");
   const data = useData((signal) => ticksOf(name, { limit: PAGE, before }, signal), [name, before, version]);

@@ -1,4 +1,4 @@
-// What became of ticks: each with a colour, a shape and words; and the last of them in a strip.
+// Outcomes of ticks: each with a colour, a shape and words; and the last of them in a strip.
 import { get, segment } from "../api.js";
 import { local, plural } from "../format.js";
 import { html, useEffect, useRef, useState } from "../html.js";
@@ -15,7 +15,7 @@ const REASONS = {
 /** Why a tick was not fired, or who asked for it. */
 export const reasonWords = (reason) => REASONS[reason] ?? reason;
 
-/** How a tick is drawn: the state of its job, if that is known, else what became of it. */
+/** How a tick is drawn: the state of its job, if that is known, else its outcome. */
 export const fate = (tick, job) => (tick.what === "fired" ? job?.shown ?? "fired" : tick.what);
 
 /** A tick in one line. */
@@ -59,7 +59,7 @@ function turn() {
   while (busy < AT_ONCE && waiting.length) (busy++, waiting.shift()());
 }
 
-/** The last ticks of a schedule, loaded once it is on screen, and anew when `version` is another. */
+/** The last ticks of a schedule, loaded once it is on screen, and again when `version` changes. */
 export function Strip({ name, version }) {
   const place = useRef();
   const [seen, see] = useState(false);

@@ -74,7 +74,7 @@ function kindAfter(run) {
   return run.ending === "released" ? "pending" : "retrying";
 }
 
-/** From the end of one run to the begin of the next: until it was due, and then until somebody took it. */
+/** From the end of one run to the begin of the next: until it was due, and then until a worker took it. */
 function waits(job, from, until, before, last) {
   if (job.state === "paused" && last) return [{ kind: "paused", from, until, words: "paused" }];
   if (job.state === "waiting" && last) return [{ kind: "waiting", from, until, words: "waiting for other jobs" }];
