@@ -20,7 +20,7 @@ def test_an_integer_past_2_to_the_53_is_redriven_as_it_was(visit: Visits, live: 
     mine = shown(page).get_by_role("region", name="no plan platinum")
     mine.get_by_role("button", name="Expand").click()
     expect(mine).to_contain_text(str(BIG))
-    mine.get_by_role("button", name="Edit and redrive").click()
+    mine.get_by_role("button", name="Edit and redrive", exact=True).click()
     dialog = page.get_by_role("dialog", name="Edit and redrive")
     arguments = dialog.get_by_label("Arguments")
     written = arguments.input_value()

@@ -110,7 +110,7 @@ def test_a_failure_is_told_as_it_was_said_and_leads_to_all_of_its_kind(visit: Vi
     live.do(live.app.jobs.wait(id, 20))
     said = "ConnectionError: the CRM does not answer: 503 Service Unavailable"
     page = visit(live)
-    expect(shown(page).get_by_role("region", name="thing")).to_contain_text(said)
+    expect(shown(page).get_by_role("region", name="problem")).to_contain_text(said)
     page.get_by_role("link", name=said, exact=True).click()
     row = shown(page).get_by_role("row").filter(has_text=id[:18])
     expect(row).to_contain_text(said)
