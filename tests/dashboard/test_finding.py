@@ -88,7 +88,7 @@ def test_an_id_leads_to_its_job(visit: Visits, live: Live, found: dict[str, str]
 def test_words_that_find_nothing_are_told_so(visit: Visits, live: Live, found: dict[str, str]) -> None:
     page = visit(live, "/jobs")
     search(page, "state:lost")
-    expect(shown(page).get_by_role("alert")).to_contain_text("no state lost")
+    expect(shown(page).get_by_role("alert")).to_contain_text("Unknown state lost")
 
 
 def test_a_job_is_enqueued_from_the_page(visit: Visits, live: Live, found: dict[str, str]) -> None:
