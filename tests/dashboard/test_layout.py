@@ -43,8 +43,8 @@ def test_a_phone_shows_jobs_as_dense_cards_and_loads_more(visit: Visits, live: L
     page = visit(live, "/jobs?tag=dense", viewport=PHONE)
     cards = shown(page).locator("tbody tr")
     expect(cards).to_have_count(15)
-    assert max(height for (height,) in edges(cards, "height")) < 130
-    assert page.evaluate("document.documentElement.scrollHeight") < 2500
+    assert max(height for (height,) in edges(cards, "height")) < 160
+    assert page.evaluate("document.documentElement.scrollHeight") < 2800
     page.get_by_role("button", name="Load more").click()
     expect(cards).to_have_count(30)
     page.get_by_role("button", name="Load more").click()

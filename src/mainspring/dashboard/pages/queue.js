@@ -89,11 +89,11 @@ function Servers({ workers, queue, tasks }) {
   if (!all.length) return null;
   const limited = (worker) => Object.entries(worker.limits).filter(([task]) => tasks.includes(task));
   return html`<section><h2>Workers</h2><div class="table"><table>
-    <${Columns} of=${["Worker", "State", "#Slots for it", "Limits", "Serves"]} />
+    <${Columns} of=${["Worker", "State", "#Slots", "Limits", "Serves"]} />
     <tbody>${all.map((worker) => html`<tr key=${worker.id}><td data-label="" class="name">
       <${WorkerLink} id=${worker.id} /></td>
       <td data-label="State"><${WorkerState} of=${worker} /></td>
-      <td class="number" data-label="Slots for it">${count(slots(worker, queue))}</td>
+      <td class="number" data-label="Slots">${count(slots(worker, queue))}</td>
       <td data-label="Limits"><span>${queue in worker.queue_limits && html`<span
         class="tag">queue: ${worker.queue_limits[queue]} at once</span> `}
         ${limited(worker).map(([task, most]) => html`<span class="tag" key=${task}>${task}: ${most} at once</span> `)}
