@@ -50,7 +50,7 @@ from .retry import Backoff
 from .runner import Runner
 from .scheduler import Scheduler
 from .spec import Declared, ScheduleOptions, declared
-from .stats import LONGEST, Stats, grouped, of, resolution, series, summed, top_errors, total
+from .stats import LONGEST, Stats, grouped, of, pace, resolution, series, summed, top_errors, total
 from .store import Store
 from .stores import open_store
 from .sync import Sync
@@ -180,7 +180,7 @@ class Mainspring:
         self._crier = Crier(clock, self.events, self.opened)
         self.herald = self._publisher(clock)
         ground = Ground(self.opened, clock, self.events, self.tasks, self.settings, self._crier)
-        self.jobs = Jobs(ground)
+        self.jobs = Jobs(ground, self._hand_over, self._handle)
         self.dead = Dead(ground, self.jobs)
         self.executions = Executions(ground)
         self.keys = Keys(ground)
@@ -219,7 +219,7 @@ class Mainspring:
             RemoteWorkers,
         )
 
-        self.jobs = RemoteJobs(ground)
+        self.jobs = RemoteJobs(ground, self._hand_over, self._handle)
         self.dead = Dead(ground, self.jobs)
         self.keys = RemoteKeys(ground)
         self.queues = RemoteQueues(ground)
@@ -716,11 +716,11 @@ class Mainspring:
         since = EPOCH if window is None else begin(now - window, span)
         tallies = of(await store.tallies(span, since=since), queue, task)
         step, whole = timedelta(seconds=SECONDS[span]), summed(tallies)
-        counts = await store.counts(now=now)
+        counts, points = await store.counts(now=now), series(tallies, since, now, step) if step else []
         return Stats(
-            queues=list(await store.queues(now=now)), window=window, total=total(whole),
-            by_task=grouped(whole, "task"), by_queue=grouped(whole, "queue"),
-            series=series(tallies, since, now, step) if step else [], errors=top_errors(whole),
+            queues=list(await self.queues.list()), window=window, total=total(whole),
+            by_task=grouped(whole, "task"), by_queue=grouped(whole, "queue"), series=points,
+            per_minute=pace(points, now, step), errors=top_errors(whole),
             **{str(state): n for state, n in counts.items()},
         )  # fmt: skip
 

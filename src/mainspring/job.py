@@ -556,6 +556,11 @@ class Queue(Struct, frozen=True, kw_only=True):
     scheduled: int = 0
     retrying: int = 0
     running: int = 0
+    paused_at: datetime | None = None
+    """None: it is not paused, or an earlier release paused it."""
+    paused_by: str | None = None
+    note: str = ""
+    """Why it was paused."""
 
 
 class End(Struct, frozen=True):

@@ -41,6 +41,8 @@ class Point(Struct, frozen=True):
     p95: float | None = None
     wait_p50: float | None = None
     wait_p95: float | None = None
+    runs: int = 0
+    """All of them: also those that were cancelled."""
 
 
 class TopError(Struct, frozen=True):
@@ -70,6 +72,9 @@ class Stats(Struct, frozen=True, kw_only=True):
     window: timedelta | None = timedelta(hours=1)
     """None: ever."""
     total: Figures = Figures()
+    per_minute: float | None = None
+    """Runs that ended in a minute: of the last five minutes where the series is by the minute, else of the whole
+    window, counted from its first run; None where there is no series."""
     by_task: Mapping[str, Figures] = {}
     by_queue: Mapping[str, Figures] = {}
     series: list[Point] = []
@@ -78,6 +83,8 @@ class Stats(Struct, frozen=True, kw_only=True):
 
 # Windows up to these are counted by the minute and by the hour, longer ones by the day.
 _BY_MINUTE, _BY_HOUR, LONGEST = timedelta(hours=2), timedelta(days=3), timedelta(days=366)
+# Points of a series by the minute that tell how fast runs end now.
+PACE_POINTS = 5
 TOP = 10
 
 
@@ -112,8 +119,9 @@ def figures(sums: Sums) -> Figures:
     return Figures(
         runs=runs, completed=good, failed=bad, cancelled=endings.get(Ending.CANCELLED, 0),
         success_rate=good / (good + bad) if good + bad else None, average=sums.took / runs / 1e6,
-        p50=percentile(sums.spread, 0.50), p95=percentile(sums.spread, 0.95), p99=percentile(sums.spread, 0.99),
-        wait_p50=percentile(sums.waits, 0.50), wait_p95=percentile(sums.waits, 0.95), last_at=last_at(sums),
+        p50=percentile(sums.spread, 0.50, sums.took_ends), p95=percentile(sums.spread, 0.95, sums.took_ends),
+        p99=percentile(sums.spread, 0.99, sums.took_ends), wait_p50=percentile(sums.waits, 0.50, sums.wait_ends),
+        wait_p95=percentile(sums.waits, 0.95, sums.wait_ends), last_at=last_at(sums),
     )  # fmt: skip
 
 
@@ -133,20 +141,31 @@ def total(tallies: Iterable[Tally]) -> Figures:
 
 
 def series(tallies: Sequence[Tally], since: datetime, until: datetime, step: timedelta) -> list[Point]:
-    """One point a step, those without a run too."""
+    """One point a step, those without a run too. A run that ended after `until`, while figures were read, is in the
+    last one, so that the points add up to the total."""
     steps: dict[datetime, Sums] = {}
     at = since
     while at <= until:
         steps[at] = Sums()
         at += step
+    last = max(steps, default=since)
     for tally in tallies:
-        if tally.at in steps:
-            steps[tally.at].add(tally.sums)
+        if (at := min(tally.at, last)) in steps:
+            steps[at].add(tally.sums)
     return [_point(at, figures(sums)) for at, sums in steps.items()]
 
 
 def _point(at: datetime, all: Figures) -> Point:
-    return Point(at, all.completed, all.failed, all.p50, all.p95, all.wait_p50, all.wait_p95)
+    return Point(at, all.completed, all.failed, all.p50, all.p95, all.wait_p50, all.wait_p95, all.runs)
+
+
+def pace(points: Sequence[Point], until: datetime, step: timedelta) -> float | None:
+    """Stats.per_minute; the current step counts as long as it has lasted, and less than a minute as one."""
+    if not points:
+        return None
+    recent = points[-PACE_POINTS:] if step <= timedelta(minutes=1) else points
+    began = next((point.at for point in recent if point.runs), until)
+    return sum(point.runs for point in recent) / max(1.0, (until - began) / timedelta(minutes=1))
 
 
 def top_errors(tallies: Iterable[Tally], limit: int = TOP) -> list[TopError]:

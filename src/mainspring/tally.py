@@ -26,6 +26,7 @@ KEPT: Mapping[Span, timedelta] = {"minute": timedelta(hours=3), "hour": timedelt
 # Kinds of failure remembered in one tally: a task that fails in ever new ways must not make it grow.
 KINDS = 40
 OTHERS = "(other errors)"
+_MAX_MICROS = 2**63
 NOT_COUNTED = frozenset({Ending.SNOOZED, Ending.RELEASED})
 
 
@@ -52,8 +53,14 @@ class Sums(Struct, omit_defaults=True):
     """Microseconds, of all runs in `waits`."""
     lines: dict[str, tuple[int, str]] = {}
     """By kind of failure its latest Failure.line, and when that was; none of runs counted by an earlier release."""
+    took_ends: tuple[int, int] | None = None
+    """Microseconds of the shortest and the longest run; None: an earlier release has counted some of them."""
+    wait_ends: tuple[int, int] | None = None
+    """The same of the waits."""
 
     def add(self, other: Sums) -> None:
+        self.took_ends = _joined(self.took_ends, self.spread, other.took_ends, other.spread)
+        self.wait_ends = _joined(self.wait_ends, self.waits, other.wait_ends, other.waits)
         _add(self.endings, other.endings)
         _add(self.spread, other.spread)
         for kind, count in other.errors.items():
@@ -71,8 +78,10 @@ class Sums(Struct, omit_defaults=True):
     def count(self, ending: str, spans: Sequence[timedelta], waits: Sequence[timedelta] = ()) -> None:
         """Runs that ended alike and took so long, after waits that long."""
         self.endings[ending] = self.endings.get(ending, 0) + len(spans)
-        self.took += _sort(self.spread, spans)
-        self.waited += _sort(self.waits, waits)
+        took, self.took_ends = _sort(self.spread, spans, self.took_ends)
+        waited, self.wait_ends = _sort(self.waits, waits, self.wait_ends)
+        self.took += took
+        self.waited += waited
 
     def meet(self, failure: Failure, at: datetime) -> None:
         self._met(failure.kind, 1)
@@ -156,9 +165,14 @@ def _gather(
     ends.clear()
 
 
-def _sort(spread: dict[int, int], spans: Sequence[timedelta]) -> int:
-    """Adds spans to their buckets; returns the microseconds of all of them."""
-    total = 0
+def _sort(
+    spread: dict[int, int], spans: Sequence[timedelta], ends: tuple[int, int] | None
+) -> tuple[int, tuple[int, int] | None]:
+    """Adds spans to their buckets; returns the microseconds of all of them, and the new ends."""
+    if not spans:
+        return 0, ends
+    known = ends is not None or not spread
+    total, least, most = 0, *(ends or (_MAX_MICROS, 0))
     for span in spans:
         us = span.seconds * 1_000_000 + span.microseconds
         if span.days:
@@ -167,7 +181,25 @@ def _sort(spread: dict[int, int], spans: Sequence[timedelta]) -> int:
         size = bits * 4 + ((us >> (bits - 3)) & 3) if us > 3 else us  # bucket(us), without the call
         spread[size] = spread.get(size, 0) + 1
         total += us
-    return total
+        if us < least:
+            least = us
+        if us > most:
+            most = us
+    return total, (least, most) if known else None
+
+
+def _joined(
+    ends: tuple[int, int] | None,
+    spread: Mapping[int, int],
+    others: tuple[int, int] | None,
+    other_spread: Mapping[int, int],
+) -> tuple[int, int] | None:
+    """The ends of two sums together; unknown if those of one are."""
+    if not other_spread:
+        return ends
+    if not spread:
+        return others
+    return None if ends is None or others is None else (min(ends[0], others[0]), max(ends[1], others[1]))
 
 
 def begin(at: datetime, span: Span) -> datetime:

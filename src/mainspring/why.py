@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
 from msgspec import Struct
 
-from .job import Circuit, Job, JobId, LiveWorker, State
+from .job import Circuit, Job, JobId, LiveWorker, Queue, State
 from .skew import waiting_since
 
 Code = Literal[
@@ -18,6 +18,8 @@ Code = Literal[
 ]  # fmt: skip
 
 
+# Names of units and their seconds.
+_UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 # Workers that a reason names.
 MAX_NAMED = 3
 
@@ -41,6 +43,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     workers: Sequence[LiveWorker]
     running: Sequence[Job]
     """Everything that runs now, in a bounded number."""
+    pause: Queue | None = None
+    """The job's queue, if it is paused."""
     circuit: Circuit | None = None
     holder: Job | None = None
     """Who holds the job's key, if it is final and another job does."""
@@ -93,9 +97,26 @@ def _pending(job: Job, facts: Facts) -> list[Reason]:
         what = "its next attempt is due" if job.attempt else "it is due"
         found.append(Reason(code="not_due", text=f"{what} at {_at(job.run_at)}", until=job.run_at))
     if job.queue in facts.paused:
-        found.append(Reason(code="queue_paused", text=f"queue {job.queue!r} is paused; resume it to go on"))
+        found.append(Reason(code="queue_paused", text=_queue_paused(job.queue, facts)))
     found += _breaker(job, facts)
     return found + _workers(job, facts)
+
+
+def _queue_paused(queue: str, facts: Facts) -> str:
+    pause = facts.pause
+    if pause is None or pause.paused_at is None:
+        return f"queue {queue!r} is paused; resume it to go on"
+    who = f" by {pause.paused_by}" if pause.paused_by else ""
+    note = f": {pause.note}" if pause.note else ""
+    when = f"{_ago(facts.now - pause.paused_at)} ({_at(pause.paused_at)})"
+    return f"queue {queue!r} was paused{who} {when}{note}; resume it to go on"
+
+
+def _ago(span: timedelta) -> str:
+    """5 min ago: as precise as one needs to know."""
+    seconds = max(0, int(span.total_seconds()))
+    unit, length = next((one for one in _UNITS if seconds >= one[1]), _UNITS[-1])
+    return f"{seconds // length} {unit} ago"
 
 
 def _skew(job: Job, facts: Facts) -> list[Reason]:

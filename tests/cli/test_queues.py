@@ -22,7 +22,8 @@ def test_list_counts_what_waits(cli, shop, enqueued):
     assert table[0].split() == ["QUEUE", "STATE", "PENDING", "SCHEDULED", "RETRYING", "RUNNING"]
     assert table[1].split() == ["mail", "►", "open", "1", "1", "0", "0"]
     (queue,) = json.loads(cli("queues", "list", "--app", shop, "--json").stdout)
-    assert queue == {"name": "mail", "paused": False, "pending": 1, "scheduled": 1, "retrying": 0, "running": 0}
+    counts = {"pending": 1, "scheduled": 1, "retrying": 0, "running": 0}
+    assert queue == {"name": "mail", "paused": False, **counts, "paused_at": None, "paused_by": None, "note": ""}
 
 
 def test_an_empty_list_says_what_to_do(cli, shop):
@@ -41,6 +42,20 @@ def test_a_paused_queue_gives_no_jobs_until_it_is_resumed(cli, shop, enqueued, w
     assert work() == 0
     assert cli("queues", "resume", "mail", "--app", shop).stdout == "queue 'mail' is open again\n"
     assert work() == 1
+
+
+def test_a_pause_with_a_note_is_listed_with_its_author_and_explains_why(cli, shop, enqueued):
+    id = enqueued("add", "a=1")
+    cli("queues", "pause", "mail", "--note", "the provider\x1b[31m is down", "--app", shop)
+    listed = cli("queues", "list", "--app", shop).stdout
+    assert "PAUSED BY" in listed
+    assert ": the provider" in listed
+    assert "\x1b" not in listed
+    said = " ".join(cli("why", id, "--app", shop).stdout.split())
+    assert "queue 'mail' was paused by cli:" in said
+    assert "is down" in said
+    too_long = cli("queues", "pause", "mail", "--note", "x" * 1001, "--app", shop)
+    assert (too_long.exit_code, "at most 1,000 characters" in too_long.stderr) == (1, True)
 
 
 def test_a_name_nobody_uses_is_pointed_out(cli, shop, enqueued):

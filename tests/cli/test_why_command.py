@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from msgspec.structs import replace
 
@@ -16,7 +17,7 @@ def test_every_reason_is_told_with_when_it_ends(cli, shop, enqueued):
     assert head == f"◔ scheduled  add  {id}"
     assert due.startswith("  • it is due at 2")
     assert due.endswith("Z (in 1h)")
-    assert paused == "  • queue 'mail' is paused; resume it to go on"
+    assert re.fullmatch(r"  • queue 'mail' was paused by cli:\S+ \d+ s ago \(2.*Z\); resume it to go on", paused)
     assert nobody == "  • no worker is alive: start one with `mainspring worker`"
 
 

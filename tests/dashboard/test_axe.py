@@ -36,35 +36,40 @@ def faults(page: Page, scheme: str = "light") -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious_on_any_page(visit: Visits, live: Live, addresses: list[str], scheme: str) -> None:
-    page = visit(live, role="admin", color_scheme=scheme)
+def in_both_schemes(page: Page) -> list[str]:
+    found = faults(page)
+    page.emulate_media(color_scheme="dark")
+    found += faults(page, "dark")
+    page.emulate_media(color_scheme="light")
+    return found
+
+
+def test_every_page_is_accessible_in_both_schemes_and_fits_a_phone(
+    visit: Visits, live: Live, addresses: list[str]
+) -> None:
+    page = visit(live, role="admin", color_scheme="light")
+    desk = page.viewport_size
+    assert desk is not None
     found: list[str] = []
+    wide: dict[str, int] = {}
     for address in addresses:
         page.goto(live.address + address)
         shown(page)
-        found += faults(page, scheme)
-    assert not found, "\n".join(found)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious_where_one_signs_in(visit: Visits, live: Live, scheme: str) -> None:
-    visit.expects("status of 401")
-    page = visit(live, role=None, color_scheme=scheme)
-    page.get_by_label("API key").wait_for()
-    assert faults(page) == []
-
-
-def test_no_page_has_to_be_scrolled_sideways_on_a_phone(visit: Visits, live: Live, addresses: list[str]) -> None:
-    page = visit(live, role="admin", viewport=PHONE)
-    wide = {}
-    for address in addresses:
-        page.goto(live.address + address)
-        shown(page)
+        found += in_both_schemes(page)
+        page.set_viewport_size(PHONE)
         width = page.evaluate("document.documentElement.scrollWidth")
         if width > PHONE["width"]:
             wide[address] = width
+        page.set_viewport_size(desk)
+    assert not found, "\n".join(found)
     assert wide == {}
+
+
+def test_axe_finds_nothing_serious_where_one_signs_in(visit: Visits, live: Live) -> None:
+    visit.expects("status of 401")
+    page = visit(live, role=None, color_scheme="light")
+    page.get_by_label("API key").wait_for()
+    assert in_both_schemes(page) == []
 
 
 def test_an_empty_store_shows_pages_without_a_fault(visit: Visits, empty: Live) -> None:

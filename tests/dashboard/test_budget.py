@@ -12,6 +12,8 @@ from playwright.sync_api import Request, expect
 from scenery import shown
 from visit import Visits
 
+from mainspring.api.routes.site import site
+
 BYTES, REQUESTS = 200_000, 80
 
 
@@ -49,6 +51,10 @@ def load(visit: Visits, live: Live) -> list[Fetched]:
 
 def test_a_cold_load_is_small(fetched: list[Fetched]) -> None:
     assert sum(one.size for one in fetched) < BYTES, sorted((one.size, one.url) for one in fetched)
+
+
+def test_all_files_together_fit_into_200_kib() -> None:
+    assert sum(len(file.zipped) for file in site().files.values()) <= 200 * 1024
 
 
 def test_a_cold_load_asks_few_times(fetched: list[Fetched]) -> None:

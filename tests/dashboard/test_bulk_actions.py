@@ -78,6 +78,6 @@ def test_who_leaves_them_has_changed_nothing(visit: Visits, live: Live) -> None:
     page = visit(live, "/jobs?tag=kept")
     shown(page).get_by_label("Select all on this page").check()
     ask(page, "Delete")
-    page.get_by_role("dialog").get_by_role("button", name="Leave them").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
     assert states(live, "kept") == {"pending"}

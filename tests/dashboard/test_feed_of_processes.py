@@ -136,6 +136,7 @@ def test_open_pages_follow_jobs_and_actions(visit: Visits, address: str, tmp_pat
     expect(why).to_contain_text("the disk is full")
 
     queues.get_by_role("button", name="Pause queue guided").click()
+    queues.get_by_role("dialog").get_by_role("button", name="Pause", exact=True).click()
     expect(queues.get_by_role("row").filter(has_text="guided")).to_contain_text("paused")
     waiting = enqueue(address, "second")
     expect(row_of(jobs, waiting)).to_contain_text("pending")

@@ -8,6 +8,8 @@ from playwright.sync_api import Page, expect
 from scenery import shown
 from visit import Visits
 
+from mainspring import Filter
+
 WORDS = {
     "charge": ["dead"], "queue:mail state:scheduled": ["later"], "tag:vip": ["done"], "email": ["done", "later"],
 }  # fmt: skip
@@ -57,6 +59,18 @@ def test_an_address_with_filters_can_be_shared(visit: Visits, live: Live, found:
     seen(page, found, "done", "later")
 
 
+def test_tabs_count_the_jobs_of_any_filter(visit: Visits, live: Live, found: dict[str, str]) -> None:
+    task = live.app.tasks["send_email"].using(delay=3600, tags=["bulk"])
+    live.do(live.app.enqueue_many(task.job(f"{n}@example.org") for n in range(120)))
+    tabs = visit(live, "/jobs?tag=vip").get_by_role("navigation", name="States")
+    expect(tabs.get_by_role("link", name="completed 1", exact=True)).to_be_visible()
+    expect(tabs.get_by_role("link", name="dead 0", exact=True)).to_be_visible()
+    expect(tabs.get_by_role("link", name="All 1", exact=True)).to_be_visible()
+    tabs = visit(live, "/jobs?tag=bulk&state=dead").get_by_role("navigation", name="States")
+    expect(tabs.get_by_role("link", name="scheduled 100+")).to_be_visible()
+    live.do(live.app.jobs.delete(Filter(tags=("bulk",))))
+
+
 def test_words_find_jobs(visit: Visits, live: Live, found: dict[str, str]) -> None:
     page = visit(live, "/jobs")
     for words, names in WORDS.items():
@@ -74,7 +88,7 @@ def test_an_id_leads_to_its_job(visit: Visits, live: Live, found: dict[str, str]
 def test_words_that_find_nothing_are_told_so(visit: Visits, live: Live, found: dict[str, str]) -> None:
     page = visit(live, "/jobs")
     search(page, "state:lost")
-    expect(shown(page).get_by_role("alert")).to_contain_text("no state lost")
+    expect(shown(page).get_by_role("alert")).to_contain_text("Unknown state lost")
 
 
 def test_a_job_is_enqueued_from_the_page(visit: Visits, live: Live, found: dict[str, str]) -> None:

@@ -60,7 +60,7 @@ def test_the_first_tab_skips_what_every_page_has(visit: Visits, live: Live) -> N
     page = visit(live)
     shown(page)
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Skip to the page")).to_be_focused()
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
 
 
 @pytest.mark.parametrize("path", ["/", "/jobs", "/schedules"])

@@ -37,6 +37,22 @@ def test_a_card_of_a_phone_begins_with_its_name(visit: Visits, live: Live) -> No
         assert name - left < 20, path
 
 
+def test_a_phone_shows_jobs_as_dense_cards_and_loads_more(visit: Visits, live: Live) -> None:
+    task = live.app.tasks["send_email"].using(delay=3600, tags=["dense"])
+    live.do(live.app.enqueue_many(task.job(f"{n}@example.org") for n in range(50)))
+    page = visit(live, "/jobs?tag=dense", viewport=PHONE)
+    cards = shown(page).locator("tbody tr")
+    expect(cards).to_have_count(15)
+    assert max(height for (height,) in edges(cards, "height")) < 160
+    assert page.evaluate("document.documentElement.scrollHeight") < 2800
+    page.get_by_role("button", name="Load more").click()
+    expect(cards).to_have_count(30)
+    page.get_by_role("button", name="Load more").click()
+    page.get_by_role("button", name="Load more").click()
+    expect(cards).to_have_count(50)
+    expect(page.get_by_role("button", name="Load more")).to_have_count(0)
+
+
 def test_spans_to_choose_from_fill_the_width_of_a_phone(visit: Visits, live: Live) -> None:
     for path in ("/", "/queues"):
         page = visit(live, path, viewport=PHONE)

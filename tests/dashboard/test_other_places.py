@@ -61,6 +61,7 @@ def test_without_auth_nobody_has_to_sign_in_and_everybody_may_act(visit: Visits,
         expect(shown(page)).to_contain_text("mail")
         expect(page.get_by_role("link", name="API keys")).to_be_visible()
         page.get_by_role("button", name="Pause queue mail").click()
+        page.get_by_role("dialog").get_by_role("button", name="Pause", exact=True).click()
         expect(page.get_by_role("button", name="Resume queue mail")).to_be_visible()
     finally:
         live.close()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from live import Live
 from playwright.sync_api import expect
 from scenery import shown
 from visit import Visits
+
+from mainspring import Filter, acting
 
 
 def test_a_queue_is_paused_and_resumed_where_the_queues_are(visit: Visits, live: Live) -> None:
@@ -13,8 +17,13 @@ def test_a_queue_is_paused_and_resumed_where_the_queues_are(visit: Visits, live:
     page = visit(live, "/queues")
     shown(page)
     page.get_by_role("button", name="Pause queue mail").click()
+    dialog = page.get_by_role("dialog", name="Pause queue mail")
+    dialog.get_by_label("Note").fill("the <b>provider</b> is down")
+    dialog.get_by_role("button", name="Pause", exact=True).click()
     expect(page.get_by_role("button", name="Resume queue mail")).to_be_visible()
-    expect(page.get_by_role("row").filter(has_text="mail")).to_contain_text("paused")
+    row = page.get_by_role("row").filter(has_text="mail")
+    expect(row).to_contain_text("paused by key:operator")
+    expect(row).to_contain_text("the <b>provider</b> is down")
     assert live.do(live.app.queues.list())
     page.get_by_role("button", name="Resume queue mail").click()
     expect(page.get_by_role("button", name="Pause queue mail")).to_be_visible()
@@ -28,6 +37,45 @@ def test_the_page_of_a_job_says_why_it_waits_and_has_the_remedy(visit: Visits, l
     expect(why).to_contain_text("paused")
     why.get_by_role("button", name="Resume queue any").click()
     expect(page.get_by_role("main").get_by_role("status").first).to_have_text("completed")
+
+
+def test_a_paused_queue_is_explained_on_every_page_that_shows_it(visit: Visits, live: Live) -> None:
+    async def pause() -> None:
+        with acting("ada"):
+            await live.app.queues.pause("any", "ticket 4711")
+
+    live.do(pause())
+    id = live.enqueue("echo", "held")
+    page = visit(live, f"/jobs/{id}")
+    why = shown(page).get_by_role("region", name="Why")
+    expect(why).to_contain_text(re.compile(r"Queue 'any' was paused by ada at .* ago\): ticket 4711"))
+    timeline = page.get_by_role("region", name="Timeline")
+    expect(timeline).to_contain_text("queue paused")
+    expect(timeline).not_to_contain_text("waiting for a worker")
+    page.goto(f"{live.address}/queues/any")
+    expect(shown(page)).to_contain_text("paused by ada")
+    expect(page.get_by_role("main")).to_contain_text("ticket 4711")
+    page.goto(f"{live.address}/")
+    expect(shown(page).get_by_text("Queue any is paused by ada")).to_be_visible()
+    live.do(live.app.queues.resume("any"))
+    live.do(live.app.jobs.wait(id, 20))
+    page.goto(f"{live.address}/jobs/{id}")
+    expect(shown(page).get_by_role("region", name="Timeline")).to_contain_text("queue paused")
+
+
+def test_a_finished_job_is_run_again_as_a_new_one(visit: Visits, live: Live) -> None:
+    id = live.enqueue("echo", "once", options={"tags": ["again"]})
+    live.do(live.app.jobs.wait(id, 20))
+    page = visit(live, f"/jobs/{id}")
+    shown(page).get_by_role("button", name="Run again").click()
+    dialog = page.get_by_role("dialog", name="Run again as a new job?")
+    expect(dialog).to_contain_text("new job of echo in queue any")
+    dialog.get_by_role("button", name="Run again").click()
+    expect(page).not_to_have_url(f"{live.address}/jobs/{id}")
+    expect(page.get_by_role("main").get_by_role("status").first).to_have_text("completed")
+    first, again = live.do(live.app.jobs.list(Filter(tags=("again",)), newest=False))
+    assert (first.id, again.payload, again.queue) == (id, first.payload, "any")
+    expect(page).to_have_url(f"{live.address}/jobs/{again.id}")
 
 
 def test_a_job_that_is_due_later_can_be_run_now(visit: Visits, live: Live) -> None:

@@ -27,7 +27,7 @@ def test_a_schedule_is_made_with_a_preview_while_it_is_typed(visit: Visits, live
     preview = dialog.get_by_role("region", name="Preview")
     expect(preview.get_by_role("row").filter(has_text="09:00:00")).to_have_count(10)
     dialog.get_by_label("Arguments").fill('{"to": "ada@example.org"}')
-    dialog.get_by_role("button", name="Make it").click()
+    dialog.get_by_role("button", name="Create").click()
     expect(shown(page).get_by_role("heading", name="digest", level=1)).to_be_visible()
     made = live.do(live.app.schedules.get("digest"))
     assert made.spec.task == "send_email"
@@ -42,7 +42,7 @@ def test_a_name_that_is_taken_is_refused_beside_its_field(visit: Visits, live: L
     dialog.get_by_label("Name").fill("taken")
     dialog.get_by_label("Task", exact=True).fill("sync_crm")
     dialog.get_by_label("Cron expression").fill("0 9 * * *")
-    dialog.get_by_role("button", name="Make it").click()
+    dialog.get_by_role("button", name="Create").click()
     expect(dialog.get_by_role("alert").filter(has_text="there already")).to_be_visible()
 
 
@@ -61,7 +61,7 @@ def test_a_schedule_is_paused_with_a_note_and_resumed(visit: Visits, live: Live)
     page = visit(live, "/schedules")
     shown(page).get_by_role("button", name="Pause hourly").click()
     dialog = page.get_by_role("dialog", name="Pause hourly")
-    dialog.get_by_label("Note: why").fill("the CRM is down, ask Ada")
+    dialog.get_by_label("Note").fill("the CRM is down, ask Ada")
     dialog.get_by_role("button", name="Pause").click()
     expect(page.get_by_role("row").filter(has_text="hourly")).to_contain_text("the CRM is down, ask Ada")
     page.get_by_role("button", name="Resume hourly").click()
@@ -76,11 +76,11 @@ def test_past_ticks_are_looked_at_first_and_then_made(visit: Visits, live: Live)
     shown(page).get_by_role("button", name="Backfill").click()
     dialog = page.get_by_role("dialog", name="Backfill daily")
     dialog.get_by_role("button", name="last 7 days").click()
-    dialog.get_by_role("button", name="Look first").click()
-    expect(dialog).to_contain_text(re.compile(r"[67] jobs would be made"))
+    dialog.get_by_role("button", name="Preview").click()
+    expect(dialog).to_contain_text(re.compile(r"Would create [67] jobs"))
     assert made(live) == 0
-    dialog.get_by_role("button", name=re.compile(r"Make [67] jobs")).click()
-    expect(dialog).to_contain_text(re.compile(r"[67] jobs were made"))
+    dialog.get_by_role("button", name=re.compile(r"Create [67] jobs")).click()
+    expect(dialog).to_contain_text(re.compile(r"Created [67] jobs"))
     assert made(live) in (6, 7)
 
 

@@ -12,7 +12,7 @@ from visit import Visits
 ACTS = (
     "Pause", "Resume", "Cancel", "Retry", "Redrive", "Delete", "Run now", "Run ", "Enqueue", "New schedule", "Backfill",
     "Edit", "Reschedule", "Move next tick", "Drain", "Resize", "Stop", "Rebalance", "New key", "Revoke", "New webhook",
-    "Make", "Select",
+    "Create", "Select",
 )  # fmt: skip
 # Pages that are for admins, and what of the others only looks.
 FOR_ADMINS = ("/audit", "/keys", "/webhooks")

@@ -1,11 +1,23 @@
 """app.jobs, queues, executions, workers: seeing and steering, with errors that say what stands in the way."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from mainspring import BadInput, Filter, InvalidTransition, Job, JobExists, JobNotFound, Mainspring, State
+from mainspring import (
+    BadInput,
+    Filter,
+    InvalidTransition,
+    Job,
+    JobExists,
+    JobNotFound,
+    Mainspring,
+    State,
+    acting,
+    every,
+)
 from mainspring.job import ALLOWED, SHOWN, Action, Changed
 from mainspring.store import Store
 from mainspring.testing.clock import VirtualClock
@@ -258,6 +270,95 @@ async def test_an_execution_nobody_has_is_told(app: Mainspring) -> None:
         await app.executions.get(job.id, 7)
 
 
+# run again
+
+
+async def test_run_again_makes_a_new_job_with_the_same_call(app: Mainspring, clock: VirtualClock) -> None:
+    task = app.task(work)
+    options: dict[str, Any] = {
+        "queue": "mail", "priority": 7, "tags": ["a", "b"], "metadata": {"customer": 42, "traceparent": "00-1-2-01"},
+        "max_retries": 3, "timeout": 9, "unique_key": "one", "expires": 3600,
+    }  # fmt: skip
+    first = await task.using(**options).enqueue(4)
+    await app.drain()
+    clock.advance(days=1)
+    again = await app.jobs.run_again(first.id)
+    old, new = await first.job(), await again.job()
+    assert again.id != first.id
+    assert (old.state, new.state, new.expires_at, new.run_at) == (State.COMPLETED, State.PENDING, None, clock.now())
+    same = ("task", "payload", "queue", "priority", "tags", "max_retries", "timeout", "unique_key", "fingerprint")
+    assert [getattr(new, name) for name in same] == [getattr(old, name) for name in same]
+    assert new.metadata == {"customer": 42}
+    with pytest.raises(JobExists):  # the new one holds the key
+        await app.jobs.run_again(first.id)
+    await app.drain()
+    assert (await again.job()).state is State.COMPLETED
+
+
+async def test_run_again_leaves_schedule_and_idempotency_key_behind(app: Mainspring) -> None:
+    app.task(work)
+    await app.schedules.create("often", every(1).hours, "work")
+    (made,) = [await app.schedules.trigger("often")]
+    keyed = await app.tasks["work"].using(idempotency_key="once").enqueue()
+    await app.drain()
+    for id in (made.id, keyed.id):
+        new = await (await app.jobs.run_again(id)).job()
+        assert (new.schedule, new.scheduled_at, new.idempotency_key) == (None, None, None)
+
+
+async def test_run_again_is_for_finished_jobs_that_this_app_can_read(app: Mainspring) -> None:
+    task = app.task(max_retries=0)(work)
+    waits, dies = await task.using(delay=60).enqueue(), await task.enqueue(-1)
+    with pytest.raises(InvalidTransition, match="it is scheduled, run again needs completed, dead, cancelled, expired"):
+        await app.jobs.run_again(waits.id)
+    with pytest.raises(JobNotFound):
+        await app.jobs.run_again("nope")
+    await app.drain()
+    assert (await dies.job()).state is State.DEAD
+    assert (await (await app.jobs.run_again(dies.id)).job()).state is State.PENDING
+
+
+async def test_run_again_refuses_jobs_of_the_engine(app: Mainspring) -> None:
+    app.task(work)
+    await app.webhooks.create("pager", "https://example.org/", events=["job.completed"])
+    await app.jobs.cancel((await app.webhooks.test("pager")).id)
+    (delivery,) = await app.jobs.list(Filter(tasks=("mainspring.webhook",)))
+    with pytest.raises(BadInput, match="is the engine's own"):
+        await app.jobs.run_again(delivery.id)
+
+
+# redrive with other arguments
+
+
+async def test_a_preview_of_redrive_refuses_what_the_task_would_refuse(app: Mainspring) -> None:
+    task = app.task(max_retries=0)(work)
+    await app.enqueue_many(task.job(-n) for n in range(1, 4))
+    await app.drain()
+    (group,) = [one for one in await app.dead.groups() if one.task == "work"][:1]
+    assert len((await app.dead.preview(group)).done) == group.count
+    assert len((await app.dead.preview(group, arguments={"a": 5})).done) == group.count
+    refused = (await app.dead.preview(group, arguments={"a": "five"})).refused
+    assert len(refused) == group.count
+    assert all("do not fit" in (one.error or "") for one in refused.values())
+    assert {job.state for job in await app.jobs.list()} == {State.DEAD}
+
+
+# counts of a filter
+
+
+async def test_counts_of_a_filter_are_of_its_jobs_up_to_a_bound(app: Mainspring, clock: VirtualClock) -> None:
+    task = app.task(work)
+    await app.enqueue_many(task.using(tags=["a"]).job() for _ in range(150))
+    await app.enqueue_many(task.using(tags=["b"], queue="mail").job() for _ in range(7))
+    await app.enqueue_many(task.using(tags=["b"], delay=60, queue="mail").job() for _ in range(3))
+    for_a = await app.jobs.filtered_counts(Filter(tags=("a",), states=("dead",)))
+    assert (for_a.counts["pending"], for_a.up_to, for_a.counts["dead"]) == (100, 100, 0)
+    for_b = (await app.jobs.filtered_counts(Filter(tags=("b",)))).counts
+    assert (for_b["pending"], for_b["scheduled"], sum(for_b.values())) == (7, 3, 10)
+    of_queue = (await app.jobs.filtered_counts(Filter(queues=("default",)))).counts
+    assert (of_queue["pending"], of_queue["scheduled"]) == (150, 0)
+
+
 # queues
 
 
@@ -283,6 +384,75 @@ async def test_queues_are_told_by_name_with_what_waits_in_them(app: Mainspring, 
         ("a", 0, 0, 1, 0),
         ("b", 1, 1, 0, 0),
     ]
+
+
+async def test_a_pause_keeps_who_paused_the_queue_when_and_why(app: Mainspring, clock: VirtualClock) -> None:
+    task = app.task(work)
+    job = await task.enqueue()
+    began = clock.now()
+    with acting("ada"):
+        await app.queues.pause("default", "the provider is down")
+    clock.advance(minutes=5)
+    (queue,) = await app.queues.list()
+    assert (queue.paused_at, queue.paused_by, queue.note) == (began, "ada", "the provider is down")
+    assert (await app.stats()).queues == [queue]
+    said = [reason.text for reason in await app.jobs.why(job.id) if reason.code == "queue_paused"]
+    assert said[0].startswith("queue 'default' was paused by ada 5 min ago (")
+    assert said[0].endswith("): the provider is down; resume it to go on")
+    ended = clock.now()
+    await app.queues.resume("default")
+    assert [(one.paused, one.paused_at, one.note) for one in await app.queues.list()] == [(False, None, "")]
+    clock.advance(minutes=1)
+    await app.queues.pause("default")
+    again, first = await app.queues.pauses("default")
+    assert (first.at, first.until, first.who, first.note) == (began, ended, "ada", "the provider is down")
+    assert (again.at, again.until, again.who, again.note) == (clock.now(), None, None, "")
+
+
+async def test_pausing_a_paused_queue_changes_only_its_note(app: Mainspring, clock: VirtualClock) -> None:
+    began = clock.now()
+    await app.queues.pause("mail", "first")
+    clock.advance(minutes=1)
+    await app.queues.pause("mail")
+    with acting("eve"):
+        await app.queues.pause("mail", "second")
+    (pause,) = await app.queues.pauses("mail")
+    assert (pause.at, pause.who, pause.note) == (began, "eve", "second")
+
+
+async def test_a_pause_by_an_earlier_release_has_no_name(app: Mainspring, clock: VirtualClock) -> None:
+    store = await app.opened()
+    await app.queues.pause("mail", "ours")
+    await store.pause_queue("mail", False)
+    assert await app.queues.list() == []
+    await app.queues.pause("mail", "ours again")
+    assert [(one.note, one.until) for one in await app.queues.pauses("mail")] == [("ours again", None)]
+    await app.queues.resume("mail")
+    await store.pause_queue("mail", True)
+    assert [(one.paused, one.paused_by, one.note) for one in await app.queues.list()] == [(True, None, "")]
+
+
+async def test_the_newest_twenty_pauses_of_a_queue_are_kept_for_a_time(app: Mainspring, clock: VirtualClock) -> None:
+    for n in range(25):
+        await app.queues.pause("mail", f"{n}")
+        await app.queues.resume("mail")
+    assert [one.note for one in await app.queues.pauses("mail")] == [f"{n}" for n in range(24, 4, -1)]
+    clock.advance(days=91)
+    assert await app.queues.pauses("mail") == ()
+
+
+@pytest.mark.parametrize("note", ["x" * 1001, None, 5])
+async def test_a_note_that_is_too_long_or_no_text_is_refused_before_the_pause(app: Mainspring, note: Any) -> None:
+    with pytest.raises(BadInput, match="a note is text of at most 1,000 characters"):
+        await app.queues.pause("mail", note)
+    assert await app.queues.list() == []
+
+
+async def test_rivals_who_pause_and_resume_leave_one_record(app: Mainspring) -> None:
+    await asyncio.gather(*(app.queues.pause("mail", f"{n}") for n in range(30)))
+    (queue,) = await app.queues.list()
+    assert queue.note in {f"{n}" for n in range(30)}
+    assert len([one for one in await app.queues.pauses("mail") if one.until is None]) == 1
 
 
 @pytest.mark.parametrize("call", ["pause", "resume"])

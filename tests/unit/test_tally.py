@@ -74,6 +74,45 @@ def test_the_middle_of_a_bucket_is_near_every_duration_in_it(us: int) -> None:
     assert abs(middle(bucket(us)) * 1e6 - us) <= 0.13 * us
 
 
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=50))
+def test_percentiles_lie_within_what_was_observed_and_near_the_truth(spans: list[int]) -> None:
+    spread = Counter(map(bucket, spans))
+    for share in (0.5, 0.95, 0.99, 1.0):
+        exact = sorted(spans)[min(len(spans) - 1, -int(-share * len(spans) // 1) - 1)]
+        found = percentile(spread, share, (min(spans), max(spans)))
+        assert found is not None
+        assert min(spans) <= found * 1e6 + 1e-3
+        assert found * 1e6 <= max(spans) + 1e-3
+        assert abs(found * 1e6 - exact) <= 0.13 * exact + 1e-3
+
+
+@given(st.lists(st.lists(st.integers(0, 10**9), max_size=6), max_size=6))
+def test_ends_of_added_sums_are_those_of_all_runs(parts: list[list[int]]) -> None:
+    whole = Sums()
+    for part in parts:
+        sums = Sums()
+        sums.count(
+            "completed", [timedelta(microseconds=us) for us in part], [timedelta(microseconds=2 * us) for us in part]
+        )
+        whole.add(sums)
+    spans = [us for part in parts for us in part]
+    assert whole.took_ends == ((min(spans), max(spans)) if spans else None)
+    assert whole.wait_ends == ((2 * min(spans), 2 * max(spans)) if spans else None)
+
+
+def test_ends_are_unknown_where_an_earlier_release_counted_some_runs() -> None:
+    earlier = msgspec.json.decode(b'{"endings":{"completed":1},"took":4000000,"spread":{"91":1}}', type=Sums)
+    whole = Sums()
+    whole.count("completed", [timedelta(seconds=1)])
+    for sums in (earlier, Sums(), whole):
+        more = Sums()
+        more.add(sums)
+        more.add(earlier)
+        assert more.took_ends is None
+        more.count("completed", [timedelta(seconds=9)])
+        assert more.took_ends is None
+
+
 @given(st.integers(0, 10**15))
 def test_the_middle_of_a_bucket_lies_in_it(us: int) -> None:
     assert bucket(int(middle(bucket(us)) * 1e6 + 1e-6)) == bucket(us)

@@ -198,3 +198,19 @@ async def test_what_is_not_dead_is_not_redriven(spring: Mainspring, client: Clie
             assert (await http.post("/dead/redrive", json=asked)).status_code == 422
     async with client("viewer") as http:
         assert (await http.post("/dead/redrive", json={"all": True})).status_code == 403
+
+
+async def test_a_dry_run_of_redrive_tells_what_other_arguments_would_do(spring: Mainspring, client: Client) -> None:
+    ids = [await dead(spring) for _ in range(3)]
+    asked = {"filter": {"tasks": ["fail"]}, "dry_run": True}
+    async with client("operator") as http:
+        plain = (await http.post("/dead/redrive", json=asked)).json()
+        assert (plain["done"], plain["dry_run"], plain["refused"]) == (3, True, [])
+        first = (await http.post("/dead/redrive", json={**asked, "limit": 2, "arguments": {"why": "x"}})).json()
+        assert (first["done"], first["next"] is not None) == (2, True)
+        wrong = (await http.post("/dead/redrive", json={**asked, "arguments": {"why": 5}})).json()
+        assert (wrong["done"], {one["code"] for one in wrong["refused"]}) == (0, {"bad_payload"})
+        assert {job.state for job in await spring.jobs.list(Filter(ids=tuple(ids)))} == {"dead"}
+        really = {"filter": {"tasks": ["fail"]}, "arguments": {"why": "other"}}
+        assert (await http.post("/dead/redrive", json=really)).json()["done"] == 3
+    assert {job.payload for job in await spring.jobs.list(Filter(ids=tuple(ids)))} == {'{"why":"other"}'}

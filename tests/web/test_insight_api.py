@@ -169,9 +169,9 @@ async def test_stats_tell_how_long_jobs_ran_and_waited_in_all_and_of_one_queue_o
     await run(spring, "fail")
     async with client("viewer") as http:
         found = (await http.get("/stats")).json()
-        assert (found["total"]["wait_p50"], found["by_queue"]["mail"]["wait_p95"]) == (0, 7.864320)
+        assert (found["total"]["wait_p50"], found["by_queue"]["mail"]["wait_p95"]) == (0, 8)
         point = found["series"][-1]
-        assert (point["p50"], point["p95"], point["wait_p50"], point["wait_p95"]) == (0, 0, 0, 7.864320)
+        assert (point["p50"], point["p95"], point["wait_p50"], point["wait_p95"]) == (0, 0, 0, 8)
         assert {found["series"][0][name] for name in ("p50", "p95", "wait_p50", "wait_p95")} == {None}
         for only in ("queue=mail", "task=send", "queue=mail&task=send"):
             alone = (await http.get(f"/stats?{only}")).json()
@@ -301,3 +301,26 @@ async def test_a_queue_may_be_called_history_or_depth(spring: Mainspring, client
         await spring.tasks["send"].using(queue=name).enqueue("a")
         async with client("viewer") as http:
             assert (await http.get(f"/queues/{name}")).json()["pending"] == 1
+
+
+async def test_a_queue_is_paused_with_a_note_and_tells_who_did_it(
+    spring: Mainspring, client: Client, clock: VirtualClock
+) -> None:
+    job = await spring.tasks["send"].enqueue("ada@example.org")
+    async with client("operator") as http:
+        paused = (await http.post("/queues/mail/pause", json={"note": "provider <b>down</b>"})).json()
+        assert (paused["paused_by"], paused["note"]) == ("key:operator-0", "provider <b>down</b>")
+        clock.advance(minutes=5)
+        (listed,) = (await http.get("/queues?paused=true")).json()["items"]
+        assert listed == paused | {"pending": 1}
+        (reason,) = [one for one in (await http.get(f"/jobs/{job.id}/why")).json() if one["code"] == "queue_paused"]
+        assert "was paused by key:operator-0 5 min ago" in reason["text"]
+        assert "provider <b>down</b>" in reason["text"]
+        changed = (await http.patch("/queues/mail", json={"paused": True, "note": "password=hunter2"})).json()
+        assert "hunter2" not in str(changed) + str((await http.get("/queues/mail/pauses")).json())
+        assert (await http.patch("/queues/mail", json={"paused": False, "note": "no"})).status_code == 422
+        assert (await http.post("/queues/mail/pause", json={"note": "x" * 1001})).status_code == 422
+        assert (await http.post("/queues/mail/resume")).json()["paused_by"] is None
+        (pause,) = (await http.get("/queues/mail/pauses")).json()
+        assert (pause["who"], pause["until"] is not None) == ("key:operator-0", True)
+        assert (await http.post("/queues/mail/pause")).json()["note"] == ""

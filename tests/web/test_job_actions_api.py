@@ -110,3 +110,25 @@ async def test_a_viewer_looks_and_does_not_touch(spring: Mainspring, client: Cli
         answer = await http.post(f"/jobs/{id}/{act}", json={"delay": 1} if act == "reschedule" else None)
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
     assert (await spring.jobs.get(id)).state is State.PENDING
+
+
+async def test_a_finished_job_is_run_again_as_a_new_one_and_audited(spring: Mainspring, client: Client) -> None:
+    job = await spring.tasks["send"].using(tags=["t"]).enqueue("ada@example.org", token="secret")
+    async with client("operator") as http:
+        early = await http.post(f"/jobs/{job.id}/run-again")
+        assert (early.status_code, early.json()["code"]) == (409, "invalid_transition")
+        await spring.drain()
+        made = await http.post(f"/jobs/{job.id}/run-again")
+        assert (made.status_code, made.json()["status"]) == (201, "new")
+        assert made.headers["Location"].endswith(made.json()["id"])
+        same = {"Idempotency-Key": "again-1"}
+        once, twice = [(await http.post(f"/jobs/{job.id}/run-again", headers=same)).json() for _ in range(2)]
+        assert once["id"] == twice["id"]
+        assert (await http.post("/jobs/nope/run-again")).status_code == 404
+    new = await spring.jobs.get(made.json()["id"])
+    assert (new.payload, new.tags) == ((await job.job()).payload, ("t",))
+    async with client("admin") as http:
+        entries = (await http.get(f"/audit?action=jobs.run_again&target={job.id}")).json()["items"]
+        assert made.json()["id"] in str(entries)
+    async with client("viewer") as http:
+        assert (await http.post(f"/jobs/{job.id}/run-again")).status_code == 403

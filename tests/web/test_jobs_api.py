@@ -429,3 +429,16 @@ async def test_time_passes_for_a_job_that_waits(spring: Mainspring, client: Clie
         job["expires_at"],
         ["retry", "delete"],
     )
+
+
+async def test_counts_are_of_the_filter_that_is_asked_for(spring: Mainspring, client: Client) -> None:
+    task = spring.tasks["send"]
+    await spring.enqueue_many(
+        [task.using(tags=["a"]).job("1"), task.using(tags=["a"], delay=60).job("2"), task.job("3")]
+    )
+    async with client("viewer") as http:
+        everything = (await http.get("/jobs/counts")).json()
+        assert (everything["pending"], everything["scheduled"], "up_to" in everything) == (2, 1, False)
+        some = (await http.get("/jobs/counts?tag=a&state=dead")).json()
+        assert (some["pending"], some["scheduled"], some["dead"], some["up_to"]) == (1, 1, 0, 100)
+        assert (await http.get("/jobs/counts?state=dead")).json() == everything

@@ -1,4 +1,4 @@
-"""mainspring jobs cancel, retry, pause, resume, delete: by id or by filter."""
+"""mainspring jobs cancel, retry, pause, resume, delete: by id or by filter; and run-again."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 import click
 
 from ..app import Mainspring
-from ..job import MEANT, Action
+from ..job import MEANT, Action, JobId
+from . import records
 from .change import Deed, carry_out, chosen, which_jobs
 from .loading import with_app
+from .options import as_json
 
 
 @click.command()
@@ -40,6 +42,22 @@ async def retry(app: Mainspring, **given: Any) -> None:
     await carry_out(
         app, Deed.of(Action.RETRY, "pending again", app.jobs.retry), await chosen(app, MEANT[Action.RETRY], given)
     )
+
+
+@click.command("run-again")
+@click.argument("id")
+@as_json
+@with_app
+async def run_again(app: Mainspring, id: JobId, as_json: bool) -> None:
+    """Make a new job of a finished one.
+
+    It has the same task, queue, arguments, tags and options. The finished job stays as it is: jobs retry
+    puts a dead, cancelled or expired job itself back to work.
+    """
+    made = await app.jobs.run_again(id)
+    if as_json:
+        return records.emit({"id": made.id, "of": id})
+    return click.echo(made.id)
 
 
 @click.command()

@@ -10,7 +10,7 @@ import msgspec
 from ..app import Mainspring
 from ..job import SORTS, Filter, JobId, Sort
 from . import records
-from .actions import cancel, delete, pause, resume, retry
+from .actions import cancel, delete, pause, resume, retry, run_again
 from .edit import reschedule, update
 from .failure import hint
 from .filters import filter_of, filters
@@ -89,5 +89,5 @@ async def show(app: Mainspring, id: JobId, as_json: bool) -> None:
     return render.show(*job_page.job_page(job, runs, why, now))
 
 
-for command in (cancel, retry, pause, resume, delete, update, reschedule, logs):
+for command in (cancel, retry, run_again, pause, resume, delete, update, reschedule, logs):
     jobs.add_command(command)

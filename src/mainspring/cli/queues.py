@@ -31,7 +31,7 @@ async def list_(app: Mainspring, as_json: bool) -> None:
         return hint(f"no queue of {place(app)} holds unfinished jobs; store one: mainspring enqueue TASK …")
     from . import render
 
-    return render.show(render.queue_table(found))
+    return render.show(render.queue_table(found, app.clock.now()))
 
 
 @queues.command()
@@ -58,11 +58,12 @@ async def history(app: Mainspring, name: str | None, window: str, as_json: bool)
 
 @queues.command()
 @click.argument("name")
+@click.option("--note", default="", metavar="TEXT", help="Why; kept until it is resumed.")
 @with_app
-async def pause(app: Mainspring, name: str) -> None:
+async def pause(app: Mainspring, name: str, note: str) -> None:
     """Claim nothing more from NAME; running jobs go on, and new ones are accepted."""
     known = [queue.name for queue in await app.queues.list()]
-    await app.queues.pause(name)
+    await app.queues.pause(name, note)
     click.echo(f"queue {name!r} is paused; it goes on with: mainspring queues resume {name}")
     if name not in known:
         hint(f"it holds no unfinished jobs so far (those that do: {', '.join(known) or 'none'})")

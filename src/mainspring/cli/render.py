@@ -161,15 +161,29 @@ def reason(job: Job) -> str:
     return f"{job.failure.type}: {job.failure.message}" if job.failure else ""
 
 
-def queue_table(queues: Sequence[Queue]) -> Table:
-    table = grid("queue", "state", "pending", "scheduled", "retrying", "running", cut=("queue",))
-    for column in table.columns[2:]:
+def queue_table(queues: Sequence[Queue], now: datetime) -> Table:
+    """Who paused a queue and why has a column only if a pause was recorded."""
+    noted = any(queue.paused_at is not None for queue in queues)
+    names = ("queue", "state", "pending", "scheduled", "retrying", "running", *(["paused by"] if noted else []))
+    table = grid(*names, cut=("queue", "paused by") if noted else ("queue",))
+    for column in table.columns[2:6]:
         column.justify = "right"
     for queue in queues:
         mark = state("paused") if queue.paused else Text("► open", "green")
         counts = (queue.pending, queue.scheduled, queue.retrying, queue.running)
-        table.add_row(line(queue.name), mark, *(f"{count:,}" for count in counts))
+        table.add_row(
+            line(queue.name), mark, *(f"{count:,}" for count in counts), *([_pause(queue, now)] if noted else [])
+        )
     return table
+
+
+def _pause(queue: Queue, now: datetime) -> Text:
+    """ada 5m ago: the provider is down."""
+    if queue.paused_at is None:
+        return Text("")
+    who = [queue.paused_by] if queue.paused_by else []
+    words = " ".join([*who, when(queue.paused_at, now)])
+    return line(f"{words}: {queue.note}" if queue.note else words)
 
 
 def key_table(keys: Sequence[ApiKey], now: datetime) -> Table:

@@ -12,7 +12,7 @@ from ..errors import BadInput
 from ..job import Action, Changed, DeadGroup, Filter, JobId, Update
 from .deed import audited
 from .ground import Ground
-from .jobs import PAGE, Jobs, Page, checked_limit
+from .jobs import PAGE, Jobs, Page, checked_id, checked_limit
 from .part import Part
 
 
@@ -39,11 +39,24 @@ class Dead:
         **part: Unpack[Part],
     ) -> Changed:
         """One, those that match, those of a group; Filter() is all. `arguments` go on top of those they have."""
-        if isinstance(which, DeadGroup):
-            which = Filter(tasks=(which.task,), errors=(which.error,))
-        if isinstance(which, Filter):
-            which = _dead(which)
-        return await self._jobs.change_with(Action.RETRY, which, Update(), arguments, **part)
+        chosen = which if isinstance(which, str) else _meant(which)
+        return await self._jobs.change_with(Action.RETRY, chosen, Update(), arguments, **part)
+
+    async def preview(
+        self,
+        which: JobId | Filter | DeadGroup,
+        *,
+        arguments: Mapping[str, Any] | UnsetType = UNSET,
+        **part: Unpack[Part],
+    ) -> Changed:
+        """What redrive() would do and refuse, without doing it."""
+        return await self._jobs.preview(Action.RETRY, _meant(which), arguments, **part)
+
+
+def _meant(which: JobId | Filter | DeadGroup) -> Filter:
+    if isinstance(which, DeadGroup):
+        which = Filter(tasks=(which.task,), errors=(which.error,))
+    return _dead(which) if isinstance(which, Filter) else Filter(ids=(checked_id(which),))
 
 
 def _dead(which: Filter) -> Filter:

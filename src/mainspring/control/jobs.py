@@ -17,7 +17,7 @@ from ..clock import is_instant
 from ..codec import data, encode_call
 from ..errors import BadInput, BadPayload, InvalidTransition, JobExists, MainspringError
 from ..events import JobsChanged
-from ..handle import missing
+from ..handle import Handle, missing
 from ..job import (
     ALLOWED,
     SHOWN,
@@ -25,10 +25,12 @@ from ..job import (
     Action,
     Changed,
     Cursor,
+    Enqueued,
     Filter,
     Job,
     JobId,
     LogLine,
+    NewJob,
     Refusal,
     Shown,
     Sort,
@@ -40,10 +42,15 @@ from ..task import checked, is_internal
 from ..why import Facts, Reason, reasons
 from .deed import audited, note
 from .ground import Ground
+from .job_counts import FilteredCounts, filtered_counts
 from .part import Part, resumed, token
+from .queues import Queues
+from .run_again import again
 
 PAGE = 1000
 LINES = 1000
+# Jobs that are looked at before others have their turn.
+YIELD_JOBS = 50
 MOST = 2**31 - 1
 # What why() looks at of all that runs.
 RUNNING = 5000
@@ -63,8 +70,15 @@ class Page(list[Job]):
 class Jobs:
     """Each action takes one id, and then raises if it cannot be done; or a Filter, and tells what it did."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        enqueue: Callable[[Sequence[NewJob]], Awaitable[Sequence[Handle[Any]]]],
+        handle: Callable[[Enqueued, str], Handle[Any]],
+    ) -> None:
         self._ground = ground
+        self._enqueue, self._handle = enqueue, handle
+        self._queues = Queues(ground)
 
     async def get(self, id: JobId) -> Job:
         id = checked_id(id)
@@ -118,13 +132,19 @@ class Jobs:
         counts = await (await self._ground.opened()).counts(now=self._ground.clock.now())
         return {state: counts.get(state, 0) for state in SHOWN}
 
+    async def filtered_counts(self, which: Filter) -> FilteredCounts:
+        """How many jobs of a filter are in each state, up to a bound; its states do not matter."""
+        return await filtered_counts(await self._ground.opened(), checked_filter(which), self._ground.clock)
+
     async def why(self, id: JobId) -> Sequence[Reason]:
         """Every reason why the job is not running, or where it runs; never empty."""
         job, store, now = await self.get(id), await self._ground.opened(), self._ground.clock.now()
         circuits = {circuit.task: circuit for circuit in await store.circuits()}
+        paused = {queue.name: queue for queue in await self._queues.list() if queue.paused}
         facts = Facts(
             now=now,
-            paused={queue.name for queue in await store.queues(now=now) if queue.paused},
+            paused=paused,
+            pause=paused.get(job.queue),
             workers=await store.workers(now=now),
             running=await store.jobs(Filter(states=("running",)), now=now, limit=RUNNING),
             circuit=circuits.get(job.task),
@@ -169,6 +189,15 @@ class Jobs:
             await store.wait_final([id], poll)
 
     # actions
+
+    @audited("jobs.run_again")
+    async def run_again(self, id: JobId, *, new_id: JobId | None = None) -> Handle[Any]:
+        """A new job that makes the same call as this finished one; see run_again.again()."""
+        job = await self.get(id)
+        made = again(job, self._ground.tasks, id=new_id, now=self._ground.clock.now())
+        (handle,) = await self._enqueue([made])
+        note(before=None, after={"job": handle.id})
+        return handle
 
     @audited("jobs.cancel")
     async def cancel(
@@ -234,16 +263,39 @@ class Jobs:
             values["expires_at"] = values.pop("expires")
         return await self.change_with(Action.UPDATE, which, Update(**values), arguments, **part)
 
-    async def preview(self, action: Action, which: Filter, **part: Unpack[Part]) -> Changed:
-        """What the action would do and refuse by the jobs' states, without doing it. Keys are not looked at."""
+    async def preview(
+        self,
+        action: Action,
+        which: Filter,
+        arguments: Mapping[str, Any] | UnsetType = UNSET,
+        **part: Unpack[Part],
+    ) -> Changed:
+        """What the action would do and refuse by the jobs' states and new arguments, without doing it.
+
+        Keys are not looked at.
+        """
 
         async def look(which: Filter, after: JobId | None, limit: int) -> Changed:
             page = await self._page(which, after, limit)
-            now = self._ground.clock.now()
-            refused = {job.id: Refusal(job.met(now)) for job in page if job.met(now) not in ALLOWED[action]}
-            return Changed([job.id for job in page if job.id not in refused], refused, page.next)
+            changed = Changed([], {}, page.next)
+            for n, job in enumerate(page):
+                _add(changed, self._would(action, job, arguments))
+                if n % YIELD_JOBS == 0:
+                    await asyncio.sleep(0)
+            return changed
 
         return await self._by_filter(which, look, **part)
+
+    def _would(self, action: Action, job: Job, arguments: Mapping[str, Any] | UnsetType) -> Changed:
+        met = job.met(self._ground.clock.now())
+        if met not in ALLOWED[action]:
+            return Changed([], {job.id: Refusal(met)})
+        try:
+            if arguments is not UNSET:
+                self._edited(job, Update(), arguments)
+        except BadPayload as bad:
+            return Changed([], {job.id: Refusal(job.state, error=str(bad))})
+        return Changed([job.id], {})
 
     async def change_with(
         self,

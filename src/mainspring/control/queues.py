@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
+from msgspec.structs import replace
+
+from ..acting import actor
 from ..depth import Sample, history
 from ..events import QueuePaused, QueueResumed
 from ..job import Queue
 from ..task import check_name
-from .deed import audited, note, noting
+from .deed import audited, noting
+from .deed import note as annotate
 from .ground import Ground
+from .queue_pauses import Pause, begin_pause, checked_note, current, end_pause, pauses_of
 
 
 class Queues:
@@ -18,7 +23,18 @@ class Queues:
         self._ground = ground
 
     async def list(self) -> Sequence[Queue]:
-        return await (await self._ground.opened()).queues(now=self._ground.clock.now())
+        """Every queue that holds unfinished jobs or is paused, by name; of a paused one also who paused it, and why."""
+        store, now = await self._ground.opened(), self._ground.clock.now()
+        queues = await store.queues(now=now)
+        paused = _paused(queues)
+        records = await pauses_of(store, paused, now) if paused else {}
+        return [_with_pause(queue, current(records.get(queue.name, ()))) for queue in queues]
+
+    async def pauses(self, name: str) -> Sequence[Pause]:
+        """The times in which the queue was paused, the newest first: the last twenty."""
+        check_name(name, "queue name")
+        store, now = await self._ground.opened(), self._ground.clock.now()
+        return (await pauses_of(store, [name], now)).get(name, ())[::-1]
 
     async def history(self, window: timedelta = timedelta(hours=1), *, queue: str | None = None) -> Sequence[Sample]:
         """How deep the queues were within the window, first to last: by the minute for three hours, every ten minutes
@@ -27,18 +43,38 @@ class Queues:
         return await history(store, window, queue, now=self._ground.clock.now())
 
     @audited("queues.pause")
-    async def pause(self, name: str) -> None:
-        """Nothing new is claimed from it; running jobs go on, enqueueing goes on."""
-        await self._set(name, True)
+    async def pause(self, name: str, note: str = "") -> None:
+        """Nothing new is claimed from it; running jobs go on, enqueueing goes on.
+
+        The note says why; it is kept with who paused the queue and when. Pausing a paused queue with a note changes
+        the note.
+        """
+        check_name(name, "queue name")
+        words = checked_note(note)
+        store, now = await self._ground.opened(), self._ground.clock.now()
+        was = name in _paused(await store.queues(now=now))
+        # First the record: a queue is never paused without one. An open record of a queue that runs means nothing.
+        await begin_pause(store, name, actor(), words, paused=was, now=now)
+        await store.pause_queue(name, True)
+        annotate(before={"paused": was}, after={"paused": True})
         self._ground.events.emit(QueuePaused(at=self._ground.clock.now(), queue=name))
 
     @audited("queues.resume")
     async def resume(self, name: str) -> None:
-        await self._set(name, False)
+        check_name(name, "queue name")
+        store, now = await self._ground.opened(), self._ground.clock.now()
+        was = noting() and name in _paused(await store.queues(now=now))
+        await store.pause_queue(name, False)
+        await end_pause(store, name, now)
+        annotate(before={"paused": was}, after={"paused": False})
         self._ground.events.emit(QueueResumed(at=self._ground.clock.now(), queue=name))
 
-    async def _set(self, name: str, paused: bool) -> None:
-        check_name(name, "queue name")
-        was = noting() and name in {queue.name for queue in await self.list() if queue.paused}
-        await (await self._ground.opened()).pause_queue(name, paused)
-        note(before={"paused": was}, after={"paused": paused})
+
+def _paused(queues: Iterable[Queue]) -> list[str]:
+    return [queue.name for queue in queues if queue.paused]
+
+
+def _with_pause(queue: Queue, pause: Pause | None) -> Queue:
+    if pause is None or not queue.paused:
+        return queue
+    return replace(queue, paused_at=pause.at, paused_by=pause.who, note=pause.note)

@@ -14,7 +14,7 @@ export class Refusal extends Error {
 /** Nothing answered. */
 export class Unreachable extends Error {
   constructor() {
-    super("The server does not answer. It is asked again until it does.");
+    super("The server does not answer. Retrying until it does.");
   }
 }
 
@@ -24,6 +24,17 @@ const signedOut = new Set();
 export function onSignedOut(told) {
   signedOut.add(told);
 }
+
+const changes = new Set();
+
+/** Calls `told` after each change that this page has made; returns a function that ends it. */
+export function onChange(told) {
+  changes.add(told);
+  return () => changes.delete(told);
+}
+
+/** A POST that only asks. */
+const reads = (path, body) => path === "cron/preview" || path === "session" || body?.dry_run === true;
 
 /** The address of a path of the API, wherever this page is mounted; what is undefined, null or "" is left out. */
 export function address(path, query = {}) {
@@ -55,6 +66,7 @@ export async function ask(method, path, { query, body, headers = {}, signal } = 
     const answer = text ? parse(text) : null;
     const etag = response.headers.get("ETag");
     if (etag && answer) Object.defineProperty(answer, "etag", { value: etag });
+    if (method !== "GET" && !reads(path, body)) changes.forEach((told) => told());
     return answer;
   }
   const refusal = new Refusal(response.status, problem(text));
@@ -72,6 +84,6 @@ function problem(text) {
 
 export const get = (path, query, signal) => ask("GET", path, { query, signal });
 export const post = (path, body, options) => ask("POST", path, { body, ...options });
-/** With `etag`, only if nobody has changed it since it was read. */
+/** With `etag`, only if it was not changed since it was read. */
 export const patch = (path, body, etag) => ask("PATCH", path, { body, headers: etag ? { "If-Match": etag } : {} });
 export const remove = (path) => ask("DELETE", path);

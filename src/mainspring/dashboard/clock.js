@@ -16,7 +16,7 @@ export async function setClock() {
 const tickers = new Set();
 setInterval(() => document.hidden || tickers.forEach((tick) => tick(now())), 1000);
 
-/** The time, anew each second. */
+/** The time, updated each second. */
 export function useNow() {
   const [time, set] = useState(now);
   useEffect(() => {

@@ -1,4 +1,4 @@
-// What needs somebody, from what the API says: each with words, and the page where it is mended.
+// What needs attention, from the answers of the API: each with words, and the page where it can be fixed.
 import { duration, percent, plural } from "./format.js";
 import { queueLink } from "./parts/queue.js";
 import { service } from "./parts/service.js";
@@ -7,7 +7,7 @@ import { jobLink, link, scheduleLink } from "./route.js";
 // Seconds that a due job may wait, and after which that is grave; as `mainspring doctor` sees it.
 const SLOW = 60;
 const GRAVE = 300;
-// Of a task's runs so many fail that it is told, if there were enough of them; as the alert has it.
+// The share of a task's runs that fail, and the runs there must be, as in the alert.
 const FAILING = 0.25;
 const ENOUGH = 10;
 const NAMED = 3;
@@ -24,17 +24,17 @@ export function troubles(facts) {
   return found.sort((a, b) => (a.level === b.level ? 0 : a.level === "bad" ? -1 : 1));
 }
 
-/** What is said where nothing is wrong. */
+/** The words where nothing is wrong. */
 export function wellness({ stats, workers, oldest, died, now }) {
   const said = [];
   if (workers?.length) {
     const slots = workers.reduce((sum, one) => sum + one.concurrency, 0);
     said.push(`${plural(workers.length, "worker")} with ${plural(slots, "slot")}`);
-  } else if (workers) return "no worker is alive, and nothing waits for one";
+  } else if (workers) return "no worker is running, and no job is waiting";
   const seconds = oldest ? waited(oldest, now) : 0;
-  if (seconds >= 1) said.push(`no due job has waited for more than ${duration(seconds)}`);
-  else if (stats) said.push("no due job waits");
-  if (died) said.push("none died in the last hour");
+  if (seconds >= 1) said.push(`the oldest due job has waited ${duration(seconds)}`);
+  else if (stats) said.push("no due job is waiting");
+  if (died) said.push("no job died in the last hour");
   return said.join("; ");
 }
 
@@ -52,7 +52,7 @@ function alive({ stats, workers, outlook }) {
   if (!stats || !workers || workers.length) return [];
   const [later, ticking] = [stats.scheduled + stats.retrying, outlook?.active ?? 0];
   const coming = [later && plural(later, "job"), ticking && plural(ticking, "schedule")].filter(Boolean).join(" and ");
-  const none = (words) => `No worker is alive, and ${words} due.`;
+  const none = (words) => `No worker is running, and ${words} due.`;
   if (stats.pending) return [bad("alive", none(are(stats.pending, "job")), "workers", "Start a worker")];
   return coming ? [warn("alive", none(`${coming} will be`), "workers", "Start a worker")] : [];
 }
@@ -74,8 +74,9 @@ function unserved({ stats, workers }) {
 function held({ stats }) {
   return (stats?.queues ?? []).filter((one) => one.paused && one.pending + one.retrying).map((queue) => {
     const n = queue.pending + queue.retrying;
-    const text = `Queue ${queue.name} is paused; ${plural(n, "job")} ${n === 1 ? "waits" : "wait"}.`;
-    return warn(`held ${queue.name}`, text, queueLink(queue.name), "Queue", { queue });
+    const by = queue.paused_by ? ` by ${queue.paused_by}` : "";
+    const text = `Queue ${queue.name} is paused${by}; ${plural(n, "job")} ${n === 1 ? "waits" : "wait"}.`;
+    return warn(`held ${queue.name}`, text, queueLink(queue.name), "Queue", { queue, more: queue.note });
   });
 }
 
@@ -112,11 +113,11 @@ function late({ outlook, now }) {
 function tripped({ outlook }) {
   return (outlook?.tripped ?? []).map(({ name, failures }) => {
     const text = `Schedule ${name} paused itself after ${plural(failures, "failure")} in a row.`;
-    return warn(`tripped ${name}`, text, scheduleLink(name), "See and resume");
+    return warn(`tripped ${name}`, text, scheduleLink(name), "Schedule");
   });
 }
 
-/** A task whose jobs die is told of already. */
+/** Tasks whose jobs died are left out: deaths() names them. */
 function failing({ stats, died }) {
   const dying = new Set(died?.jobs.map((job) => job.task));
   return Object.entries(stats?.by_task ?? {})
@@ -125,25 +126,25 @@ function failing({ stats, died }) {
     .map(([task, { runs, failed }]) => {
       const href = link("jobs", { task, state: ["dead", "retrying"] });
       const words = `${percent(failed / runs)} of the runs of ${task} failed.`;
-      return warn(`failing ${task}`, words, href, "Its failed jobs");
+      return warn(`failing ${task}`, words, href, "Failed jobs");
     });
 }
 
 function silent({ workers = [] }) {
   const found = workers.filter((one) => one.shown === "late");
   if (!found.length) return [];
-  const who = found.length === 1 ? "A worker has" : `${found.length} workers have`;
-  return [warn("silent", `${who} fallen silent: ${few(found.map((one) => one.id))}.`, "workers", "Workers")];
+  const who = found.length === 1 ? "A worker sends" : `${found.length} workers send`;
+  return [warn("silent", `${who} no heartbeat: ${few(found.map((one) => one.id))}.`, "workers", "Workers")];
 }
 
 function leaky({ workers = [] }) {
   const found = workers.filter((one) => one.leaked).map((one) => `${one.leaked} of ${one.concurrency} on ${one.id}`);
   if (!found.length) return [];
-  return [warn("leaky", `Runs that ignore their interruption hold slots: ${few(found)}.`, "workers", "Workers")];
+  return [warn("leaky", `Runs that ignore their cancellation hold slots: ${few(found)}.`, "workers", "Workers")];
 }
 
 function deaf({ workers = [] }) {
   const found = workers.filter((one) => one.deaf).map((one) => one.id);
-  const text = `These workers hear no news, and look for jobs at intervals: ${few(found)}.`;
+  const text = `These workers get no notifications and poll for jobs: ${few(found)}.`;
   return found.length ? [warn("deaf", text, "workers", "Workers")] : [];
 }

@@ -1,7 +1,7 @@
-// Rows that do not move while somebody is about to use them: what is new waits behind a button.
+// Rows that do not move while they are about to be used: new ones wait behind a button.
 import { useEffect, useRef, useState } from "./html.js";
 
-const AIM = 1500; // milliseconds that somebody aims at something after the pointer has moved
+const AIM = 1500; // milliseconds after the pointer has moved in which a click may follow
 
 /** { aiming, ref }: whether the pointer moves over the element of `ref`, or the keyboard is in it. */
 export function useAim() {
@@ -28,7 +28,7 @@ export function useAim() {
 }
 
 /**
- * What to show of `items` (each with an id) of the list named `key`, which goes on if there is `more`: while `held` the
+ * What to show of `items` (each with an id) of the list named `key`, which continues if there is `more`: while `held` the
  * same rows in the same places, as they are now. { items, gone, fresh, release }: ids that are no longer in the list,
  * how many are new, and a way to see them.
  */

@@ -65,7 +65,7 @@ export function inWords(filter) {
   for (const [name, words] of Object.entries(OF)) {
     if (filter[name]) parts.push(words, list(name, name === "tag" ? " and " : " or "));
   }
-  if (filter.key_prefix) parts.push(`whose key begins with ${filter.key_prefix}`);
+  if (filter.key_prefix) parts.push(`whose key starts with ${filter.key_prefix}`);
   if (filter.created_after) parts.push(`created from ${shown("created_after", filter.created_after)}`);
   if (filter.created_before) parts.push(`created until ${shown("created_before", filter.created_before)}`);
   return parts.filter(Boolean).join(" ");
@@ -110,7 +110,7 @@ function like(text, names) {
 
 function state(value, states) {
   const found = states.filter((one) => one.startsWith(value.toLowerCase()));
-  if (!found.length) throw new Error(`There is no state ${value}: ${states.join(", ")}.`);
+  if (!found.length) throw new Error(`Unknown state ${value}: use ${states.join(", ")}.`);
   return found;
 }
 
@@ -134,7 +134,7 @@ export async function jobsOf(text) {
   if (!ID.test(text)) return null;
   const begin = text.toLowerCase();
   if (begin.length === LEAST.length) return [(await get(`jobs/${encodeURIComponent(begin)}`)).id];
-  // A list by id can begin behind any id, also one that nobody has.
+  // A list by id can start after any id, also one that no job has.
   const page = await get("jobs", { sort: "created", order: "asc", after: begin + LEAST.slice(begin.length), limit: 2 });
   return page.items.map((job) => job.id).filter((id) => id.startsWith(begin));
 }

@@ -1,7 +1,7 @@
-// Keys, alone or one after the other: "g j". Not while somebody types.
+// Keys, alone or one after the other: "g j". Not while typing.
 import { useEffect } from "./html.js";
 
-const PATIENCE = 1200;
+const SEQUENCE_MS = 1200; // between two keys of one shortcut
 const typing = (element) => element?.matches?.("input, textarea, select, [contenteditable]");
 
 /** `keys`: {"/": {words, run}, "g j": …}. */
@@ -11,7 +11,7 @@ export function useKeys(keys) {
     const pressed = (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       if (typing(event.target) || document.querySelector("dialog[open]")) return;
-      const both = Date.now() - at < PATIENCE ? `${before} ${event.key}` : "";
+      const both = Date.now() - at < SEQUENCE_MS ? `${before} ${event.key}` : "";
       const found = keys[both] ?? keys[event.key];
       [before, at] = [event.key, Date.now()];
       if (!found) return;

@@ -1,5 +1,5 @@
 // The live feed, and pages that follow it: without flicker, and not while they are paused or out of sight.
-import { address } from "./api.js";
+import { address, onChange } from "./api.js";
 import { useCallback, useEffect, useRef, useState } from "./html.js";
 import { parse } from "./exact.js";
 import { useSession } from "./session.js";
@@ -48,7 +48,7 @@ function useVisible() {
 
 /**
  * Calls `heard` with each notice that meets the wish ({type, job, queue, task, schedule, state}, as the API's filters;
- * null: none), and `lost` when some are missing and everything is to be loaded anew.
+ * null: none), and `lost` when some are missing and everything is to be reloaded.
  */
 export function useNotices(wish, heard, lost) {
   const { paused } = useFeed();
@@ -113,8 +113,9 @@ function listen(url, heard, lost) {
 }
 
 /**
- * What `load(signal)` answers, kept while it is loaded anew: when `deps` change, when something happens that meets
- * `live`, and every `every` seconds. { value, error, loading, reload, soon }; `soon` loads too, once a second at most.
+ * What `load(signal)` answers, kept while it is loaded again: when `deps` change, after each change that this page has
+ * made, when something happens that meets `live`, and every `every` seconds. { value, error, loading, reload, soon };
+ * `soon` loads too, once a second at most.
  */
 export function useData(load, deps, { live = null, every = 0 } = {}) {
   const [state, set] = useState({ value: undefined, error: null, loading: true });
@@ -148,6 +149,8 @@ export function useData(load, deps, { live = null, every = 0 } = {}) {
   }, [reload]);
   const soon = useSoon(after);
   useNotices(live, soon, soon);
+  // What this page has changed is shown at once, with or without a feed.
+  useEffect(() => onChange(soon), [soon]);
   useEffect(() => {
     if (paused || !visible || !every) return;
     const timer = setInterval(idly, every * 1000);

@@ -9,7 +9,7 @@ import { followLinks, useRoute } from "./route.js";
 import { current, Session, signIn, tokenInAddress } from "./session.js";
 import { apply } from "./theme.js";
 
-/** By the first part of the path: the list, and the page of one of them; loaded when somebody goes there. */
+/** By the first part of the path: the list, and the page of one of them; loaded on the first visit. */
 const PAGES = {
   "": [later("Overview", () => import("./pages/overview.js"))],
   jobs: [later("Jobs", () => import("./pages/jobs.js")), later("Job", () => import("./pages/job.js"))],
@@ -27,7 +27,7 @@ const PAGES = {
     later("Webhook", () => import("./pages/webhook.js")),
   ],
 };
-// Milliseconds after which the pages that nobody has asked for yet are fetched, so that they are there at once.
+// Milliseconds after which pages that were not visited yet are fetched, so that they open at once.
 const AHEAD = 4000;
 
 /** A page whose module is fetched when it is first shown. */
@@ -55,8 +55,8 @@ function Page() {
 }
 
 function Nowhere() {
-  return html`<${Head} title="No such page" />
-    <${Empty} title="There is nothing at this address"><a href="./">To the overview</a><//>`;
+  return html`<${Head} title="Page not found" />
+    <${Empty} title="Nothing is at this address"><a href="./">Overview</a><//>`;
 }
 
 function Dashboard() {

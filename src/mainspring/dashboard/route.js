@@ -39,14 +39,14 @@ export const scheduleLink = (name) => `schedules/${encodeURIComponent(name)}`;
 
 let arriving = false;
 
-/** Whether somebody has just come to this page from another: once. */
+/** Whether this page was just reached from another one: true once. */
 export function arrived() {
   const now = arriving;
   arriving = false;
   return now;
 }
 
-/** Goes to a relative address without loading anything anew. */
+/** Goes to a relative address without reloading the page. */
 export function go(href, { replace = false } = {}) {
   arriving = new URL(href, base()).pathname !== location.pathname;
   history[replace ? "replaceState" : "pushState"](null, "", new URL(href, base()));

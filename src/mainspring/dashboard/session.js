@@ -20,7 +20,7 @@ export function session(principal) {
   };
 }
 
-/** The present one; null if nobody has signed in. */
+/** The current one; null if the viewer is not signed in. */
 export async function current() {
   try {
     return session(await get("session"));
@@ -34,7 +34,7 @@ export async function current() {
 export const signIn = async (key) => session(await post("session", { key }));
 export const signOut = () => ask("DELETE", "session");
 
-/** The token in the address behind #, once: it is taken out, so that nobody shares it. */
+/** The token in the address behind #, once: it is removed, so that it is not shared. */
 export function tokenInAddress() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (token) history.replaceState(null, "", location.pathname + location.search);

@@ -9,9 +9,12 @@ from typing import Any, Unpack
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
+from ..control.job_counts import MAX_JOBS, FilteredCounts
 from ..control.jobs import PAGE, Jobs, Page, checked_filter, checked_id, checked_limit
 from ..control.part import Part
-from ..job import SHOWN, Action, Changed, Filter, Job, JobId, Refusal, Sort, State, Update
+from ..errors import BadInput
+from ..handle import Handle
+from ..job import SHOWN, Action, Changed, Enqueued, Filter, Job, JobId, Refusal, Shown, Sort, State, Update
 from ..outcome import seconds
 from ..stores.http.answers import ItemAnswer, JobAnswer
 from ..stores.http.answers import Page as Answers
@@ -55,7 +58,7 @@ class RemoteJobs(Jobs):
     ) -> Page:
         checked_limit(limit, PAGE)
         line, page = await line_of(self._ground), Page()
-        said = {_NAMED.get(name, name): value for name, value in asdict(checked_filter(which or Filter())).items()}
+        said = _query(which or Filter())
         while len(page) < limit:
             asked = {"limit": min(limit - len(page), ANSWERS), "after": after, "sort": sort, "full": "true"}
             order = {"order": "desc" if newest else "asc"}
@@ -79,8 +82,28 @@ class RemoteJobs(Jobs):
     async def why(self, id: JobId) -> Sequence[Reason]:
         return await (await line_of(self._ground)).ask(list[Reason], "GET", "jobs", checked_id(id), "why")
 
-    async def preview(self, action: Action, which: Filter, **part: Unpack[Part]) -> Changed:
-        return await self._bulk(which, {"action": action, "dry_run": True}, part)
+    async def filtered_counts(self, which: Filter) -> FilteredCounts:
+        query = _query(which)
+        found = await (await line_of(self._ground)).ask(dict[str, Any], "GET", "jobs", "counts", query=query)
+        counts: dict[Shown, int] = {state: found[state] for state in SHOWN if state in found}
+        return FilteredCounts(counts=counts, up_to=found.get("up_to", MAX_JOBS))
+
+    async def run_again(self, id: JobId, *, new_id: JobId | None = None) -> Handle[Any]:
+        if new_id is not None:
+            raise BadInput("new_id= needs the database itself; over an API it is the header Idempotency-Key")
+        made = await (await line_of(self._ground)).ask(Enqueued, "POST", "jobs", checked_id(id), "run-again")
+        return self._handle(made, (await self.get(id)).task if self._ground.tasks else "")
+
+    async def preview(
+        self,
+        action: Action,
+        which: Filter,
+        arguments: Mapping[str, Any] | UnsetType = UNSET,
+        **part: Unpack[Part],
+    ) -> Changed:
+        if arguments is UNSET:
+            return await self._bulk(which, {"action": action, "dry_run": True}, part)
+        return await self._bulk(which, {"arguments": arguments, "dry_run": True}, part, "dead", "redrive")
 
     async def change_with(
         self,
@@ -146,6 +169,10 @@ class RemoteJobs(Jobs):
             met = len(total.done) + len(total.refused)
             if not ids and (after is None or (left is not None and met >= left)):
                 return Changed(total.done, total.refused, after)
+
+
+def _query(which: Filter) -> dict[str, Any]:
+    return {_NAMED.get(name, name): value for name, value in asdict(checked_filter(which)).items()}
 
 
 def _said(which: Filter, path: Sequence[str]) -> dict[str, Any]:

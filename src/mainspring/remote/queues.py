@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from datetime import timedelta
 
 from msgspec import Struct
 
+from ..control.queue_pauses import Pause, checked_note
 from ..control.queues import Queues
 from ..depth import Sample, grid_of
+from ..events import QueuePaused, QueueResumed
+from ..job import Queue
+from ..task import check_name
 from .line import line_of
+
+_logger = logging.getLogger("mainspring")
 
 
 class _Answer(Struct):
@@ -17,6 +24,27 @@ class _Answer(Struct):
 
 
 class RemoteQueues(Queues):
+    async def list(self) -> Sequence[Queue]:
+        return await (await self._ground.opened()).queues(now=self._ground.clock.now())
+
+    async def pauses(self, name: str) -> Sequence[Pause]:
+        check_name(name, "queue name")
+        return await (await line_of(self._ground)).ask(tuple[Pause, ...], "GET", "queues", name, "pauses")
+
+    async def pause(self, name: str, note: str = "") -> None:
+        check_name(name, "queue name")
+        words = checked_note(note)
+        line = await line_of(self._ground)
+        queue = await line.ask(Queue, "POST", "queues", name, "pause", body={"note": words})
+        if words and not queue.note:
+            _logger.warning("queue %r is paused, but the server is of an earlier release and keeps no note", name)
+        self._ground.events.emit(QueuePaused(at=self._ground.clock.now(), queue=name))
+
+    async def resume(self, name: str) -> None:
+        check_name(name, "queue name")
+        await (await line_of(self._ground)).tell("POST", "queues", name, "resume")
+        self._ground.events.emit(QueueResumed(at=self._ground.clock.now(), queue=name))
+
     async def history(self, window: timedelta = timedelta(hours=1), *, queue: str | None = None) -> Sequence[Sample]:
         grid_of(window)
         query = {"window": f"{window.total_seconds():g}s", "queue": queue}

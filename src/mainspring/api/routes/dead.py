@@ -31,6 +31,8 @@ class DeadPage(Struct, frozen=True):
 class Redrive(Choice, kw_only=True, forbid_unknown_fields=True):
     arguments: dict[str, Any] | UnsetType = UNSET
     """By name, on top of those they have; each job's task checks them."""
+    dry_run: bool = False
+    """Only tell what would be redriven, and what the tasks would refuse."""
 
 
 @get("/dead", **may("viewer"))
@@ -64,8 +66,8 @@ def _view(group: DeadGroup, line: str) -> DeadGroupView:
 async def redrive_dead(spring: Spring, data: JSONBody[Redrive]) -> BulkResult:
     """Dead jobs become pending, with all their retries, up to 1,000 a call; some of their arguments may be changed."""
     which = await chosen(spring, data, None)
-    changed = await spring.dead.redrive(which, arguments=data.arguments, **data.part())
-    return result(Action.RETRY, data, changed)
+    act = spring.dead.preview if data.dry_run else spring.dead.redrive
+    return result(Action.RETRY, data, await act(which, arguments=data.arguments, **data.part()), dry_run=data.dry_run)
 
 
 ROUTES = [list_dead, redrive_dead]

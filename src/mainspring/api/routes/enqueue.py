@@ -102,7 +102,7 @@ async def enqueue(
             raise Problem(422, "invalid", "`jobs` are many; what is said beside them belongs into each of them")
         return await _many(spring, data.jobs, request)
     handle = await intake(spring).take(_traced(new_job(spring, data), request))
-    made = _accepted(handle)
+    made = accepted(handle)
     headers = {"Location": f"jobs/{handle.id}"}
     return Response(made, status_code=200 if made.duplicate else 201, headers=headers)
 
@@ -117,7 +117,7 @@ async def _many(
         except (BadInput, UnknownTask) as bad:
             raise Problem(422, code_of(bad)[1], f"jobs[{n}]: {bad}", index=n) from None
         await asyncio.sleep(0)
-    made = [_accepted(handle) for handle in await spring.hand_over(jobs)]
+    made = [accepted(handle) for handle in await spring.hand_over(jobs)]
     return Response(AllAccepted(made), status_code=200 if all(one.duplicate for one in made) else 201)
 
 
@@ -131,7 +131,7 @@ def _traced(job: NewJob, request: Request[Any, Any, Any]) -> NewJob:
     return replace(job, metadata={**job.metadata, **carried})
 
 
-def _accepted(handle: Handle[Any]) -> Accepted:
+def accepted(handle: Handle[Any]) -> Accepted:
     return Accepted(handle.id, handle.status, handle.duplicate)
 
 

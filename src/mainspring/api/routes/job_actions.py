@@ -10,7 +10,9 @@ from litestar.params import FromPath, JSONBody
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from ..access.door import Spring, may
+from ..idempotency import minted
 from ..problem import Problem
+from .enqueue import Accepted, accepted
 from .job_view import JobView
 from .jobs import tagged
 from .values import Instant, Seconds
@@ -68,4 +70,11 @@ async def reschedule_job(spring: Spring, id: FromPath[str], data: JSONBody[Postp
     return tagged(spring, await spring.jobs.get(id))
 
 
-ROUTES = [cancel_job, retry_job, pause_job, resume_job, reschedule_job]
+@post("/jobs/{id:str}/run-again", **may("operator"))
+async def run_job_again(spring: Spring, id: FromPath[str]) -> Response[Accepted]:
+    """A new job with the task, queue, arguments, tags and options of this finished one."""
+    handle = await spring.jobs.run_again(id, new_id=minted())
+    return Response(accepted(handle), status_code=201, headers={"Location": f"jobs/{handle.id}"})
+
+
+ROUTES = [run_job_again, cancel_job, retry_job, pause_job, resume_job, reschedule_job]

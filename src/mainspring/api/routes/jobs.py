@@ -12,10 +12,10 @@ from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
 from ...errors import BadInput
-from ...job import Job, Sort
+from ...job import Filter, Job, Sort
 from ...why import Reason
 from ..access.door import Spring, may
-from ..access.redaction import shown_line
+from ..access.redaction import shown_line, shown_text
 from ..problem import Problem
 from ..recent import Lately
 from . import values
@@ -50,19 +50,24 @@ class JobEdit(Struct, kw_only=True, forbid_unknown_fields=True):
         return {name: value for name, value in asdict(self).items() if value is not UNSET}
 
 
-class Counts(Struct, frozen=True, kw_only=True):
-    """How many jobs are in each state that people see. Large figures may be estimates."""
+class Counts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How many jobs are in each state that people see. Large figures may be estimates.
 
-    pending: int
-    scheduled: int
-    retrying: int
-    running: int
-    waiting: int
-    paused: int
-    completed: int
-    dead: int
-    cancelled: int
-    expired: int
+    Of a filter, a state is left out where counting would take too long.
+    """
+
+    pending: int | UnsetType = UNSET
+    scheduled: int | UnsetType = UNSET
+    retrying: int | UnsetType = UNSET
+    running: int | UnsetType = UNSET
+    waiting: int | UnsetType = UNSET
+    paused: int | UnsetType = UNSET
+    completed: int | UnsetType = UNSET
+    dead: int | UnsetType = UNSET
+    cancelled: int | UnsetType = UNSET
+    expired: int | UnsetType = UNSET
+    up_to: int | UnsetType = UNSET
+    """Of a filter: a figure as large as this may be larger."""
 
 
 @get("/jobs", dependencies={"which": Provide(which_jobs)}, **may("viewer"))
@@ -83,9 +88,14 @@ async def list_jobs(
     return JobPage([job_item(job, now, arguments=arguments, full=full) for job in page], page.next)
 
 
-@get("/jobs/counts", **may("viewer"))
-async def count_jobs(spring: Spring, recent: Lately) -> Counts:
-    return Counts(**await recent.get("counts", spring.jobs.counts))
+@get("/jobs/counts", dependencies={"which": Provide(which_jobs)}, **may("viewer"))
+async def count_jobs(spring: Spring, recent: Lately, which: Which) -> Counts:
+    """How many jobs are in each state: all of them, or those of a filter, whose states do not matter."""
+    which = replace(which, states=None)
+    if which == Filter():
+        return Counts(**await recent.get("counts", spring.jobs.counts))
+    found = await recent.get(("counts", which), lambda: spring.jobs.filtered_counts(which))
+    return Counts(**found.counts, up_to=found.up_to)
 
 
 @get("/jobs/{id:str}", **may("viewer", waits=True))
@@ -131,6 +141,8 @@ async def job_logs(
 
 def _shown(reason: Reason) -> Reason:
     """How it ended, why it shall, or why its arguments do not fit is in words of the task or of an operator."""
+    if reason.code == "queue_paused":
+        return replace(reason, text=shown_text(reason.text) or "")
     said = reason.code in ("final", "stopping", "version_skew")
     return replace(reason, text=shown_line(reason.text)) if said else reason
 

@@ -6,12 +6,18 @@ from typing import Annotated
 
 from litestar import get, patch, post
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
-from msgspec import Struct
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from ...app import Mainspring
+from ...control.queue_pauses import MAX_NOTE_CHARACTERS, Pause
 from ...job import Queue
 from ..access.door import Spring, may
+from ..access.redaction import shown_text
+from ..problem import Problem
 from ..recent import Lately
+
+Note = Annotated[str, Meta(max_length=MAX_NOTE_CHARACTERS)]
 
 
 class QueuePage(Struct, frozen=True):
@@ -20,6 +26,13 @@ class QueuePage(Struct, frozen=True):
 
 class QueueEdit(Struct, forbid_unknown_fields=True):
     paused: bool
+    note: Note = ""
+    """Why it is paused; kept until it is resumed."""
+
+
+class QueuePause(Struct, forbid_unknown_fields=True):
+    note: Note = ""
+    """Why; kept until it is resumed."""
 
 
 @get("/queues", **may("viewer"))
@@ -31,7 +44,7 @@ async def list_queues(
 ) -> QueuePage:
     """Every queue that holds unfinished jobs or is paused, by name."""
     found = [queue for queue in await recent.get("queues", spring.queues.list) if name is None or queue.name in name]
-    return QueuePage([queue for queue in found if paused in (None, queue.paused)])
+    return QueuePage([_shown(queue) for queue in found if paused in (None, queue.paused)])
 
 
 @get("/queues/{name:str}", **may("viewer"))
@@ -40,17 +53,25 @@ async def get_queue(spring: Spring, name: FromPath[str]) -> Queue:
     return await _queue(spring, name)
 
 
+@get("/queues/{name:str}/pauses", **may("viewer"))
+async def list_queue_pauses(spring: Spring, name: FromPath[str]) -> list[Pause]:
+    """The times in which the queue was paused, the newest first: the last twenty."""
+    return [replace(pause, note=shown_text(pause.note) or "") for pause in await spring.queues.pauses(name)]
+
+
 @patch("/queues/{name:str}", **may("operator"))
 async def update_queue(spring: Spring, name: FromPath[str], data: JSONBody[QueueEdit]) -> Queue:
     """Pauses it or lets it go on."""
-    await (spring.queues.pause if data.paused else spring.queues.resume)(name)
+    if data.note and not data.paused:
+        raise Problem(422, "invalid", "`note` says why a queue is paused: it goes with paused true")
+    await (spring.queues.pause(name, data.note) if data.paused else spring.queues.resume(name))
     return await _queue(spring, name)
 
 
 @post("/queues/{name:str}/pause", status_code=200, **may("operator"))
-async def pause_queue(spring: Spring, name: FromPath[str]) -> Queue:
+async def pause_queue(spring: Spring, name: FromPath[str], data: JSONBody[QueuePause | None] = None) -> Queue:
     """Nothing new is claimed from it; running jobs go on."""
-    await spring.queues.pause(name)
+    await spring.queues.pause(name, data.note if data else "")
     return await _queue(spring, name)
 
 
@@ -61,7 +82,11 @@ async def resume_queue(spring: Spring, name: FromPath[str]) -> Queue:
 
 
 async def _queue(spring: Mainspring, name: str) -> Queue:
-    return next((queue for queue in await spring.queues.list() if queue.name == name), Queue(name=name))
+    return _shown(next((queue for queue in await spring.queues.list() if queue.name == name), Queue(name=name)))
 
 
-ROUTES = [list_queues, get_queue, update_queue, pause_queue, resume_queue]
+def _shown(queue: Queue) -> Queue:
+    return replace(queue, note=shown_text(queue.note) or "") if queue.note else queue
+
+
+ROUTES = [list_queues, get_queue, list_queue_pauses, update_queue, pause_queue, resume_queue]

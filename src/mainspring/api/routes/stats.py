@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ...config import span
 from ...stats import Stats, TopError
 from ..access.door import Spring, may
-from ..access.redaction import shown_error, shown_message
+from ..access.redaction import shown_error, shown_message, shown_text
 from ..recent import Lately
 
 EVER = "ever"
@@ -28,7 +28,8 @@ async def get_stats(
     """Jobs by state, and how runs went within the window: by task, by queue, in time. Durations are seconds."""
     back = None if window == EVER else timedelta(seconds=span(window, "window"))
     found = await recent.get(("stats", back, queue, task), lambda: spring.stats(back, queue=queue, task=task))
-    return replace(found, errors=[_shown(one) for one in found.errors])
+    queues = [replace(queue, note=shown_text(queue.note) or "") for queue in found.queues]
+    return replace(found, queues=queues, errors=[_shown(one) for one in found.errors])
 
 
 def _shown(one: TopError) -> TopError:

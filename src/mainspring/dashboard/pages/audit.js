@@ -1,4 +1,4 @@
-// /audit: who did what to what, when, and what became of it.
+// /audit: who did what to what, when, and the outcome.
 import { get } from "../api.js";
 import { Exact, stringify } from "../exact.js";
 import { count, local } from "../format.js";
@@ -14,7 +14,7 @@ import { go, link, useRoute } from "../route.js";
 
 /** Noun and verbs of what is recorded. */
 const ACTIONS = {
-  jobs: ["cancel", "retry", "pause", "resume", "reschedule", "update", "delete"], dead: ["redrive"],
+  jobs: ["run_again", "cancel", "retry", "pause", "resume", "reschedule", "update", "delete"], dead: ["redrive"],
   schedules: ["create", "update", "pause", "resume", "trigger", "reschedule", "backfill", "rebalance", "delete"],
   queues: ["pause", "resume"], workers: ["drain", "resume", "resize", "stop"], keys: ["create", "revoke"],
   webhooks: ["create", "update", "rotate", "test", "delete"], triggers: ["create", "update", "rotate", "delete"],
@@ -37,9 +37,9 @@ export function Audit() {
 }
 
 function Nothing({ filtered }) {
-  if (filtered) return html`<${Empty} title="Nobody did anything like that"><a href="audit">Show all entries</a><//>`;
-  return html`<${Empty} title="Nobody has changed anything yet" code="mainspring queues pause mail">
-    What people and programs change by the API, the dashboard and the commands stands here:<//>`;
+  if (filtered) return html`<${Empty} title="No entry matches this filter"><a href="audit">Show all entries</a><//>`;
+  return html`<${Empty} title="No entries yet" code="mainspring queues pause mail">
+    Changes made through the API, the dashboard and the command line are recorded here:<//>`;
 }
 
 /** Texts count when one leaves the field or presses Enter, the rest at once. */
@@ -50,21 +50,21 @@ function Filters({ asked, filtered }) {
   const moment = (event) => event.target.value && new Date(event.target.value).toISOString();
   const when = (name, label) => html`<label>${label}<input type="datetime-local" name=${name} value=${here(asked[name])}
     onChange=${(event) => set({ [name]: moment(event) })} /></label>`;
-  return html`<form class="filters" role="search" aria-label="Filter the trail"
+  return html`<form class="filters" role="search" aria-label="Filter the audit log"
     onSubmit=${(event) => event.preventDefault()}>
-    ${text("who", "Who", "anybody")}
+    ${text("who", "Who", "anyone")}
     <label>Action<select name="action" value=${asked.action} onChange=${(event) => set({ action: event.target.value })}>
-      <option value="" selected=${!asked.action}>anything</option>
+      <option value="" selected=${!asked.action}>any action</option>
       ${Object.entries(ACTIONS).map(([noun, verbs]) => html`<optgroup key=${noun} label=${noun}>
-        <option value=${noun} selected=${asked.action === noun}>${noun}: anything</option>
+        <option value=${noun} selected=${asked.action === noun}>${noun}: any action</option>
         ${verbs.map((verb) => html`<option key=${verb} value=${`${noun}.${verb}`}
           selected=${asked.action === `${noun}.${verb}`}>${noun}.${verb}</option>`)}</optgroup>`)}</select></label>
-    ${text("target", "Target", "a whole id or name")}${when("since", "From")}${when("until", "To")}
+    ${text("target", "Target", "full id or name")}${when("since", "From")}${when("until", "To")}
     ${filtered && html`<a class="button" href="audit"><${Icon} name="close" /> Clear</a>`}
   </form>`;
 }
 
-/** What is typed is kept while the list is loaded anew. */
+/** Typed text is kept while the list reloads. */
 function TextFilter({ name, label, hint, value, onValue }) {
   const [text, set] = useState(value);
   useEffect(() => set(value), [value]);
@@ -80,7 +80,7 @@ function here(instant) {
 
 function Table({ entries }) {
   return html`<div class="table audit"><table>
-    <${Columns} of=${["When", "Who", "Action", "Target", "What became of it", "Details"]} />
+    <${Columns} of=${["When", "Who", "Action", "Target", "Outcome", "Details"]} />
     <tbody>${entries.map((entry) => html`<${Row} key=${entry.id} entry=${entry} />`)}</tbody></table></div>`;
 }
 
@@ -92,18 +92,18 @@ function Row({ entry }) {
       <td class="nowrap" data-label="Action">
         <a href=${link("audit", { action: entry.action })}><code>${entry.action}</code></a></td>
       <td data-label="Target"><${Target} action=${entry.action} target=${entry.target} /></td>
-      <td data-label="What became of it"><${Outcome} of=${entry.outcome} /></td>
+      <td data-label="Outcome"><${Outcome} of=${entry.outcome} /></td>
       <td class="tight" data-label=""><button class="quiet" aria-expanded=${open}
         aria-label=${`Details of ${entry.action} by ${entry.who}`} onClick=${() => set(!open)}>
         <${Icon} name=${open ? "down" : "next"} /> Details</button></td></tr>
     ${open && html`<tr class="details"><td colspan="6"><div class="grid">
-      <div><h3>When</h3><p><${Time} at=${entry.at} exact /></p><h3>Asked</h3>
-        <${Tree} value=${entry.asked} name="what was asked" /></div>
+      <div><h3>When</h3><p><${Time} at=${entry.at} exact /></p><h3>Request</h3>
+        <${Tree} value=${entry.asked} name="the request" /></div>
       <div><h3>Outcome</h3><${Tree} value=${entry.outcome} name="the outcome" /></div></div></td></tr>`}`;
 }
 
 function Outcome({ of: outcome }) {
-  if (outcome === null) return html`<span class="state state-retrying" title="Nobody lived to tell: look at the target">
+  if (outcome === null) return html`<span class="state state-retrying" title="The process died before it recorded the outcome: look at the target">
     <${Icon} name="warning" />unknown</span>`;
   if (outcome.error) return html`<span class="state state-failed outcome">
     <${Icon} name="failed" />${outcome.error}</span>`;
@@ -135,8 +135,8 @@ function differences(before, after, path = "") {
 /** "paused: false → true" of what was before and after, or how many were changed. */
 function changes({ before, after, done, refused }) {
   if (done !== undefined) return [`${count(done)} done`, ...(refused ? [`${count(refused)} refused`] : [])];
-  if (!isObject(before) && isObject(after)) return ["made"];
-  if (isObject(before) && !isObject(after)) return ["gone"];
+  if (!isObject(before) && isObject(after)) return ["created"];
+  if (isObject(before) && !isObject(after)) return ["deleted"];
   if (!isObject(before)) return [];
   const found = differences(before, after);
   const told = found.slice(0, SHOWN).map(([name, old, now]) => `${name}: ${brief(old)} → ${brief(now)}`);

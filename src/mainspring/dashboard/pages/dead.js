@@ -1,4 +1,4 @@
-// /dead: what has failed for good, together where it failed in the same way; read why, put it right, send it on.
+// /dead: dead jobs, grouped by how they failed: read why, edit and redrive.
 import { get } from "../api.js";
 import { plural } from "../format.js";
 import { html, useState } from "../html.js";
@@ -42,7 +42,7 @@ const meets = ({ task, error, message }, sought) =>
   `${task} ${message} ${error}`.toLowerCase().includes(sought.trim().toLowerCase());
 
 function Nothing() {
-  return html`<${Empty} title="Nothing is dead">
-    <p>A job is dead when it is out of retries, or no further run would do. It is kept here with its arguments and its
-    failure until somebody redrives it, or its retention is over.</p><//>`;
+  return html`<${Empty} title="No dead jobs">
+    <p>A job is dead when it is out of retries, or when another run cannot help. It is kept here with its arguments and
+    its failure until it is redriven, or its retention ends.</p><//>`;
 }

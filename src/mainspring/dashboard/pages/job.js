@@ -1,4 +1,4 @@
-// One job: why it is not running, what became of each attempt, what it was given, and what it says.
+// One job: why it is not running, its runs, its arguments and result, its log.
 import { get, segment } from "../api.js";
 import { html, useMemo, useRef, useState } from "../html.js";
 import { useData, useNotices } from "../live.js";
@@ -14,24 +14,29 @@ import { State } from "../parts/state.js";
 import { Tree } from "../parts/tree.js";
 import { Why } from "../parts/why.js";
 import { go, jobLink, link, useRoute } from "../route.js";
+import { useSession } from "../session.js";
 
 // Runs shown, the newest; and seconds between two looks at what no event of the job tells: queues, workers, breakers.
 const RUNS = 50, LOOK = 5;
 const FINAL = new Set(["completed", "dead", "cancelled", "expired"]);
 
-async function load(id, signal) {
+async function load(session, id, signal) {
   const at = `jobs/${segment(id)}`;
   const [job, reasons] = await Promise.all([get(at, {}, signal), get(`${at}/why`, {}, signal)]);
   const last = { after: Math.max(0, job.runs - RUNS), limit: RUNS };
-  const runs = job.runs ? await get(`${at}/executions`, last, signal) : { items: [] };
-  return { job, reasons, runs: runs.items };
+  const [runs, pauses] = await Promise.all([
+    job.runs ? get(`${at}/executions`, last, signal) : { items: [] },
+    session.sees("queues") ? get(`queues/${segment(job.queue)}/pauses`, {}, signal) : [],
+  ]);
+  return { job, reasons, runs: runs.items, pauses };
 }
 
 export function Job({ id }) {
+  const session = useSession();
   const [final, end] = useState(false);
   const [gone, leave] = useState(false);
   const data = useData(async (signal) => {
-    const found = await load(id, signal);
+    const found = await load(session, id, signal);
     end(FINAL.has(found.job.shown));
     return found;
   }, [id], { every: final || gone ? 0 : LOOK });
@@ -49,7 +54,7 @@ export function Job({ id }) {
     <${Whole} ...${data.value} told=${told} ear=${ear} changed=${data.reload} />`;
 }
 
-function Whole({ job, reasons, runs, told, ear, changed }) {
+function Whole({ job, reasons, runs, pauses, told, ear, changed }) {
   const { query } = useRoute();
   const chosen = /^[1-9]\d{0,8}$/.test(query.get("run")) ? Number(query.get("run")) : null;
   const choose = (run) => go(link(jobLink(job.id), { run }), { replace: true });
@@ -65,7 +70,7 @@ function Whole({ job, reasons, runs, told, ear, changed }) {
       <${Why} job=${job} reasons=${reasons} changed=${changed}>
         ${progress && job.state !== "completed" && html`<${JobProgress} job=${job} progress=${progress} />`}<//>
       <section class="card" aria-label="Timeline"><h2>Timeline</h2>
-        <${Lifeline} job=${job} runs=${runs} chosen=${chosen} onChoose=${choose} /></section>
+        <${Lifeline} job=${job} runs=${runs} pauses=${pauses} chosen=${chosen} onChoose=${choose} /></section>
       <div class="job-columns">
         <div class="stack">
           <section class="card" aria-label="Runs">
@@ -86,8 +91,8 @@ function Given({ job }) {
   const rules = useMemo(() => tasks.value?.items.find((one) => one.name === job.task), [tasks.value]);
   return html`
     <section class="card" aria-label="Facts"><h2>Facts</h2><${JobFacts} job=${job} rules=${rules} /></section>
-    <${Value} title="Arguments" value=${job.payload} none="It takes none." />
-    ${job.state === "completed" && html`<${Value} title="Result" value=${job.result} none="It returned nothing." />`}
+    <${Value} title="Arguments" value=${job.payload} none="None." />
+    ${job.state === "completed" && html`<${Value} title="Result" value=${job.result} none="None." />`}
     ${Object.keys(job.metadata).length > 0 && html`<${Value} title="Metadata" value=${job.metadata} />`}`;
 }
 
@@ -109,9 +114,9 @@ function Missing({ id }) {
   return html`<${Head} title="No such job" />
     <${Empty} title="There is no job with this id" code=${"mainspring jobs list\nmainspring jobs list --state dead"}>
       <p class="job-missing"><code>${id}</code></p>
-      <p class="job-missing">Somebody may have deleted it, or it has ended and was pruned: finished jobs are kept for a
-        while only. It may also be in another store than the one this server looks into.</p>
+      <p class="job-missing">It may have been deleted, or finished and pruned: finished jobs are kept for a limited
+        time. It may also be in another store than the one of this server.</p>
       <p><a class="button primary" href="jobs">All jobs</a>${" "}
-        <a class="button" href=${link("audit", { target: id })}>What was done to it</a></p>
+        <a class="button" href=${link("audit", { target: id })}>Audit log of this id</a></p>
     <//>`;
 }

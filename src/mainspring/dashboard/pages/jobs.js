@@ -1,4 +1,4 @@
-// /jobs: which there are, what they do, and acting on one or on many.
+// /jobs: the list of jobs, with filters, and actions on one or many of them.
 import { get } from "../api.js";
 import { now } from "../clock.js";
 import { plural } from "../format.js";
@@ -16,12 +16,12 @@ import { StateTabs } from "../parts/state_tabs.js";
 import { go, link, useRoute } from "../route.js";
 import { useSession } from "../session.js";
 
-/** value in the field: what the API is asked for, and its words. Without one, what has ended comes by its end, unless
- * it is asked for by when it was created. */
+/** value in the field: the API's sort and order, and the label. Without one, finished jobs are sorted by when they
+ * finished, unless the filter is about when they were created. */
 const SORTS = {
   "created.desc": ["created", "desc", "newest first"], "created.asc": ["created", "asc", "oldest first"],
   "due.asc": ["due", "asc", "due soonest"], "due.desc": ["due", "desc", "due last"],
-  "finished.desc": ["finished", "desc", "ended last"], "finished.asc": ["finished", "asc", "ended first"],
+  "finished.desc": ["finished", "desc", "finished last"], "finished.asc": ["finished", "asc", "finished first"],
 };
 const AT_REST = ["completed", "dead", "cancelled"];
 // Log lines change nothing in a list.
@@ -47,12 +47,12 @@ export function Jobs() {
   const known = useKnown();
   const list = useList(text, { ...filter, sort, order, after });
   const { state: states, ...others } = filter;
-  const counts = useData((signal) => get("jobs/counts", {}, signal), [], { every: 5 });
+  const counts = useCounts(others);
   const show = (wanted) => go(link("jobs", { ...wanted, sort, order }));
   return html`
     <${Head} title="Jobs" actions=${session.may("operator", "jobs") && html`
       <button class="primary" onClick=${() => ask(true)}><${Icon} name="plus" />Enqueue a job</button>`} />
-    <${StateTabs} chosen=${states} counts=${isEmpty(others) ? counts.value : null}
+    <${StateTabs} chosen=${states} counts=${counts}
       to=${(state) => link("jobs", { ...others, state, sort, order })} />
     <div class="job-find">
       <${JobSearch} filter=${filter} known=${known} onFilter=${show} />
@@ -72,6 +72,14 @@ function useList(name, { state, task, queue, schedule, ...rest }) {
   const wanted = { state, task, queue, schedule, ...rest, limit: 50, arguments: true };
   const load = async (signal) => ({ name, ...(await get("jobs", wanted, signal)) });
   return useData(load, [name], { live: { type: TYPES, task, queue, schedule }, every: 15 });
+}
+
+/** By state, of the jobs that a filter without states means; null while those of another filter are loaded. */
+function useCounts(filter) {
+  const name = JSON.stringify(filter);
+  const load = async (signal) => ({ name, counts: await get("jobs/counts", filter, signal) });
+  const { value } = useData(load, [name], { every: isEmpty(filter) ? 5 : 15 });
+  return value?.name === name ? value.counts : null;
 }
 
 /** Names to offer where one types, and which queues are paused. */
@@ -104,33 +112,47 @@ function List({ value, name, list, filter, first, paused, onClear, onAsk }) {
   const acts = useSession().may("operator", "jobs");
   const choice = useChoice(name, filter);
   const { aiming, ref } = useAim();
+  const [shown, showMore] = useShown(name);
   const { items, gone, fresh, release } = useHeld(value.name, value.items, value.next !== null, choice.any || aiming);
   const stale = value.name !== name;
+  const rows = items.slice(0, shown);
   if (!items.length && !stale) {
     return html`<${Nothing} filter=${filter} first=${first} onClear=${onClear} onAsk=${acts && onAsk} />`;
   }
   return html`
     <div class="list-line" aria-live="polite">
       ${acts && html`<label class="select-page"><input type="checkbox"
-        checked=${items.every((job) => choice.shown(items).has(job.id))}
-        onChange=${(event) => choice.page(items, event.target.checked)} /> Select page</label>`}
-      <span class="muted">${plural(items.length, "job")}${value.next || !first ? " on this page" : ""}</span>
+        checked=${rows.every((job) => choice.shown(rows).has(job.id))}
+        onChange=${(event) => choice.page(rows, event.target.checked)} /> Select page</label>`}
+      <span class="muted">${plural(rows.length, "job")}${value.next || !first ? " on this page" : ""}</span>
       ${fresh > 0 && html`<button class="fresh" onClick=${release}><${Icon} name="retrying" size=${14} />
         ${fresh >= 50 ? "50 or more new jobs" : plural(fresh, "new job")}</button>`}
     </div>
     <div ref=${ref} class=${stale ? "stale" : ""}>
-      <${JobTable} jobs=${items} gone=${gone} paused=${paused} busy=${stale}
-        selected=${choice.shown(items)} onDone=${list.reload}
-        onSelect=${acts && ((job, event) => choice.toggle(items, job, event.shiftKey))}
-        onSelectAll=${(all) => choice.page(items, all)} />
+      <${JobTable} jobs=${rows} gone=${gone} paused=${paused} busy=${stale}
+        selected=${choice.shown(rows)} onDone=${list.reload}
+        onSelect=${acts && ((job, event) => choice.toggle(rows, job, event.shiftKey))}
+        onSelectAll=${(all) => choice.page(rows, all)} />
     </div>
-    <${Pager} next=${value.next} />
+    ${items.length > shown
+      ? html`<p class="load-more"><button onClick=${showMore}>Load more</button></p>`
+      : html`<${Pager} next=${value.next} />`}
     ${choice.any && html`<${BulkBar} words=${choice.words} what=${choice.what} choice=${choice.meant}
-      onClear=${choice.clear} allows=${choice.allows(items)}
+      onClear=${choice.clear} allows=${choice.allows(rows)}
       onDone=${list.reload}>${!choice.all && value.next !== null && html`
         <button class="quiet link" onClick=${choice.everything}>
           ${isEmpty(filter) ? "Select all jobs" : "Select all that match this filter"}</button>`}
     <//>`}`;
+}
+
+const NARROW = "(max-width: 640px)";
+const FIRST_ROWS = 15; // of a page on a narrow screen
+
+/** [rows, more]: on a narrow screen a page is shown in parts. */
+function useShown(name) {
+  const [rows, set] = useState(FIRST_ROWS);
+  useEffect(() => set(FIRST_ROWS), [name]);
+  return [matchMedia(NARROW).matches ? rows : Infinity, () => set((n) => n + FIRST_ROWS)];
 }
 
 /** What is selected: ids with what they allow, of any page, or all that the filter means. It ends with the filter. */
@@ -180,6 +202,6 @@ function Nothing({ filter, first, onClear, onAsk }) {
       <button onClick=${onClear}>${first ? "Clear filters" : "First page"}</button><//>`;
   }
   return html`<${Empty} title="No jobs yet" code=${FIRST}>
-    <p>A job is one call of a task, kept until it is done. Your program enqueues them:</p>
+    <p>A job is one call of a task. Your program enqueues it, and a worker runs it:</p>
     ${onAsk && html`<button onClick=${onAsk}><${Icon} name="plus" />Enqueue a job</button>`}<//>`;
 }

@@ -1,4 +1,4 @@
-// /keys: API keys, made, seen and revoked.
+// /keys: API keys: create, list and revoke them.
 import { get, post, remove, segment } from "../api.js";
 import { useNow } from "../clock.js";
 import { html, useState } from "../html.js";
@@ -16,7 +16,7 @@ import { link } from "../route.js";
 import { useSession } from "../session.js";
 
 const ROLES = [
-  ["viewer", "viewer: sees everything, changes nothing"], ["operator", "operator: also runs, cancels, pauses, edits"],
+  ["viewer", "viewer: read only"], ["operator", "operator: also runs, cancels, pauses, edits"],
   ["admin", "admin: also keys and webhooks"],
 ];
 const ENDS = [
@@ -36,13 +36,13 @@ export function Keys() {
   return html`<${Head} title="API keys" actions=${may && html`<button class="primary" onClick=${() => make(true)}>
     <${Icon} name="plus" /> New key</button>`} />
     ${session.name === FIRST && html`<p class="notice" role="status"><${Icon} name="warning" />
-      <span>You came in by the token of the first start, which ends soon and opens nothing twice.
-        Make a key of your own now.</span></p>`}
+      <span>You signed in with the token of the first start, which works once and expires soon.
+        Create a key of your own now.</span></p>`}
     <${Loaded} data=${data}>${(keys) => (keys.length
       ? html`<${Table} keys=${keys} may=${may} after=${data.reload} />`
-      : html`<${Empty} title="There is no key yet"
+      : html`<${Empty} title="No API keys yet"
         code="mainspring keys create my-name --role operator">
-        A key lets a program or a person in. Make one here, or with:<//>`)}<//>
+        Programs and people sign in with a key. Create one here, or with:<//>`)}<//>
     ${making && html`<${NewKey} session=${session} onClose=${closed} />`}
     ${made && html`<${Secret} title=${`The key ${made.key.name}`} secret=${made.secret} code=${example(made.secret)}
       onClose=${() => tell(null)}
@@ -54,7 +54,7 @@ const example = (secret) =>
 
 function Table({ keys, may, after }) {
   return html`<div class="table"><table>
-    <${Columns} of=${["Name", "Role", "May", "Made", "Expires", "Last used", ""]} />
+    <${Columns} of=${["Name", "Role", "Scopes", "Created", "Expires", "Last used", ""]} />
     <tbody>${keys.map((key) => html`<${Row} key=${key.id} of=${key} may=${may}
       after=${after} />`)}</tbody></table></div>`;
 }
@@ -62,11 +62,11 @@ function Table({ keys, may, after }) {
 function Row({ of: key, may, after }) {
   return html`<tr>
     <td data-label="" class="name"><span><b>${key.name}</b> <code class="muted"
-      title="The middle part of the secret: a key that got out is known by it">${key.id}</code></span></td>
+      title="The middle part of the secret: it identifies a leaked key">${key.id}</code></span></td>
     <td data-label="Role">${key.role}</td>
-    <td data-label="May"><span>${key.scopes ? key.scopes.map((scope) => html`<span class="tag"
-      key=${scope}>${scope}</span> `) : html`<span class="muted">all of its role</span>`}</span></td>
-    <td class="nowrap" data-label="Made"><span>
+    <td data-label="Scopes"><span>${key.scopes ? key.scopes.map((scope) => html`<span class="tag"
+      key=${scope}>${scope}</span> `) : html`<span class="muted">all of the role</span>`}</span></td>
+    <td class="nowrap" data-label="Created"><span>
       <${Time} at=${key.created_at} />${key.created_by && html`<span
       class="muted"> by ${key.created_by}</span>`}</span></td>
     <td class="nowrap" data-label="Expires"><${Expiry} at=${key.expires_at} /></td>
@@ -74,7 +74,7 @@ function Row({ of: key, may, after }) {
       class="muted">never</span>`}</td>
     <td class="tight" data-label=""><span class="row">
       <a class="button" href=${link("audit", { who: `key:${key.name}` })}
-      aria-label=${`Trail of key ${key.name}`}>Trail</a>
+      aria-label=${`Audit log of key ${key.name}`}>Audit</a>
       ${may && html`<button aria-label=${`Revoke key ${key.name}`}
         onClick=${() => revoke(key, after)}>Revoke</button>`}</span></td></tr>`;
 }
@@ -88,20 +88,20 @@ function Expiry({ at }) {
 }
 
 async function revoke(key, after) {
-  const words = "It opens nothing any more, nor do the sessions that it opened. This cannot be undone.";
+  const words = "The key and its sessions stop working at once. This cannot be undone.";
   const run = () => remove(`keys/${segment(key.id)}`);
   const done = await confirm({ title: `Revoke ${key.name}?`, words, action: "Revoke", danger: true, run });
-  if (done) (toast(`Key ${key.name} is revoked.`), after());
+  if (done) (toast(`Revoked key ${key.name}.`), after());
 }
 
 function NewKey({ session, onClose }) {
   const [key, set] = useState({ name: "", role: "viewer", scopes: session.scopes ? [] : null, expires: "90d" });
   const change = (name) => (value) => set((before) => ({ ...before, [name]: value }));
   const run = () => post("keys", { ...key, name: key.name.trim(), expires: key.expires || null });
-  return html`<${FormDialog} title="New API key" action="Make the key" wide run=${run} onClose=${onClose}
+  return html`<${FormDialog} title="New API key" action="Create" wide run=${run} onClose=${onClose}
     ready=${key.name.trim() && key.scopes?.length !== 0}>
     <${Field} label="Name" value=${key.name} onValue=${change("name")} required maxlength="64" autofocus
-      placeholder="billing-service" hint="Who or what it is for: it stands in the audit trail." />
+      placeholder="billing-service" hint="Who or what uses it: shown in the audit log." />
     <${Choice} label="Role" value=${key.role} onValue=${change("role")} options=${ROLES} />
     <${Choice} label="Expires" value=${key.expires} onValue=${change("expires")} options=${ENDS} />
     <${Scopes} scopes=${key.scopes} onScopes=${change("scopes")} within=${session.scopes} />

@@ -54,8 +54,8 @@ function Page({ window, facts }) {
 }
 
 function First() {
-  return html`<section class="card"><${Empty} title="No job has been here yet" code=${FIRST}>
-    A job is a call of a task, kept in the store until a worker has run it. Write one, start a worker, and watch it
+  return html`<section class="card"><${Empty} title="No jobs yet" code=${FIRST}>
+    A job is one call of a task, kept in the store until a worker has run it. Write a task, start a worker, and see it
     here:
   <//></section>`;
 }
@@ -103,7 +103,7 @@ async function lately(signal) {
   return { jobs, more: jobs.length === DIED };
 }
 
-/** The job that has been due for longest, in a queue that is not paused, and why nobody takes it. */
+/** The job that has been due for longest, in a queue that is not paused, and why no worker takes it. */
 async function longest(signal) {
   const { items } = await get("queues", { paused: "false" }, signal);
   const queue = items.filter((one) => one.pending || one.retrying).map((one) => one.name).slice(0, 100);

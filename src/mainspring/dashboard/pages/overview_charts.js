@@ -21,12 +21,15 @@ export function Charts({ stats, window, queue }) {
   const { series: points, total } = stats;
   const times = useMemo(() => points.map((one) => seconds(one.at)), [points]);
   const of = (name) => points.map((one) => one[name]);
+  const others = points.map((one) => one.runs - one.completed - one.failed);
+  const other = total.runs - total.completed - total.failed;
   const shared = { times, step, sync: "overview", empty: `Nothing ran in ${lately(window)}.` };
   return html`<div class="overview-charts">
     <section class="card"><${Chart} ...${shared} title=${`Runs per ${word}`} bars stacked format=${count} axis=${short}
       series=${[
         { label: "completed", values: of("completed"), colour: "--chart-good", rest: count(total.completed) },
         { label: "failed", values: of("failed"), colour: "--chart-bad", rest: count(total.failed) },
+        ...(other > 0 ? [{ label: "cancelled", values: others, colour: "--state-cancelled", rest: count(other) }] : []),
       ]} /></section>
     <section class="card"><${Chart} ...${shared} title="Run time" format=${duration} series=${[
       { label: "p95", values: of("p95"), colour: "--state-running", area: true, rest: duration(total.p95) },
@@ -57,5 +60,5 @@ function Backlog({ stats, window, queue }) {
   const series = Object.entries(LINES).map(([name, look]) => ({ ...look, values: values(name) }));
   return html`<${Chart} title="Backlog" sync="overview" format=${count} axis=${short}
     from=${at - WINDOWS[window][1]} until=${at} times=${[...past.map((one) => one.at), at]}
-    empty="Nothing waits, and nothing has." series=${series} />`;
+    empty="No job was waiting." series=${series} />`;
 }

@@ -1,5 +1,4 @@
 // The figures at the top of the overview.
-import { now } from "../clock.js";
 import { count, duration, percent, rate, short } from "../format.js";
 import { html } from "../html.js";
 import { Icon } from "../parts/icons.js";
@@ -9,21 +8,25 @@ import { link } from "../route.js";
 
 const NOW = { running: "Running", pending: "Pending", scheduled: "Scheduled", retrying: "Retrying", dead: "Dead" };
 
+const BY_MINUTE = ["15m", "1h"]; // windows whose rate is that of the last minutes
+
 export function Figures({ stats, window }) {
   const { total } = stats;
   const within = `of ${lately(window)}`;
   const wait = duration(total.wait_p50);
+  const now = BY_MINUTE.includes(window);
   return html`<div class="overview-figures">
     <dl aria-label="Jobs now">${Object.entries(NOW).map(([state, words]) => html`
       <${Jobs} key=${state} state=${state} words=${words} n=${stats[state]} />`)}</dl>
     <dl aria-label=${`Runs ${within}`}>
-      <${Figure} words="Runs per minute" ...${pace(stats, within)} />
+      <${Figure} words="Runs per minute" value=${rate(stats.per_minute ?? 0)} more=${now ? "last 5 min" : ""}
+        title=${`${now ? "In the last 5 minutes; " : ""}${count(total.runs)} runs ${within}`} />
       <${Figure} words="Success" value=${percent(total.success_rate)} kind=${mood(total)}
         title=${`${count(total.completed)} completed, ${count(total.failed)} failed, ${within}`} />
       <${Figure} words="Run time p95" value=${duration(total.p95)}
-        title=${`19 of 20 runs ${within} were done in this time; half of them in ${duration(total.p50)}`} />
+        title=${`95 % of the runs ${within} took no longer; half of them took up to ${duration(total.p50)}`} />
       <${Figure} words="Wait p95" value=${duration(total.wait_p95)}
-        title=${`19 of 20 runs ${within} began so soon after they were due; half of them in ${wait}`} />
+        title=${`95 % of the runs ${within} started within this time after they were due; half of them within ${wait}`} />
     </dl>
   </div>`;
 }
@@ -36,22 +39,9 @@ function Jobs({ state, words, n }) {
       ${n < 100_000 ? count(n) : short(n)}</a></dd></div>`;
 }
 
-function Figure({ words, value, title, kind = "" }) {
+function Figure({ words, value, title, more, kind = "" }) {
   return html`<div title=${title}><dt class="muted">${words}</dt>
-    <dd class=${`overview-figure ${kind}`}>${value}</dd></div>`;
-}
-
-const runs = (points) => points.reduce((sum, one) => sum + one.completed + one.failed, 0);
-
-/** What goes on now, by the last whole minutes where the series has them; else since the first run of the window. */
-function pace({ series, total }, within) {
-  const step = series.length > 1 ? (Date.parse(series[1].at) - Date.parse(series[0].at)) / 60_000 : 1;
-  const whole = series.slice(-6, -1);
-  const first = series.findIndex((one) => one.completed + one.failed);
-  const minutes = first < 0 ? 1 : Math.max(1, (now() - Date.parse(series[first].at)) / 60_000);
-  const title = `${count(total.runs)} runs ${within}`;
-  if (step > 1 || !runs(whole)) return { value: rate(runs(series) / minutes), title };
-  return { value: rate(runs(whole) / Math.min(whole.length, minutes)), title: `in the last 5 minutes; ${title}` };
+    <dd class=${`overview-figure ${kind}`}>${value}${more && html` <small class="muted">${more}</small>`}</dd></div>`;
 }
 
 function mood({ success_rate: share }) {

@@ -60,7 +60,7 @@ export function Failures({ stats, window }) {
 export function NextTicks({ outlook }) {
   const paused = outlook.paused ? `; ${count(outlook.paused)} paused` : "";
   return html`<${Panel} title="Next ticks" more="Schedules" href="schedules" heads=${["Schedule", "Next"]}
-    nothing=${`No schedule is active${paused}. A schedule makes a job at each of its ticks.`}
+    nothing=${`No schedule is active${paused}. A schedule creates a job at each of its ticks.`}
     rows=${outlook.next.slice(0, SOME).map((row) => html`<tr key=${row.name}>
       <${Name} href=${scheduleLink(row.name)} name=${row.name}
         words=${row.spec.meaning + (row.spec.task === row.name ? "" : ` · runs ${row.spec.task}`)} />
@@ -68,11 +68,11 @@ export function NextTicks({ outlook }) {
     </tr>`)} />`;
 }
 
-/** A tick whose time has just come is fired within a moment; that it was not is told above. */
+/** A tick whose time has just come is fired within a moment; a late one is reported above. */
 function Tick({ row }) {
   const now = useNow();
   const at = Date.parse(row.next_run_at);
-  if (row.held_at) return html`<span class="muted" title="It fires when what is in its way has ended">waits</span>`;
+  if (row.held_at) return html`<span class="muted" title="It fires when the run or schedule it waits for has finished">waiting</span>`;
   if (at <= now && now - at < 60_000) return html`<span title=${both(at)}>now</span>`;
   return html`<${Time} at=${row.next_run_at} />`;
 }
@@ -80,8 +80,8 @@ function Tick({ row }) {
 export function Workers({ workers }) {
   const [busy, slots] = ["running", "concurrency"].map((name) => workers.reduce((sum, one) => sum + one[name], 0));
   const title = workers.length ? `Workers: ${count(busy)} of ${plural(slots, "slot")} busy` : "Workers";
-  return html`<${Panel} title=${title} more="Workers" href="workers" heads=${["Worker", "Slots", "Memory", "Beat"]}
-    nothing=${html`No worker is alive. Start one: <code>mainspring worker MODULE:ATTR</code>`}
+  return html`<${Panel} title=${title} more="Workers" href="workers" heads=${["Worker", "Slots", "Memory", "Heartbeat"]}
+    nothing=${html`No worker is running. Start one: <code>mainspring worker MODULE:ATTR</code>`}
     rest=${workers.length - SOME}
     rows=${workers.slice(0, SOME).map((one) => html`<tr key=${one.id}>
       <${Name} href=${workerLink(one.id)} name=${one.id}
@@ -89,7 +89,7 @@ export function Workers({ workers }) {
         ${one.shown !== "open" && html`<${WorkerState} of=${one} />`}<//>
       <${Cell} of="Slots"><${Slots} of=${one} /><//>
       <${Cell} of="Memory">${one.memory ? bytes(one.memory) : "–"}<//>
-      <${Cell} of="Beat"><${Time} at=${one.beat_at} /><//>
+      <${Cell} of="Heartbeat"><${Time} at=${one.beat_at} /><//>
     </tr>`)} />`;
 }
 

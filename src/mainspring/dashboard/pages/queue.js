@@ -1,12 +1,12 @@
-// /queues/{name}: one queue: how deep, how fast, who serves it and what it runs.
+// /queues/{name}: one queue: its depth and rate, its workers, tasks and pauses.
 import { get, segment } from "../api.js";
-import { count, duration, percent } from "../format.js";
+import { count, duration, percent, rate } from "../format.js";
 import { html } from "../html.js";
 import { useData } from "../live.js";
 import { Columns } from "../parts/columns.js";
 import { Icon } from "../parts/icons.js";
 import { Head, Loaded } from "../parts/page.js";
-import { JobsFigure, oldestOf, PauseButton } from "../parts/queue.js";
+import { JobsFigure, oldestOf, PauseButton, Paused } from "../parts/queue.js";
 import { hindrance, service, slots } from "../parts/service.js";
 import { Tiles } from "../parts/tiles.js";
 import { Span, Time } from "../parts/time.js";
@@ -15,9 +15,9 @@ import { WorkerLink, WorkerState } from "../parts/worker.js";
 import { jobsOf } from "../route.js";
 import { useSession } from "../session.js";
 import { Charts } from "./overview_charts.js";
-import { Paused, perMinute } from "./queues.js";
 
 const SHOWN = 20; // tasks, those that ran most
+const BY_MINUTE = { "15m": true, "1h": true }; // windows whose rate is that of the last minutes
 const FOLLOWED = { type: ["queue.paused", "queue.resumed", "worker.started", "worker.stopped", "worker.changed"] };
 
 export function Queue({ id }) {
@@ -29,30 +29,29 @@ export function Queue({ id }) {
   const actions = html`<${WindowChoice} path=${`queues/${segment(id)}`} value=${window} />
     ${queue && html`<${PauseButton} queue=${queue} after=${data.reload} />`}`;
   return html`<nav class="crumbs" aria-label="Where this is"><a href="queues">Queues</a></nav>
-    <${Head} title=${id} actions=${actions}>${queue?.paused && html`<${Paused} by=${data.value.pause} />`}<//>
+    <${Head} title=${id} actions=${actions}>${queue?.paused && html`<${Paused} queue=${queue} />`}<//>
     <${Loaded} data=${data}>${(value) => html`<${Page} value=${value} window=${window} />`}<//>`;
 }
 
 async function facts(session, name, window, signal) {
   const seen = (scope, path, query) => (session.sees(scope) ? get(path, query, signal) : null);
-  const [queue, stats, workers, trail] = await Promise.all([
+  const [queue, stats, workers, pauses] = await Promise.all([
     get(`queues/${segment(name)}`, {}, signal),
     seen("stats", "stats", { window, queue: name }), seen("workers", "workers"),
-    seen("audit", "audit", { action: "queues", target: name, limit: 5 }),
+    get(`queues/${segment(name)}/pauses`, {}, signal),
   ]);
   const oldest = queue.pending && session.sees("jobs") ? await oldestOf(name, signal) : null;
-  const pause = queue.paused ? trail?.items.find((entry) => entry.action === "queues.pause") : null;
-  return { queue, stats, workers: workers?.items, trail: trail?.items, pause, oldest };
+  return { queue, stats, workers: workers?.items, pauses, oldest };
 }
 
 function Page({ value, window }) {
-  const { queue, stats, workers, trail } = value;
+  const { queue, stats, workers, pauses } = value;
   return html`<${Hindrance} queue=${queue} workers=${workers} /><${Figures} value=${value} window=${window} />
     <div class="stack">
     ${stats && html`<${Charts} stats=${stats} window=${window} queue=${queue.name} />`}
     ${workers && html`<${Servers} workers=${workers} queue=${queue.name} tasks=${Object.keys(stats?.by_task ?? {})} />`}
     ${stats && html`<${Tasks} stats=${stats} queue=${queue.name} />`}
-    ${trail?.length > 0 && html`<${Trail} trail=${trail} />`}</div>`;
+    ${pauses.length > 0 && html`<${Pauses} of=${pauses} />`}</div>`;
 }
 
 function Hindrance({ queue, workers }) {
@@ -65,7 +64,7 @@ function Hindrance({ queue, workers }) {
 }
 
 function Figures({ value: { queue, stats, oldest }, window }) {
-  const [words, seconds] = WINDOWS[window];
+  const [words] = WINDOWS[window];
   const of = (state) => html`<${JobsFigure} n=${queue[state]} queue=${queue.name}
     state=${state}>${count(queue[state])}<//>`;
   const total = stats?.total;
@@ -73,8 +72,10 @@ function Figures({ value: { queue, stats, oldest }, window }) {
     ["Pending", html`${of("pending")} ${oldest && html`<small>oldest <${Span} from=${oldest} /></small>`}`],
     ["Running", of("running")], ["Retrying", of("retrying")], ["Scheduled", of("scheduled")],
     ...(total ? [
-      [`Runs in ${words}`, html`${count(total.runs)} <small>${perMinute(total.runs, seconds)}</small>`],
-      ["Succeeded", html`${percent(total.success_rate)} ${total.failed > 0 && html`<small
+      [`Runs in ${words}`, html`${count(total.runs)} <small
+        title=${window in BY_MINUTE ? "in the last 5 minutes" : "on average"}>${rate(Number(stats.per_minute ?? 0))}/min${
+        window in BY_MINUTE ? " now" : ""}</small>`],
+      ["Success", html`${percent(total.success_rate)} ${total.failed > 0 && html`<small
         class="bad">${count(total.failed)} failed</small>`}`],
       ["Wait p50 / p95", html`${duration(total.wait_p50)} <small>/ ${duration(total.wait_p95)}</small>`],
       ["Run p50 / p95", html`${duration(total.p50)} <small>/ ${duration(total.p95)}</small>`],
@@ -87,12 +88,12 @@ function Servers({ workers, queue, tasks }) {
   const all = service(workers, queue).all;
   if (!all.length) return null;
   const limited = (worker) => Object.entries(worker.limits).filter(([task]) => tasks.includes(task));
-  return html`<section><h2>Workers that serve it</h2><div class="table"><table>
-    <${Columns} of=${["Worker", "State", "#Slots for it", "Limits", "Serves"]} />
+  return html`<section><h2>Workers</h2><div class="table"><table>
+    <${Columns} of=${["Worker", "State", "#Slots", "Limits", "Serves"]} />
     <tbody>${all.map((worker) => html`<tr key=${worker.id}><td data-label="" class="name">
       <${WorkerLink} id=${worker.id} /></td>
       <td data-label="State"><${WorkerState} of=${worker} /></td>
-      <td class="number" data-label="Slots for it">${count(slots(worker, queue))}</td>
+      <td class="number" data-label="Slots">${count(slots(worker, queue))}</td>
       <td data-label="Limits"><span>${queue in worker.queue_limits && html`<span
         class="tag">queue: ${worker.queue_limits[queue]} at once</span> `}
         ${limited(worker).map(([task, most]) => html`<span class="tag" key=${task}>${task}: ${most} at once</span> `)}
@@ -106,23 +107,25 @@ function Tasks({ stats, queue }) {
   const ran = Object.entries(stats.by_task).filter(([, one]) => one.runs);
   const tasks = ran.sort(([, a], [, b]) => b.runs - a.runs).slice(0, SHOWN);
   if (!tasks.length) return null;
-  return html`<section><h2>What it runs</h2><div class="table"><table>
-    <${Columns} of=${["Task", "#Runs", "#Failed", "#Succeeded", "#Wait p50 / p95", "#Run p50 / p95", "#Last"]} />
+  return html`<section><h2>Tasks</h2><div class="table"><table>
+    <${Columns} of=${["Task", "#Runs", "#Failed", "#Success", "#Wait p50 / p95", "#Run p50 / p95", "#Last"]} />
     <tbody>${tasks.map(([task, one]) => html`<tr key=${task}><td data-label="" class="name">
       <a href=${jobsOf({ queue, task })}>${task}</a></td>
       <td class="number" data-label="Runs">${count(one.runs)}</td>
       <td class="number" data-label="Failed"><span
         class=${one.failed ? "bad" : "muted"}>${count(one.failed)}</span></td>
-      <td class="number" data-label="Succeeded">${percent(one.success_rate)}</td>
+      <td class="number" data-label="Success">${percent(one.success_rate)}</td>
       <td class="number nowrap" data-label="Wait p50 / p95">${duration(one.wait_p50)} / ${duration(one.wait_p95)}</td>
       <td class="number nowrap" data-label="Run p50 / p95">${duration(one.p50)} / ${duration(one.p95)}</td>
       <td class="number nowrap" data-label="Last">
         <${Time} at=${one.last_at} /></td></tr>`)}</tbody></table></div></section>`;
 }
 
-function Trail({ trail }) {
-  const done = { "queues.pause": "paused it", "queues.resume": "let it go on" };
-  return html`<section><h2>Who paused it</h2><ul class="trail">${trail.map((entry) => html`<li key=${entry.id}>
-    <b>${entry.who}</b> ${done[entry.action] ?? entry.action} <span class="muted">
-      <${Time} at=${entry.at} /></span></li>`)}</ul></section>`;
+const SHOWN_PAUSES = 10;
+
+function Pauses({ of: pauses }) {
+  return html`<section><h2>Pauses</h2><ul class="trail">${pauses.slice(0, SHOWN_PAUSES).map((pause) => html`
+    <li key=${pause.at}><b>${pause.who ?? "unknown"}</b> paused it <span class="muted"><${Time} at=${pause.at} /></span>
+      ${pause.until ? html`, for <${Span} from=${pause.at} until=${pause.until} />` : ", until now"}
+      ${pause.note && html`: ${pause.note}`}</li>`)}</ul></section>`;
 }

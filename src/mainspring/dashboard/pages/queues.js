@@ -1,22 +1,21 @@
-// /queues: what waits where and for how long, who serves it, and whether it may go on.
+// /queues: how many jobs wait where and for how long, which workers serve them, and which queues are paused.
 import { now } from "../clock.js";
-import { count, duration, plural, rate } from "../format.js";
+import { count, duration, plural } from "../format.js";
 import { html, useMemo, useRef } from "../html.js";
 import { useData } from "../live.js";
 import { Columns } from "../parts/columns.js";
 import { depthsOf, loadDepth } from "../parts/depth.js";
 import { Icon } from "../parts/icons.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
-import { JobsFigure, loadQueues, PauseButton, queueLink, Service } from "../parts/queue.js";
+import { JobsFigure, loadQueues, PauseButton, Paused, queueLink, Service } from "../parts/queue.js";
 import { Sparkline } from "../parts/sparkline.js";
-import { State } from "../parts/state.js";
-import { Span, Time } from "../parts/time.js";
+import { Span } from "../parts/time.js";
 import { useWindow, WindowChoice, WINDOWS } from "../parts/window.js";
 import { go, link, useRoute } from "../route.js";
 import { useSession } from "../session.js";
 
 const FOLLOWED = { type: ["queue.paused", "queue.resumed", "worker.started", "worker.stopped", "worker.changed"] };
-const MANY = 15; // queues from which on a field to find one is worth its place
+const MANY = 15; // queues from which on there is a field to find one
 const FIRST = `@app.task(queue="mail")
 async def send(to: str): ...
 
@@ -32,12 +31,12 @@ export function Queues() {
   return html`<${Head} title="Queues" actions=${html`<${WindowChoice} path="queues" value=${window} />`} />
     <${Loaded} data=${data}>${(rows) => (rows.length
       ? html`<${Warnings} rows=${rows} /><${Table} rows=${rows} past=${past} window=${window} after=${data.reload} />`
-      : html`<${Empty} title="No queue holds a job" code=${FIRST}>A queue begins with its first job.<//>`)}<//>`;
+      : html`<${Empty} title="No queue holds a job" code=${FIRST}>A queue is created by its first job.<//>`)}<//>`;
 }
 
 const them = (rows) => (rows.length > 1 ? "them" : "it");
 
-/** One word for all that wait for the same thing. */
+/** One warning for all queues that wait for the same thing. */
 function Warnings({ rows }) {
   const stuck = rows.filter((row) => row.hindrance && row.pending + row.retrying);
   const alone = stuck.filter((row) => !row.service.all.length), drained = stuck.filter((row) => row.service.all.length);
@@ -80,7 +79,7 @@ function Row({ row, past, words, seconds, after }) {
   const of = (state) => html`<${JobsFigure} n=${row[state]} queue=${name} state=${state}>${count(row[state])}<//>`;
   return html`<tr>
     <td data-label="" class="name"><span class="queue-name"><a href=${queueLink(name)} title=${name}>
-      <b>${name}</b></a>${row.paused && html`<${Paused} by=${row.pause} />`}</span></td>
+      <b>${name}</b></a>${row.paused && html`<${Paused} queue=${row} />`}</span></td>
     <td class="tight" data-label="Depth">${past && html`<${Depth} past=${past} row=${row} words=${words}
       seconds=${seconds} />`}</td>
     <td class="number" data-label="Pending">${of("pending")}</td>
@@ -92,8 +91,7 @@ function Row({ row, past, words, seconds, after }) {
     <td class="number" data-label="Wait p50 / p95">
       ${duration(figures?.wait_p50)} / ${duration(figures?.wait_p95)}</td>
     <td class="number" data-label="Runs">
-      <span>${count(figures?.runs)} ${figures && html`<span
-      class="muted">${perMinute(figures.runs, seconds)}</span>`}</span></td>
+      ${count(figures?.runs)}</td>
     <td class="number less" data-label="Failed"><span
       class=${figures?.failed ? "bad" : "muted"}>${count(figures?.failed)}</span></td>
     <td data-label="Workers"><${Service} of=${row} /></td>
@@ -110,10 +108,3 @@ function Depth({ past, row, words, seconds }) {
   const label = `Jobs pending in ${row.name} in the last ${words}: up to ${count(most)}, now ${count(row.pending)}`;
   return html`<${Sparkline} points=${points} from=${until - seconds} until=${until} label=${label} />`;
 }
-
-export function Paused({ by }) {
-  return html`<span class="paused"><${State} of="paused" />${by && html`<span class="muted"> by ${by.who}, <${Time}
-    at=${by.at} /></span>`}</span>`;
-}
-
-export const perMinute = (runs, seconds) => `${rate((runs * 60) / seconds)}/min`;

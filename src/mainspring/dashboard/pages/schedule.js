@@ -1,4 +1,4 @@
-// /schedules/{name}: what it means, when it ticks, how it has gone, and what can be done with it.
+// /schedules/{name}: one schedule: its rule, its ticks, its figures, and its actions.
 import { get, post, remove, segment } from "../api.js";
 import { count, percent, plural } from "../format.js";
 import { html, useState } from "../html.js";
@@ -50,7 +50,7 @@ async function everything(at, signal) {
 
 function Gone({ name, words }) {
   return html`<${Head} title=${name} />
-    <${Empty} title="There is no such schedule"><p>${words}</p><a href="schedules">All schedules</a><//>`;
+    <${Empty} title="No such schedule"><p>${words}</p><a href="schedules">All schedules</a><//>`;
 }
 
 function Actions({ row, show }) {
@@ -67,32 +67,32 @@ function Actions({ row, show }) {
 }
 
 function forget(row) {
-  const code = row.owner === "code" && html`<p>The code declares it, so it comes back with the next worker that
-    starts. Take it out of the code, or pause it instead.</p>`;
+  const code = row.owner === "code" && html`<p>The code declares it, so the next worker that starts creates it
+    again. Remove it from the code, or pause it instead.</p>`;
   return confirm({
     title: `Delete ${row.name}?`, action: "Delete", danger: true,
-    words: html`<p>It makes no more jobs, and its history goes with it. Jobs already made are left alone.</p>${code}`,
+    words: html`<p>It creates no more jobs, and its history is deleted. Jobs that it has created stay.</p>${code}`,
     run: async () => {
       await remove(`schedules/${segment(row.name)}`);
       go("schedules");
-      toast(`${row.name} is deleted.`);
+      toast(`Deleted ${row.name}.`);
     },
   });
 }
 
 function Body({ row, next, stats, at, version }) {
   const { spec } = row;
-  const stretched = row.stretch > 1 && `, at present every ${row.stretch} intervals as runs return the same`;
+  const stretched = row.stretch > 1 && `, currently every ${row.stretch} intervals, as runs return the same result`;
   return html`<div class="stack">
     <div><${Notices} row=${row} />
       <section class="card"><p class="meaning">${spec.meaning}${stretched}</p>
         <${Facts} of=${[
           ["Next tick", html`<${NextTick} row=${row} />`],
           ["Last run", row.last_job_id ? lastRun(row) : "never"],
-          ["Under way", row.active.length ? underWay(row) : "nothing"],
+          ["Active jobs", row.active.length ? underWay(row) : "none"],
           ["Task", html`<a href=${link("jobs", { task: spec.task })}>${spec.task}</a>`],
-          ["Declared", row.owner === "code" ? "in code" : "by users"],
-          ["Made", html`<${Time} at=${row.created_at} />`], ["Changed", html`<${Time} at=${row.updated_at} />`],
+          ["Owner", row.owner === "code" ? "code" : "users"],
+          ["Created", html`<${Time} at=${row.created_at} />`], ["Changed", html`<${Time} at=${row.updated_at} />`],
         ]} /></section></div>
     <${Stats} stats=${stats} name=${row.name} />
     <div class="schedule-columns">
@@ -104,7 +104,7 @@ function Body({ row, next, stats, at, version }) {
         </dl></section>
         <section class="card"><h2>Arguments</h2>
           ${spec.computed
-            ? html`<p class="muted">Made by a function of the code when a tick fires.</p>`
+            ? html`<p class="muted">A function in the code makes them when a tick fires.</p>`
             : html`<${Tree} value=${spec.payload ?? {}} name="arguments" />`}
           ${Object.keys(spec.metadata).length > 0
             && html`<h3>Metadata</h3><${Tree} value=${spec.metadata} name="metadata" />`}</section>
@@ -116,7 +116,7 @@ function Body({ row, next, stats, at, version }) {
 
 function lastRun(row) {
   const when = row.last_run_at ?? row.last_finished_at;
-  return html`<a href=${jobLink(row.last_job_id)}>${when ? html`<${Time} at=${when} />` : "under way"}</a>${" "}
+  return html`<a href=${jobLink(row.last_job_id)}>${when ? html`<${Time} at=${when} />` : "in progress"}</a>${" "}
     ${row.last_outcome && html`<${State} of=${row.last_outcome} />`}`;
 }
 
@@ -131,12 +131,12 @@ function Notices({ row }) {
     ${row.status === "paused" && html`<p class="notice"><${Icon} name="paused" />
       <span>Paused <${Time} at=${row.paused_at} />${note}</span></p>`}
     ${row.status === "ended" && html`<p class="notice"><${Icon} name="ended" />
-      It has no ticks to come: it makes no more jobs by itself.</p>`}
+      It has no more ticks.</p>`}
     ${row.failures > 1 && html`<p class="notice"><${Icon} name="warning" />
       ${plural(row.failures, "run")} in a row failed.</p>`}
     ${row.warnings.map((words) => html`<p key=${words} class="notice"><${Icon} name="warning" />${words}</p>`)}
-    ${row.owner === "code" && html`<p class="muted">Declared in code. A deploy leaves alone what was changed here,
-      unless the code says something else than it did; a pause outlives any deploy.</p>`}`;
+    ${row.owner === "code" && html`<p class="muted">Declared in code. Changes made here survive a deploy until
+      the declaration in the code changes; a pause survives every deploy.</p>`}`;
 }
 
 function Stats({ stats, name }) {
@@ -148,7 +148,7 @@ function Stats({ stats, name }) {
   const streak = stats.failures ? `${count(stats.failures)} in a row` : null;
   const dead = stats.failed ? link("jobs", { schedule: name, state: "dead" }) : null;
   return html`<section class="schedule-figures" aria-label="Figures">
-    ${figure(count(stats.fired), "fired", "by its ticks", link("jobs", { schedule: name }))}
+    ${figure(count(stats.fired), "fired", "ticks", link("jobs", { schedule: name }))}
     ${figure(percent(success), "succeeded", `${count(stats.completed)} completed`)}
     ${figure(count(stats.failed), "failed", streak, dead)}
     ${figure(count(stats.skipped), "skipped", words(reasons, SKIPS))}
@@ -165,7 +165,7 @@ const words = (reasons, of) => reasons
 
 const YEAR = 366 * 86_400_000;
 
-/** What changes of the clocks do to it in the coming year; of days and weeks that stands in the notes of ticks. */
+/** The effect of clock changes in the coming year; for days and weeks it is in the notes of ticks. */
 function ClockChanges({ at, row }) {
   const { trigger } = row.spec;
   const data = useData(async (signal) => {
@@ -177,10 +177,10 @@ function ClockChanges({ at, row }) {
     return ticks.filter((tick) => tick.note && Date.parse(tick.at) < Date.now() + YEAR).map((tick) => tick.note);
   }, [at, row.updated_at]);
   if (trigger.kind === "every") {
-    return html`<p class="muted">An interval counts elapsed time: changes of the clocks do not touch it.</p>`;
+    return html`<p class="muted">An interval counts elapsed time: clock changes do not affect it.</p>`;
   }
   if (!data.value) return null;
-  if (!data.value.length) return html`<p class="muted">Changes of the clocks do nothing to it in the coming year.</p>`;
-  return html`<h3 class="changes-head"><${Icon} name="warning" /> When the clocks change, in the coming year</h3>
+  if (!data.value.length) return html`<p class="muted">Clock changes do not affect it in the coming year.</p>`;
+  return html`<h3 class="changes-head"><${Icon} name="warning" /> Clock changes in the coming year</h3>
     <ul class="changes">${data.value.map((note) => html`<li key=${note}>${note}</li>`)}</ul>`;
 }

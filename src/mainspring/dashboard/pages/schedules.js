@@ -42,7 +42,7 @@ export function Schedules() {
           ? html`<${List} items=${items} act=${operator && show} /><${StripLegend} />
             <${Pager} next=${next} words=${plural(items.length, "schedule")} />`
           : html`<${Nothing} filtered=${filtered} />
-            ${next && html`<${Pager} next=${next} words="none so far" />`}`)}<//>
+            ${next && html`<${Pager} next=${next} words="none yet" />`}`)}<//>
       </section>
       <${Week} operator=${operator} />
     </div>
@@ -74,7 +74,7 @@ function Filters({ wish, tasks }) {
     <input id="search" type="search" aria-label="Search schedules by name" placeholder="Search by name"
       value=${wish.q} onInput=${(event) => set({ q: event.target.value })} />
     ${choice("status", "Status", [["", "any status"], ["active", "active"], ["paused", "paused"], ["ended", "ended"]])}
-    ${choice("owner", "Made by", [["", "made by anyone"], ["code", "declared in code"], ["user", "made by users"]])}
+    ${choice("owner", "Owner", [["", "any owner"], ["code", "declared in code"], ["user", "created by users"]])}
     <input list="schedule-tasks" aria-label="Task" placeholder="any task" value=${wish.task}
       onChange=${(event) => set({ task: event.target.value.trim() })} />
     <datalist id="schedule-tasks">
@@ -121,7 +121,7 @@ function Row({ row, act }) {
 
 async function runNow(name) {
   await post(`schedules/${segment(name)}/trigger`);
-  return `${name} runs now; its next tick stays.`;
+  return `Enqueued ${name}; its next tick stays.`;
 }
 
 function LastRun({ row }) {
@@ -129,14 +129,14 @@ function LastRun({ row }) {
   const when = row.last_run_at ?? row.last_finished_at;
   const state = row.last_outcome && !row.active.includes(row.last_job_id) ? row.last_outcome : "running";
   return html`<a class="schedule-last" href=${jobLink(row.last_job_id)}>
-    <${State} of=${state} word=${state === "running" ? "under way" : state} />${" "}
+    <${State} of=${state} word=${state === "running" ? "in progress" : state} />${" "}
     ${when && html`<${Time} at=${when} />`}</a>`;
 }
 
 function Nothing({ filtered }) {
-  if (filtered) return html`<${Empty} title="No schedule like that">Change the filters, or clear them.<//>`;
+  if (filtered) return html`<${Empty} title="No schedule matches this filter">Change the filters, or clear them.<//>`;
   return html`<${Empty} title="No schedules yet" code=${CODE}>
-    A schedule makes a job at each of its ticks. Declare one in code, or make one here:<//>`;
+    A schedule creates a job at each of its ticks. Declare one in code, or create one here:<//>`;
 }
 
 const CODE = `@app.cron("0 9 * * mon-fri", tz="Europe/London")

@@ -19,13 +19,13 @@ export function SignIn({ onDone, why }) {
   const words = state.error?.message ?? why;
   return html`<main class="signin"><form class="card" onSubmit=${submit}>
     <h1><${Mark} size=${34} /> Mainspring</h1>
-    <p class="muted">Sign in to see what your jobs do.</p>
+    <p class="muted">Sign in to your job scheduler.</p>
     <div class="field"><label for="key">API key, or the token that the first start printed</label>
       <input id="key" type="password" autocomplete="current-password" required autofocus spellcheck=${false}
         value=${key} aria-describedby="said" onInput=${(event) => set(event.target.value)} /></div>
     <p id="said" class="fault" role="alert">${words}</p>
     <button class="primary" disabled=${state.busy || !key.trim()}>${state.busy ? "Signing in…" : "Sign in"}</button>
-    <p class="muted">No key yet? Whoever can reach the store makes one:</p>
+    <p class="muted">No key yet? Create one where the store can be reached:</p>
     <pre class="code">mainspring keys create NAME --role operator</pre>
   </form></main>`;
 }

@@ -44,8 +44,8 @@ function About({ hook }) {
       ["URL", html`<code>${hook.url}</code>`], ["Events", hook.events.join(", ")],
       ["Queues", all(hook.queues)], ["Tasks", all(hook.tasks)],
       ["Tags", hook.tags ? hook.tags.join(", ") : html`<span class="muted">any</span>`],
-      ["Sent along", hook.include.join(", ") || html`<span class="muted">nothing more</span>`],
-      ["Delivered last", html`<${Time} at=${hook.delivered_at} />`], ["Made", html`<${Time}
+      ["Included", hook.include.join(", ") || html`<span class="muted">nothing else</span>`],
+      ["Last delivery", html`<${Time} at=${hook.delivered_at} />`], ["Created", html`<${Time}
         at=${hook.created_at} />`], ["Note", hook.note || undefined],
     ]} /></div>`;
 }
@@ -53,13 +53,13 @@ function About({ hook }) {
 function Deliveries({ page, id, after, sees }) {
   if (!page.items.length) return html`<p class="muted">None yet. Test it, or wait for one of its events.</p>`;
   return html`<div class="table"><table>
-    <${Columns} of=${["Delivery", "State", "#Attempt", "Made", "Took", "Error"]} />
+    <${Columns} of=${["Delivery", "State", "#Attempt", "Created", "Took", "Error"]} />
     <tbody>${page.items.map((job) => html`<tr key=${job.id}>
       <td data-label="Delivery">${sees ? html`<a href=${jobLink(job.id)}>
         <code>${job.id}</code></a>` : html`<code>${job.id}</code>`}</td>
       <td data-label="State"><${State} of=${job.shown} /></td>
         <td class="number" data-label="Attempt">${job.attempt}</td>
-      <td class="nowrap" data-label="Made"><${Time} at=${job.created_at} /></td>
+      <td class="nowrap" data-label="Created"><${Time} at=${job.created_at} /></td>
       <td class="nowrap" data-label="Took">${job.finished_at ? html`<${Span} from=${job.created_at}
         until=${job.finished_at} />` : html`<span class="muted">–</span>`}</td>
       <td data-label="Error">${job.message ?? html`<span class="muted">–</span>`}</td></tr>`)}</tbody></table></div>

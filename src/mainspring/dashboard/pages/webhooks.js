@@ -1,4 +1,4 @@
-// /webhooks: who is told of what, and what others may set off.
+// /webhooks: outbound webhooks, and inbound triggers.
 import { get } from "../api.js";
 import { html, useState } from "../html.js";
 import { useData } from "../live.js";
@@ -25,17 +25,17 @@ function Outbound({ may }) {
   const [making, make] = useState(false);
   const [made, tell] = useState(null);
   const closed = (answer) => (make(false), answer && (tell(answer), data.reload()));
-  return html`<section aria-labelledby="outbound"><div class="head"><h2 id="outbound">Outbound: others are told</h2>
+  return html`<section aria-labelledby="outbound"><div class="head"><h2 id="outbound">Outbound webhooks</h2>
       <div class="actions">${may && html`<button onClick=${() => make(true)}>
         <${Icon} name="plus" /> New webhook</button>`}</div></div>
     <${Loaded} data=${data}>${(hooks) => (hooks.length ? html`<${Table} hooks=${hooks} after=${data.reload} />`
-      : html`<${Empty} title="Nobody is told of anything"
+      : html`<${Empty} title="No webhooks yet"
         code="mainspring webhooks create pager URL --event job.dead">
-        A webhook is a URL and a list of events; workers tell it what happens.<//>`)}<//>
+        A webhook is a URL and a list of events; workers post these events to it.<//>`)}<//>
     ${making && html`<${WebhookForm} onClose=${closed} />`}
     ${made && html`<${Secret} title=${`The secret of ${made.webhook.name}`} secret=${made.secret}
       code=${example(made.secret)} onClose=${() => tell(null)}
-      words="Messages are signed with it, as Standard Webhooks says. Whoever receives them verifies that first:" />`}
+      words="Messages are signed with it, as Standard Webhooks specifies. Receivers verify the signature first:" />`}
   </section>`;
 }
 

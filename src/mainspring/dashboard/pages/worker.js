@@ -1,4 +1,4 @@
-// /workers/{id}: one worker, and what it runs now.
+// /workers/{id}: one worker, and its running jobs.
 import { get } from "../api.js";
 import { bytes, count, local, plural } from "../format.js";
 import { html } from "../html.js";
@@ -34,8 +34,8 @@ export function Worker({ id }) {
   return html`<nav class="crumbs" aria-label="Where this is"><a href="workers">Workers</a></nav>
     <${Head} title=${id} actions=${actions}>${worker && html`<${WorkerState}
       of=${worker} />`}${worker?.deaf && html`<${Deaf} />`}<//>
-    ${gone && !worker && html`<${Empty} title="This worker is not alive"><p>${data.error.message}</p><p>
-      <a href="workers">To the workers</a></p><//>`}
+    ${gone && !worker && html`<${Empty} title="This worker is not running"><p>${data.error.message}</p><p>
+      <a href="workers">All workers</a></p><//>`}
     ${!(gone && !worker) && html`<${Loaded} data=${data}>${({ trail }) => html`<${Page} worker=${worker} gone=${gone}
       trail=${trail} />`}<//>`}`;
 }
@@ -46,35 +46,35 @@ function Page({ worker, gone, trail }) {
     ["Slots used", html`<${Slots} of=${worker} />`], ["Resized to", ordered ? plural(ordered, "slot") : undefined],
     ["Host", worker.host], ["Process", String(worker.pid)], ["Queues", html`<${QueueNames} of=${worker} />`],
     ["Memory", worker.memory ? bytes(worker.memory) : "–"], ["Runs finished", count(worker.finished)],
-    ["Last beat", html`<${Time} at=${worker.beat_at} />`], ["Taken for dead", html`<${Time}
-      at=${worker.until} /> ${!gone && html`<span class="muted">unless it beats</span>`}`],
+    ["Last heartbeat", html`<${Time} at=${worker.beat_at} />`], ["Lease until", html`<${Time}
+      at=${worker.until} />`],
     ["Started", html`<${Time} at=${worker.started_at} /> <span
       class="muted nowrap">${local(Date.parse(worker.started_at))}</span>`],
   ]} /></div>
-  <section><h2>${gone ? "What it ran when it was last heard of" : "What it runs now"}</h2>
+  <section><h2>${gone ? "Jobs at its last heartbeat" : "Running jobs"}</h2>
     ${gone && worker.jobs.length > 0 && html`<p
-      class="muted">Other workers see to these, as their tasks' retries say.</p>`}
+      class="muted">Other workers retry these, as their tasks' retries allow.</p>`}
     ${worker.jobs.length ? html`<${Jobs} jobs=${worker.jobs} />` : html`<p
-      class="muted">${gone ? "Nothing." : "Nothing: it waits for jobs."}</p>`}</section>
-  <section class="card"><h2>Tasks it knows</h2>
+      class="muted">${gone ? "None." : "None: it is waiting for jobs."}</p>`}</section>
+  <section class="card"><h2>Tasks</h2>
     <p class="tags">${worker.tasks.map((task) => html`<span class="tag"
     key=${task}>${task}${task in worker.limits && ` ≤ ${worker.limits[task]} at once`}</span> `)}</p></section>
-  ${trail.length > 0 && html`<section><h2>Orders it was given</h2>
+  ${trail.length > 0 && html`<section><h2>Orders</h2>
     <ul class="trail">${trail.map((entry) => html`<li key=${entry.id}>
     <b>${entry.who}</b> ${DONE[entry.action] ?? entry.action}
-    ${entry.action === "workers.resize" && ` to ${entry.asked.concurrency ?? "what it was started with"}`}
+    ${entry.action === "workers.resize" && ` to ${entry.asked.concurrency ?? "its original size"}`}
     ${" "}<span class="muted"><${Time} at=${entry.at} /></span></li>`)}</ul></section>`}</div>`;
 }
 
 function Jobs({ jobs }) {
   return html`<div class="table"><table>
-    <${Columns} of=${["Job", "Queue", "#Attempt", "#Runs for", "Progress"]} />
+    <${Columns} of=${["Job", "Queue", "#Attempt", "#Running for", "Progress"]} />
     <tbody>${jobs.map((job) => html`<tr key=${job.id}>
       <td data-label="" class="name"><span><a href=${jobLink(job.id)}>
         <b>${job.task}</b></a> <span class="muted code">${job.id}</span></span></td>
       <td data-label="Queue"><a href=${queueLink(job.queue)}>${job.queue}</a></td>
       <td class="number" data-label="Attempt">${job.attempt}</td>
-      <td class="number nowrap" data-label="Runs for"><${Span} from=${job.started_at} /></td>
+      <td class="number nowrap" data-label="Running for"><${Span} from=${job.started_at} /></td>
       <td data-label="Progress">${job.progress ? html`<${Progress} of=${job.progress} />` : html`<span
         class="muted">–</span>`}</td></tr>`)}</tbody></table></div>`;
 }

@@ -1,4 +1,4 @@
-// /workers: who is alive, how busy, and whether they are heard of.
+// /workers: the running workers, how busy they are, and their heartbeats.
 import { get } from "../api.js";
 import { bytes, count, plural } from "../format.js";
 import { html, useRef } from "../html.js";
@@ -13,7 +13,7 @@ import { jobLink } from "../route.js";
 import { useSession } from "../session.js";
 
 const FOLLOWED = { type: ["worker.started", "worker.stopping", "worker.stopped", "worker.changed"] };
-const KEPT = 20; // workers that have gone while somebody looked
+const KEPT = 20; // workers that went away while the page was open
 const NAMED = 3; // of what a worker runs
 const RUNS = 200; // that are asked for, of all workers
 
@@ -30,8 +30,8 @@ export function Workers() {
     <${Loaded} data=${data}>${({ alive, gone }) => html`
       ${alive.length > 0 && html`<${Summary} workers=${alive} />`}
       ${alive.length + gone.length > 0 && html`<${Table} workers=${[...alive, ...gone]} after=${data.reload} />`}
-      ${alive.length === 0 && html`<${Empty} title="No worker is alive"
-        code="mainspring worker MODULE:ATTR">Jobs wait until one is started:<//>`}`}<//>`;
+      ${alive.length === 0 && html`<${Empty} title="No worker is running"
+        code="mainspring worker MODULE:ATTR">Jobs wait until a worker is started:<//>`}`}<//>`;
 }
 
 /** The workers with their `runs`, the longest first. Beats tell a little later how many those are. */
@@ -44,7 +44,7 @@ function busyWith(workers, { items, next }) {
   });
 }
 
-/** One that dies is no longer in the list; whoever looks at the page should see that it is missing. */
+/** A worker that dies is no longer in the API's list; it stays on the page, marked as gone. */
 function remembered(known, alive) {
   const ids = new Set(alive.map((worker) => worker.id));
   const lost = known.before.filter((worker) => !ids.has(worker.id)).map((worker) => ({ ...worker, shown: "gone" }));
@@ -56,21 +56,21 @@ function remembered(known, alive) {
 function Summary({ workers }) {
   const sum = (name) => workers.reduce((total, worker) => total + worker[name], 0);
   const taking = workers.filter((worker) => worker.state === "open").length;
-  const words = taking === workers.length ? "all take jobs" : taking ? `${taking} take jobs` : "none takes jobs";
+  const words = taking === workers.length ? "all accept jobs" : taking ? `${taking} accept jobs` : "none accepts jobs";
   const tiles = [
-    ["Alive", html`${count(workers.length)} <small>${words}</small>`],
+    ["Running", html`${count(workers.length)} <small>${words}</small>`],
     ["Slots used", html`${count(sum("running"))} <small>of ${count(sum("concurrency"))}</small>`],
-    ["Finished since their start", count(sum("finished"))], ["Memory", bytes(sum("memory"))],
+    ["Runs finished", count(sum("finished"))], ["Memory", bytes(sum("memory"))],
   ];
   return html`<${Tiles} of=${tiles} />
     ${taking === 0 && html`<p class="notice" role="status">
-      <${Icon} name="warning" /> ${plural(workers.length, "worker")} alive, and jobs wait: resume one, or start
+      <${Icon} name="warning" /> ${plural(workers.length, "worker")} running, but none accepts jobs: resume one, or start
       another.</p>`}`;
 }
 
 function Table({ workers, after }) {
   return html`<div class="table workers"><table>
-    <${Columns} of=${["Worker", "State", "Slots", "Runs now", "Queues", "#Finished", "#Memory", "#Up", "#Last beat",
+    <${Columns} of=${["Worker", "State", "Slots", "Running", "Queues", "#Finished", "#Memory", "#Up", "#Heartbeat",
       ""]} />
     <tbody>${workers.map((worker) => html`<${Row} key=${worker.id} worker=${worker}
       after=${after} />`)}</tbody></table></div>`;
@@ -83,12 +83,12 @@ function Row({ worker, after }) {
       <div class="muted">${worker.host}, pid ${worker.pid}</div></span></td>
     <td data-label="State"><${WorkerState} of=${worker} />${worker.deaf && !gone && html`<${Deaf} />`}</td>
     <td data-label="Slots">${gone ? "–" : html`<span><${Slots} of=${worker} /></span>`}</td>
-    <td data-label="Runs now"><${Runs} of=${worker} gone=${gone} /></td>
+    <td data-label="Running"><${Runs} of=${worker} gone=${gone} /></td>
     <td data-label="Queues"><${QueueNames} of=${worker} /></td>
     <td class="number" data-label="Finished">${count(worker.finished)}</td>
     <td class="number nowrap" data-label="Memory">${worker.memory ? bytes(worker.memory) : "–"}</td>
     <td class="number nowrap" data-label="Up">${gone ? "–" : html`<${Span} from=${worker.started_at} />`}</td>
-    <td class="number nowrap" data-label="Last beat"><span class=${worker.shown === "late" ? "bad" : ""}>
+    <td class="number nowrap" data-label="Heartbeat"><span class=${worker.shown === "late" ? "bad" : ""}>
       <${Time} at=${worker.beat_at} /></span></td>
     <td class="tight" data-label="">${!gone && html`<${WorkerActs} worker=${worker} after=${after} />`}</td></tr>`;
 }
@@ -104,7 +104,7 @@ function Runs({ of: { runs = [], running }, gone }) {
 
 /** It works all the same, only later. */
 export const Deaf = () => html`<span class="state state-retrying"
-  title="It listens for news in vain, and looks for jobs at its poll interval">
+  title="It gets no notifications, and polls for jobs at its poll interval">
   <${Icon} name="warning" />polls only</span>`;
 
 export function QueueNames({ of: worker }) {

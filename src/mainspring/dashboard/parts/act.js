@@ -1,9 +1,9 @@
-// A button that does something with the API: busy while it does, and tells when it could not.
+// A button that calls the API: busy meanwhile, with a message if it fails.
 import { html, useState } from "../html.js";
 import { Icon } from "./icons.js";
 import { toast } from "./toast.js";
 
-/** `run` is async; what it answers with, if a text, is told. While busy it is not disabled: it would lose the focus. */
+/** `run` is async; a text it returns is shown. While busy it is not disabled: it would lose the focus. */
 export function Act({ run, icon, label, children, kind = "", disabled = false, title }) {
   const [busy, set] = useState(false);
   const act = async () => {

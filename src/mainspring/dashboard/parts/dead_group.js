@@ -18,26 +18,34 @@ export function DeadGroup({ group, may, ask, onChanged }) {
   const [open, show] = useState(false);
   const choice = { filter: { states: ["dead"], tasks: [group.task], errors: [group.error] } };
   const what = `${plural(group.count, "dead job")} of ${group.task}`;
-  const [type, ...rest] = group.message.split(": ");
-  const fold = `${open ? "Fold" : "Unfold"} ${group.task}: ${group.message}`;
-  return html`<section class="card dead-group" aria-label=${`${group.task}: ${group.message}`}>
-    <div class="dead-head">
-      <button class="quiet fold" aria-expanded=${open} aria-label=${fold} onClick=${() => show(!open)}>
-        <${Icon} name=${open ? "down" : "next"} /></button>
-      <div class="dead-words"><h2><span class="state state-dead"><${Icon} name="dead" />${type}</span></h2>
-        <p>${rest.join(": ")}</p>
+  const name = `${group.task}: ${group.error}`;
+  const edited = async () => {
+    const { payload } = await get(`jobs/${segment(group.newest)}`);
+    ask({ action: "redrive_edited", what, choice, example: isObject(payload) ? payload : undefined });
+  };
+  return html`<section class="card dead-group" aria-label=${name}>
+    <div class="dead-head" onClick=${(event) => isBare(event) && show(!open)}>
+      <button class="quiet fold" aria-expanded=${open} aria-label=${`${open ? "Collapse" : "Expand"} ${name}`}
+        onClick=${() => show(!open)}><${Icon} name=${open ? "down" : "next"} /></button>
+      <div class="dead-words"><h2><span class="state state-dead"><${Icon} name="dead" />${group.error}</span></h2>
+        ${group.message !== group.error && html`<p>Newest: ${group.message}</p>`}
         <p class="muted"><a href=${link("jobs", { state: "dead", task: group.task })}>${group.task}</a>${" "}
           · last <${Time} at=${group.last_at} /></p></div>
       <a class="dead-count number" href=${all(group)}>
         ${count(group.count)}<span>${group.count === 1 ? "job" : "jobs"}</span></a>
       ${may && html`<div class="row">
         <button onClick=${() => ask({ action: "redrive", what, choice })}><${Icon} name="retrying" /> Redrive</button>
+        <${Act} icon="edit" title="Redrive with changed arguments" run=${edited}>Edit and redrive all<//>
         <button class="quiet" aria-label=${`Delete these ${count(group.count)}`} title="Delete"
           onClick=${() => ask({ action: "delete", what, choice })}><${Icon} name="trash" /></button></div>`}
     </div>
     ${open && html`<${Inside} group=${group} may=${may} onChanged=${onChanged} />`}
   </section>`;
 }
+
+const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+/** A click that means the head itself: neither a control in it, nor the end of selecting its text. */
+const isBare = (event) => !event.target.closest("a, button") && !getSelection()?.toString();
 
 const all = (group) => link("jobs", { state: "dead", task: group.task, error: group.error });
 
@@ -48,7 +56,6 @@ function Inside({ group, may, onChanged }) {
     (signal) => get("jobs", { state: "dead", task: group.task, error: group.error, limit: SHOWN, full: true }, signal),
     [group.task, group.error, group.count],
   );
-  const close = (changed) => (edit(null), changed && (some.reload(), onChanged()));
   return html`<div class="dead-inside">
     <${Loaded} data=${newest}>${(job) => job.failure && html`<${Failure} of=${job.failure} open told />`}<//>
     <${Loaded} data=${some}>${(page) => html`<div class="table"><table>
@@ -64,7 +71,7 @@ function Inside({ group, may, onChanged }) {
         ${may && html`<td data-label="" class="tight">
           <${Act} icon="edit" run=${async () => edit(await get(`jobs/${segment(item.id)}`))}>Edit and redrive<//></td>`}
       </tr>`)}</tbody></table></div>
-      ${page.next && html`<p><a href=${all(group)}>All ${count(group.count)} of them</a></p>`}`}<//>
-    ${edited && html`<${Redrive} job=${edited} onClose=${close} />`}
+      ${page.next && html`<p><a href=${all(group)}>All ${count(group.count)} jobs</a></p>`}`}<//>
+    ${edited && html`<${Redrive} job=${edited} onClose=${() => edit(null)} onDone=${onChanged} />`}
   </div>`;
 }

@@ -23,11 +23,11 @@ export function Dialog({ title, onClose, wide = false, children }) {
 let open = () => {};
 
 /**
- * Asks, does it, and tells what became of it. `run` is async and may answer with words for the dialog (a text, or
- * html); without them it closes. Resolves to whether it was done.
+ * Asks, does it, and shows the result. `run` is async and may answer with words for the dialog (a text, or html);
+ * without them it closes. `dismiss` is the other button. Resolves to whether it was done.
  */
-export const confirm = ({ title, words, action, danger = false, run }) =>
-  new Promise((done) => open({ title, words, action, danger, run, done, id: Math.random() }));
+export const confirm = ({ title, words, action, dismiss = "Cancel", danger = false, run }) =>
+  new Promise((done) => open({ title, words, action, dismiss, danger, run, done, id: Math.random() }));
 
 /** Where confirm() shows its questions: once, in the shell. */
 export function Questions() {
@@ -55,7 +55,7 @@ function Question({ asked, onClose }) {
     <footer>
       ${state.done
         ? html`<button class="primary" onClick=${close} autofocus>Done</button>`
-        : html`<button onClick=${close} autofocus>Leave it</button>
+        : html`<button onClick=${close} autofocus>${asked.dismiss}</button>
           <button class=${asked.danger ? "danger" : "primary"} disabled=${state.busy} onClick=${act}>
             ${state.busy ? "Working…" : asked.action}</button>`}
     </footer>

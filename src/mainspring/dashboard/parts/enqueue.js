@@ -23,9 +23,9 @@ function Form({ tasks, first, onClose }) {
   // With the task, not after it: what is typed meanwhile would be lost.
   const chosen = (name, text) => {
     const task = named(name);
-    return { task: name, text: task ? stringify(example(task.arguments), "  ") : text };
+    return { task: name, text: task ? template(task.arguments) : text };
   };
-  const [values, set] = useState(() => ({ ...chosen(first || (tasks[0]?.name ?? ""), "{}"), when: "now" }));
+  const [values, set] = useState(() => ({ ...chosen(first, "{}"), when: "now" }));
   const [state, say] = useState({ busy: false, error: null });
   const task = named(values.task);
   const give = (name) => (value) => set((now) => ({ ...now, [name]: value }));
@@ -35,7 +35,7 @@ function Form({ tasks, first, onClose }) {
     say({ busy: true, error: null });
     try {
       const made = await post("jobs", bodyOf(values));
-      toast(made.duplicate ? "This job was there already." : `${values.task} is enqueued.`);
+      toast(made.duplicate ? "A job with this key exists already." : `Enqueued ${values.task}.`);
       onClose();
       go(jobLink(made.id));
     } catch (error) {
@@ -47,7 +47,7 @@ function Form({ tasks, first, onClose }) {
       <${TaskField} tasks=${tasks} value=${values.task} onValue=${choose} />
       ${task?.doc && html`<p class="hint">${task.doc.split("\n\n")[0]}</p>`}
       <div class="enqueue-arguments">
-        <${JsonEditor} label="Arguments" text=${values.text} onText=${give("text")} rows=${7} />
+        <${JsonEditor} key=${values.task} label="Arguments" text=${values.text} onText=${give("text")} rows=${7} />
         ${task && html`<${Schema} of=${task.arguments} />`}
       </div>
       <div class="grid fields">
@@ -59,20 +59,22 @@ function Form({ tasks, first, onClose }) {
       </div>
       <p class="error" role="alert">${state.error?.message}</p>
     </form>
-    <footer><button type="button" onClick=${onClose}>Leave it</button>
+    <footer><button type="button" onClick=${onClose}>Cancel</button>
       <button class="primary" form="enqueue" disabled=${state.busy || !ready}>
         ${state.busy ? "Enqueueing…" : "Enqueue"}</button></footer>`;
 }
 
 /** A server that knows no tasks takes any name. */
 function TaskField({ tasks, value, onValue }) {
-  const options = tasks.map(({ name }) => [name, name]);
-  if (tasks.length) return html`<${Choice} label="Task" value=${value} onValue=${onValue} options=${options} />`;
-  const hint = "This server knows no tasks: it takes any name, and does not check the arguments.";
+  const options = [["", "Choose a task…"], ...tasks.map(({ name }) => [name, name])];
+  if (tasks.length) {
+    return html`<${Choice} label="Task" required value=${value} onValue=${onValue} options=${options} />`;
+  }
+  const hint = "This server has no tasks: it accepts any name, and does not check the arguments.";
   return html`<${Field} label="Task" required value=${value} onValue=${onValue} hint=${hint} />`;
 }
 
-const TIMES = [["now", "at once"], ["delay", "after a while"], ["at", "at a time"]];
+const TIMES = [["now", "now"], ["delay", "after a delay"], ["at", "at a time"]];
 
 function When({ values, give }) {
   return html`<${Choice} label="When" value=${values.when} onValue=${give("when")} options=${TIMES} />
@@ -86,7 +88,7 @@ function When({ values, give }) {
 function Schema({ of: schema }) {
   const all = Object.entries(schema.properties ?? {});
   if (!all.length) return html`<p class="hint">This task takes no arguments.</p>`;
-  return html`<div class="schema"><h3>What it takes</h3><dl>${all.map(([name, one]) => html`<div key=${name}>
+  return html`<div class="schema"><h3>Parameters</h3><dl>${all.map(([name, one]) => html`<div key=${name}>
     <dt><code>${name}</code></dt>
     <dd>${kind(one, schema.$defs)}${" "}
       ${!schema.required?.includes(name) && html`<span class="muted">${optional(one)}</span>`}
@@ -94,7 +96,7 @@ function Schema({ of: schema }) {
 }
 
 const optional = (one) =>
-  (one.default === undefined ? "may be left out" : `may be left out: ${stringify(one.default)}`);
+  (one.default === undefined ? "optional" : `optional, default ${stringify(one.default)}`);
 const named = (schema, defs = {}) => (schema.$ref ? defs[schema.$ref.split("/").pop()] ?? {} : schema);
 
 /** "integer", "list of text", "a or b": a schema in a few words. */
@@ -108,20 +110,24 @@ function kind(given, defs) {
   return schema.type === "string" ? schema.format ?? "text" : schema.type ?? "anything";
 }
 
-const DEEP = 4;
+const MAX_DEPTH = 4;
 
-/** Something of the right shape to begin with: what is required, and defaults. */
-function example(given, defs = given.$defs, depth = 0) {
+/** The required arguments with a placeholder for each value: no JSON, so that made-up values are never sent. */
+export function template(schema) {
+  return shape(schema, schema.$defs, "", 0);
+}
+
+function shape(given, defs, indent, depth) {
   const schema = named(given, defs);
-  if (schema.default !== undefined) return schema.default;
-  if (schema.enum) return schema.enum[0];
-  const either = schema.anyOf ?? schema.oneOf;
-  if (either) return example(either[0], defs, depth + 1);
-  if (schema.type === "object") {
-    const wanted = depth < DEEP ? schema.required ?? [] : [];
-    return Object.fromEntries(wanted.map((name) => [name, example(schema.properties?.[name] ?? {}, defs, depth + 1)]));
+  const wanted = schema.required ?? [];
+  if (depth && (schema.type !== "object" || !schema.properties || depth >= MAX_DEPTH)) {
+    return `<${kind(given, defs).replace(/[<>"]/g, "'")}>`;
   }
-  return { integer: 0, number: 0, string: "", boolean: false, array: [] }[schema.type] ?? null;
+  if (!wanted.length) return "{}";
+  const inner = `${indent}  `;
+  const lines = wanted.map((name) =>
+    `${inner}${stringify(name)}: ${shape(schema.properties[name] ?? {}, defs, inner, depth + 1)}`);
+  return `{\n${lines.join(",\n")}\n${indent}}`;
 }
 
 function bodyOf({ task, text, queue, priority, when, delay, at }) {

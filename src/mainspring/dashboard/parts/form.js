@@ -6,10 +6,12 @@ import { toast } from "./toast.js";
 
 /**
  * `run` is async; when it has worked, `onClose` is called with what it answered, unless that is false: then it stays
- * open. `refused(error)` may show the error beside a field, and answers whether it does; `more` are further buttons.
+ * open. `refused(error)` may show the error beside a field, and answers whether it does; `more` are further buttons;
+ * `dismiss` is the one that changes nothing.
  */
 export function FormDialog(
-  { title, action, run, onClose, refused, more, ready = true, danger = false, wide = false, children },
+  { title, action, dismiss = "Cancel", run, onClose, refused, more, ready = true, danger = false, wide = false,
+    children },
 ) {
   const [state, set] = useState({ busy: false, error: null });
   const submit = async (event) => {
@@ -27,7 +29,7 @@ export function FormDialog(
     <form class="asks" onSubmit=${submit}>
       ${children}
       ${state.error && html`<p class="error" role="alert">${state.error.message}</p>`}
-      <footer>${more}<button type="button" onClick=${() => onClose()}>Leave it</button>
+      <footer>${more}<button type="button" onClick=${() => onClose()}>${dismiss}</button>
         <button class=${danger ? "danger" : "primary"}
           disabled=${state.busy || !ready}>${state.busy ? "Working…" : action}</button></footer>
     </form>
@@ -82,13 +84,13 @@ export function Checks({ legend, hint, chosen, onChosen, options }) {
 
 const HIDDEN = "***"; // what the API shows in place of a secret
 
-/** What differs. What nobody has touched is not sent back: it may have a mask in it, and must not be saved with it. */
+/** What differs. Fields that were not edited are not sent back: one may contain a mask, which must not be saved. */
 export function edits(before, after) {
   const differs = (name) => stringify(after[name]) !== stringify(before[name]);
   const masked = (one) => stringify(one).includes(HIDDEN);
   const names = Object.keys(after).filter(differs);
   if (names.some((name) => masked(before[name]) && masked(after[name]))) {
-    throw new Error(`Something in there is hidden from you (${HIDDEN}): put it in anew, or leave that field as it is.`);
+    throw new Error(`A value is hidden from you (${HIDDEN}): write the whole value, or leave that field as it is.`);
   }
   return Object.fromEntries(names.map((name) => [name, after[name]]));
 }

@@ -1,4 +1,4 @@
-// One line that says whether all is well; if not, what needs somebody, and the way there.
+// Whether all is well; if not, what needs attention, with links.
 import { relative } from "../format.js";
 import { troubles, wellness } from "../health.js";
 import { html, useEffect } from "../html.js";
@@ -18,11 +18,11 @@ export function Health({ facts, whole, since, reload }) {
   const session = useSession();
   const found = troubles({ ...facts, now });
   const level = since ? "unknown" : found[0]?.level ?? (whole ? "good" : "unknown");
-  const well = SCOPES.every((scope) => session.sees(scope)) ? "Healthy" : "Nothing is wrong in what you may see";
-  const needs = found.length && `${found.length} ${found.length === 1 ? "thing needs" : "things need"} you`;
+  const well = SCOPES.every((scope) => session.sees(scope)) ? "Healthy" : "No problems in what you can see";
+  const needs = found.length && `${found.length} ${found.length === 1 ? "problem needs" : "problems need"} attention`;
   const words = since
-    ? `Not known: the last answer came ${relative(since, now)}`
-    : needs || (whole ? well : "Looking…");
+    ? `Unknown: the last answer came ${relative(since, now)}`
+    : needs || (whole ? well : "Checking…");
   // Who has the page in a tab behind others sees it too.
   const many = found.length ? `(${found.length}) ` : "";
   useEffect(() => void (document.title = `${many}Overview · Mainspring`), [many]);

@@ -42,6 +42,7 @@ const PATHS = {
 PATHS.snoozed = PATHS.scheduled;
 PATHS.released = PATHS.waiting;
 PATHS.discarded = PATHS.dead;
+PATHS.held = PATHS.paused;
 const FILLED = new Set(["running", "play", "crashed"]);
 
 /** Says nothing to a screen reader: words stand beside it, or in the label of its button. */

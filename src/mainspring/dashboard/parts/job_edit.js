@@ -1,4 +1,4 @@
-// The dialogs in which a job is edited: one that waits, or one that is dead and goes on its way again.
+// The dialogs in which a job is edited: one that waits, or a dead one that is redriven.
 import { get, patch, post, segment } from "../api.js";
 import { parse, Raw, stringify } from "../exact.js";
 import { html, useId, useState } from "../html.js";
@@ -11,7 +11,7 @@ const HIDDEN = "***";
 const pretty = (value) => stringify(value, "  ");
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
-/** What of an edited object is new, by name: the rest is left alone, also what is hidden there. */
+/** The members of an edited object that changed, by name: the rest stays, also what is hidden there. */
 export function changes(before, text) {
   const now = parse(text);
   const isNew = ([name, value]) => !Object.hasOwn(before, name) || stringify(value) !== stringify(before[name]);
@@ -23,7 +23,7 @@ function wrongArguments(before, text) {
   if (fault(text)) return "";
   const now = parse(text);
   const gone = Object.keys(before).filter((name) => !Object.hasOwn(now, name));
-  if (gone.length) return `An argument can be changed, but not taken away: ${gone.join(", ")}.`;
+  if (gone.length) return `An argument can be changed, but not removed: ${gone.join(", ")}.`;
   return hides(changes(before, text));
 }
 
@@ -51,11 +51,11 @@ export function Redrive({ job, onClose, onDone }) {
     const other = Object.keys(changed).length ? changed : undefined;
     const result = await post("dead/redrive", { ids: [job.id], arguments: other });
     if (result.refused.length) throw new Error(result.refused[0].detail);
-    return "It is on its way again.";
+    return "Queued again.";
   };
   return html`<${FormDialog} title="Edit and redrive" action="Redrive" wide
       ready=${wrongArguments(before, text) === null} run=${told(send, onDone)} onClose=${onClose}>
-    <p class="hint">It goes on its way again, with all its retries. Its task checks the arguments.</p>
+    <p class="hint">The job is queued again, with all its retries. Its task checks the arguments.</p>
     <${Arguments} job=${{ ...job, payload: before }} text=${text} onText=${set} />
   <//>`;
 }
@@ -103,7 +103,7 @@ export function JobEdit({ job: read, onClose, onDone }) {
   const problem = wrong(job, first, now);
   const send = async () => {
     const body = edit(job, first, now);
-    if (!Object.keys(body).length) return "Nothing was changed.";
+    if (!Object.keys(body).length) return "No changes.";
     await patch(`jobs/${segment(job.id)}`, body, job.etag);
     return "Saved.";
   };
@@ -117,18 +117,18 @@ export function JobEdit({ job: read, onClose, onDone }) {
   return html`<${FormDialog} title="Edit this job" action="Save" wide ready=${problem === null}
       run=${told(send, onDone)} refused=${refused} onClose=${onClose}>
     ${outdated && html`<div class="notice" role="alert">
-      <span>Somebody has changed it meanwhile: ${outdated.message}.</span>
-      <${Act} run=${again}>Load what it is now<//></div>`}
+      <span>The job was changed in the meantime: ${outdated.message}.</span>
+      <${Act} run=${again}>Reload<//></div>`}
     ${now.arguments === null
-      ? html`<p class="hint">Its arguments cannot be read, and so not be edited.</p>`
+      ? html`<p class="hint">Its arguments cannot be read, so they cannot be edited.</p>`
       : html`<${Arguments} job=${job} text=${now.arguments} onText=${put("arguments")} />`}
     <div class="grid edit-fields">
       <${Field} label="Queue" value=${now.queue} onValue=${put("queue")} />
       <${Field} label="Priority" value=${now.priority} onValue=${put("priority")} inputmode="numeric"
-        hint="Higher goes first; 0 is usual." />
+        hint="Higher runs first; the default is 0." />
       <${Moment} label="Due at" text=${now.run_at} onText=${put("run_at")} required />
       <${Field} label="Retries" value=${now.max_retries} onValue=${put("max_retries")} inputmode="numeric"
-        hint=${job.max_retries === null ? "Empty: as its task says." : "After the first attempt."} />
+        hint=${job.max_retries === null ? "Empty: the task's own." : "After the first attempt."} />
     </div>
     <${Tags} text=${now.tags} onText=${put("tags")} />
     <${JsonEditor} label="Metadata" text=${now.metadata} onText=${put("metadata")} rows=${lines(now.metadata, 8)} />
@@ -140,5 +140,5 @@ function Tags({ text, onText }) {
   const id = useId();
   return html`<div class="field"><label for=${id}>Tags</label>
     <textarea id=${id} rows="2" value=${text} onInput=${(event) => onText(event.target.value)}></textarea>
-    <p class="hint">One a line.</p></div>`;
+    <p class="hint">One per line.</p></div>`;
 }

@@ -18,19 +18,19 @@ export function JobFacts({ job, rules }) {
     ["Started", when(job.started_at)], ["Finished", when(job.finished_at)], ["Expires", when(job.expires_at)],
     ["Worker", job.worker ? html`<a href=${workerLink(job.worker)}>${job.worker}</a>` : undefined],
     ["Timeout", timeout(job, rules)],
-    ["Between attempts", job.backoff || rules ? backoff(job.backoff ?? rules.backoff, rules) : undefined],
+    ["Backoff", job.backoff || rules ? backoff(job.backoff ?? rules.backoff, rules) : undefined],
     ["Schedule", job.schedule ? schedule(job) : undefined],
-    ["For the tick of", when(job.scheduled_at)],
+    ["Tick", when(job.scheduled_at)],
     ["Tags", job.tags.length ? job.tags.map(tagged) : undefined],
     ["Unique key", job.unique_key ? html`<code>${job.unique_key}</code>` : undefined],
     ["Idempotency key", job.idempotency_key ? html`<code>${job.idempotency_key}</code>` : undefined],
-    ["Cancelled because", job.cancel_reason || undefined],
+    ["Cancel reason", job.cancel_reason || undefined],
     ["Trace", trace(job.metadata.traceparent)],
   ]} />`;
 }
 
 const schedule = (job) =>
-  html`<a href=${scheduleLink(job.schedule)}>${job.schedule}</a>${job.beside && " (beside its series)"}`;
+  html`<a href=${scheduleLink(job.schedule)}>${job.schedule}</a>${job.beside && " (backfill)"}`;
 const tagged = (tag) => html`<a key=${tag} class="tag" href=${link("jobs", { tag })}>${tag}</a> `;
 
 function attempts(job, rules) {
@@ -44,7 +44,7 @@ function attempts(job, rules) {
 /** Missing: its task's own. */
 function timeout(job, rules) {
   const own = Object.hasOwn(job, "timeout");
-  if (!own && (!rules || rules.stub)) return html`<span class="muted">as its task says</span>`;
+  if (!own && (!rules || rules.stub)) return html`<span class="muted">the task's own</span>`;
   const seconds = own ? job.timeout : rules.timeout;
   return seconds === null ? "none" : duration(Number(seconds));
 }
@@ -53,13 +53,13 @@ const DEFAULT = { initial: 1, multiplier: 2, max: 3600, jitter: 0.25, curve: "ex
 
 /** {initial: 5} -> "5 s, then 2 times as long each time, up to 1 h; up to 25 % less". */
 function backoff(given, rules) {
-  if (!given) return rules?.stub ? html`<span class="muted">as its task says</span>` : "a function of its task";
+  if (!given) return rules?.stub ? html`<span class="muted">the task's own</span>` : "a function of the task";
   const of = (name) => (given[name] === undefined ? DEFAULT[name] : given[name]);
   const [initial, multiplier, most, jitter] =
     ["initial", "multiplier", "max", "jitter"].map((name) => Number(of(name)));
   const less = jitter ? `; up to ${Math.round(jitter * 100)} % less` : "";
   if (of("curve") === "linear") {
-    return `${duration(initial)}, and as much longer each time, up to ${duration(most)}${less}`;
+    return `${duration(initial)}, and ${duration(initial)} longer each time, up to ${duration(most)}${less}`;
   }
   if (multiplier === 1) return `${duration(initial)} each time${less}`;
   return `${duration(initial)}, then ${multiplier} times as long each time, up to ${duration(most)}${less}`;

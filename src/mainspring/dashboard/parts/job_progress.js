@@ -23,7 +23,7 @@ export function JobProgress({ job, progress }) {
     <progress value=${share ?? undefined} max="1"
       aria-label=${`Progress of run ${progress.run}`}>${percent(share)}</progress>
     ${live && now - Date.parse(progress.at) > SILENT * 1000
-      && html`<p class="silent">It last said something <${Time} at=${progress.at} />: it may hang.</p>`}
+      && html`<p class="silent">Its last progress report was <${Time} at=${progress.at} />: it may hang.</p>`}
   </div>`;
 }
 

@@ -9,7 +9,7 @@ import { STATES } from "./state.js";
 const OFFERED = 40;
 const FEW = 6; // chips of a kind
 
-/** `known`: { tasks, queues }, names to offer; `onFilter` is told what is meant, on top of what there is. */
+/** `known`: { tasks, queues }, names to offer; `onFilter` gets the filter with what was typed on top. */
 export function JobSearch({ filter, known, onFilter }) {
   const [text, set] = useState("");
   const [state, say] = useState({ busy: false, words: "" });
@@ -48,8 +48,8 @@ async function found(text, known, tell) {
   if (jobs?.length === 1) return (go(jobLink(jobs[0])), "");
   if (jobs) {
     return jobs.length
-      ? `Several ids begin with ${text}: write more of it.`
-      : `There is no job whose id begins with ${text}.`;
+      ? `Several ids start with ${text}: type more of it.`
+      : `No job has an id that starts with ${text}.`;
   }
   tell(await meant(termsOf(text), { tasks: known.tasks, states: STATES }));
   return "";
@@ -95,7 +95,7 @@ export function Chips({ filter, onFilter }) {
 /** Every part of a filter as a field of its own: [name, label, names to offer]. */
 const FIELDS = [
   ["task", "Task"], ["queue", "Queue"], ["tag", "Tag"], ["schedule", "Schedule"], ["worker", "Worker"],
-  ["error", "Error"], ["key_prefix", "Key begins with"],
+  ["error", "Error"], ["key_prefix", "Key starts with"],
   ["created_after", "Created from"], ["created_before", "Created until"],
 ];
 

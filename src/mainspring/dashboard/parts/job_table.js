@@ -15,11 +15,11 @@ const SHORT = 18; // characters of an id that tell jobs of one machine apart
 /** The instant that matters in a job's state, and the word for it. */
 export function moment(job) {
   if (ENDED.includes(job.shown)) {
-    return [job.shown === "expired" ? "expired" : "ended", job.finished_at ?? job.expires_at];
+    return [job.shown === "expired" ? "expired" : "finished", job.finished_at ?? job.expires_at];
   }
   if (job.shown === "running") return ["started", job.started_at];
   if (job.shown === "scheduled" || job.shown === "pending") return ["due", job.run_at];
-  if (job.shown === "retrying") return ["again", job.run_at];
+  if (job.shown === "retrying") return ["retry", job.run_at];
   return ["created", job.created_at];
 }
 

@@ -1,9 +1,15 @@
 // A field for JSON, which says where it is wrong.
 import { parse } from "../exact.js";
-import { html, useId } from "../html.js";
+import { html, useId, useState } from "../html.js";
+
+const PLACEHOLDER = /<[^<>"]*>/; // of a template: no JSON has it outside of a text
+const TEXT = /"(?:[^"\\]|\\.)*"/g;
 
 /** What is wrong with a text that should be a JSON object (or any JSON with `any`); null if nothing. */
 export function fault(text, { any = false } = {}) {
+  if (!text.trim()) return "Write a JSON object: {\"name\": value, …}";
+  const open = PLACEHOLDER.exec(text.replace(TEXT, '""'));
+  if (open) return `Replace ${open[0]} with a value.`;
   try {
     const value = parse(text);
     const object = value !== null && typeof value === "object" && !Array.isArray(value);
@@ -13,14 +19,21 @@ export function fault(text, { any = false } = {}) {
   }
 }
 
-/** `text` and `onText`; send it with `new Raw(text)`, so that numbers stay as they were written. */
-export function JsonEditor({ label, text, onText, any = false, rows = 8 }) {
+/**
+ * `text` and `onText`; send it with `new Raw(text)`, so that numbers stay as they were written. What is wrong is shown
+ * once something was typed, and before that `hint`.
+ */
+export function JsonEditor({ label, text, onText, any = false, rows = 8, placeholder, hint }) {
   const id = useId();
+  const [first] = useState(text);
   const wrong = fault(text, { any });
+  const shown = text === first ? null : wrong;
   return html`<div class="field">
     <label for=${id}>${label}</label>
-    <textarea id=${id} class="code" rows=${rows} spellcheck=${false} autocomplete="off" aria-invalid=${wrong !== null}
-      aria-describedby=${`${id}-fault`} value=${text} onInput=${(event) => onText(event.target.value)}></textarea>
-    <p id=${`${id}-fault`} class="fault" role="alert">${wrong}</p>
+    <textarea id=${id} class="code" rows=${rows} spellcheck=${false} autocomplete="off" aria-invalid=${shown !== null}
+      aria-describedby=${`${id}-fault`} value=${text} placeholder=${placeholder}
+      onInput=${(event) => onText(event.target.value)}></textarea>
+    ${hint && shown === null && html`<p class="hint">${hint}</p>`}
+    <p id=${`${id}-fault`} class="fault" role="alert">${shown}</p>
   </div>`;
 }

@@ -6,9 +6,9 @@ import { Icon } from "./icons.js";
 import { State } from "./state.js";
 import { marks, scaled, stretches } from "./timeline.js";
 
-export function Lifeline({ job, runs, chosen, onChoose }) {
+export function Lifeline({ job, runs, pauses, chosen, onChoose }) {
   const now = useNow();
-  const drawn = scaled(stretches(job, runs, now));
+  const drawn = scaled(stretches(job, runs, now, pauses));
   if (!drawn.length) return null;
   const kinds = [...new Set(drawn.map((one) => one.kind))];
   return html`<div class=${`lifeline ${job.state === "running" ? "moves" : ""}`}>
@@ -27,13 +27,13 @@ export function Lifeline({ job, runs, chosen, onChoose }) {
       ${n ? `+${duration((one.at - drawn[0].from) / 1000)}` : clockTime(one.at)}</span>`)}</div>
     <p class="lifeline-kinds">
       ${kinds.map((kind) => html`<${State} key=${kind} of=${kind} word=${WORDS[kind] ?? kind} />`)}
-      ${drawn.some((one) => one.cut) && html`<span class="muted">what is hatched is longer than drawn</span>`}</p>
+      ${drawn.some((one) => one.cut) && html`<span class="muted">hatched: longer than drawn</span>`}</p>
   </div>`;
 }
 
 const WORDS = {
-  pending: "due, waits for a worker", scheduled: "not due yet", retrying: "waits to be tried again",
-  ended: "had ended", earlier: "earlier runs",
+  pending: "waiting for a worker", scheduled: "not due yet", retrying: "waiting for the next attempt",
+  held: "queue paused", ended: "finished", earlier: "earlier runs",
 };
 
 const present = (drawn) => drawn.find((one) => one.toCome)?.left ?? 100;

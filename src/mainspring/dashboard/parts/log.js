@@ -1,4 +1,4 @@
-// What the runs of a job log, as they do: it follows the newest line until one scrolls up.
+// The log of a job's runs, live: it follows the newest line until the viewer scrolls up.
 import { get, segment } from "../api.js";
 import { clockTime, count, local, plural } from "../format.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
@@ -27,7 +27,7 @@ export function Log({ id, runs, run, ear, turn, following }) {
   return html`<section class="card log" aria-label="Log">
     <div class="row"><h2>${run ? `Log of run ${run}` : "Log"}</h2>
       <span class="muted">${lines.length > 0 && plural(lines.length, "line")}
-        ${following && lines.length > 0 && !scroll.away && " · follows"}</span>
+        ${following && lines.length > 0 && !scroll.away && " · following"}</span>
       ${lines.length > 0 && html`<${Copy} text=${() => lines.map(written).join("\n")} name="the log" />`}</div>
     ${error && html`<p class="error" role="alert">${error.message}</p>`}
     <div class="log-place">
@@ -47,9 +47,9 @@ export function Log({ id, runs, run, ear, turn, following }) {
 }
 
 function nothing(run, from, following) {
-  if (run) return "This run has logged nothing.";
-  if (from > 1) return `Run ${from} has logged nothing.`;
-  const words = following ? "Nothing is logged yet." : "Nothing was logged.";
+  if (run) return "This run logged nothing.";
+  if (from > 1) return `Run ${from} logged nothing.`;
+  const words = following ? "No log lines yet." : "No log lines.";
   return html`${words} A task writes here with <code>ctx.log.info("…")</code>.`;
 }
 
@@ -97,7 +97,7 @@ function useLines(id, runs, run) {
       next = page.next && !(run && page.items.at(-1).run > run);
     }
   };
-  // One at a time: what is told while one is under way is in it, or in the next.
+  // One request at a time: lines that come meanwhile are in it, or in the next.
   const catchUp = () => (busy.current ??= fetched()
     .catch((error) => alive.current && set((before) => ({ ...before, error })))
     .finally(() => (busy.current = null)));
@@ -121,9 +121,9 @@ function useLines(id, runs, run) {
   return { ...state, catchUp, earlier, heard };
 }
 
-/** Stays at the end, unless somebody has scrolled away from there; what comes before does not move what is seen. */
+/** Stays at the end, unless the viewer has scrolled away; earlier lines do not move the visible ones. */
 function useScroll(place, lines) {
-  const [left, set] = useState(null); // the last line when somebody did
+  const [left, set] = useState(null); // the last line at that time
   const before = useRef({});
   useLayoutEffect(() => {
     const box = place.current, first = box.querySelector(".log-line")?.dataset.line;

@@ -13,7 +13,7 @@ const DATE = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric"
 const date = (at) => DATE.format(new Date(at * 1000));
 const clock = (at) => clockTime(at * 1000).slice(0, 5);
 
-/** The colours of the page are told by name and depend on the theme: a canvas needs them as they are seen. */
+/** The colours of the page are custom properties that depend on the theme: a canvas needs their values. */
 function palette(names) {
   const probe = document.createElement("i");
   document.body.append(probe);

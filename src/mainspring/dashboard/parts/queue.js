@@ -1,12 +1,15 @@
-// What is known of queues, from all who know something: those with jobs, those that ran some, tasks and workers.
+// Queues: those that hold jobs, those that ran some, and those of tasks and workers.
 import { get, post, segment } from "../api.js";
 import { plural } from "../format.js";
-import { html } from "../html.js";
+import { html, useState } from "../html.js";
 import { jobsOf } from "../route.js";
 import { useSession } from "../session.js";
 import { Act } from "./act.js";
+import { Field, FormDialog, told } from "./form.js";
 import { Icon } from "./icons.js";
 import { hindrance, service } from "./service.js";
+import { State } from "./state.js";
+import { Time } from "./time.js";
 
 const NONE = { paused: false, pending: 0, scheduled: 0, retrying: 0, running: 0 };
 const OLDEST = 12; // queues whose oldest job is asked for at once
@@ -14,8 +17,8 @@ const OLDEST = 12; // queues whose oldest job is asked for at once
 export const queueLink = (name) => `queues/${encodeURIComponent(name)}`;
 
 /**
- * The API's list has no queue that is empty now; whoever looks for it wants to find it. `known` is a Set of names, kept
- * by whoever asks, so that no row goes away while somebody looks.
+ * The API's list has no queue that is empty now, but people look for it here. `known` is a Set of names that the
+ * caller keeps, so that no row goes away while the page is open.
  */
 export async function loadQueues(session, window, known, signal) {
   const seen = (scope, path, query) => (session.sees(scope) ? get(path, query, signal) : null);
@@ -34,8 +37,8 @@ export async function loadQueues(session, window, known, signal) {
     const figures = stats && (stats.by_queue[name] ?? { runs: 0, failed: 0 });
     return { ...queue, figures, service: who, hindrance: who && hindrance(who) };
   });
-  const [oldest, pauses] = await Promise.all([loadOldest(session, rows, signal), loadPauses(session, rows, signal)]);
-  return rows.map((row) => ({ ...row, oldest: oldest.get(row.name), pause: pauses.get(row.name) }));
+  const oldest = await loadOldest(session, rows, signal);
+  return rows.map((row) => ({ ...row, oldest: oldest.get(row.name) }));
 }
 
 async function loadOldest(session, rows, signal) {
@@ -50,27 +53,35 @@ export async function oldestOf(queue, signal) {
   return items[0]?.run_at;
 }
 
-/** By queue who paused it last, and when, as far as the trail is read. */
-async function loadPauses(session, rows, signal) {
-  if (!session.sees("audit") || !rows.some((row) => row.paused)) return new Map();
-  const { items } = await get("audit", { action: "queues.pause", limit: 100 }, signal);
-  return new Map(items.reverse().map((entry) => [entry.target, entry]));
+const MAX_NOTE = 1000; // characters
+
+/** Pauses the queue, with a note; or resumes it if it is paused. */
+export function PauseButton({ queue, after }) {
+  const [asking, ask] = useState(false);
+  const { name, paused } = queue;
+  if (!useSession().may("operator", "queues")) return null;
+  const resume = async () => (await post(`queues/${segment(name)}/resume`), await after(), `Resumed queue ${name}.`);
+  if (paused) return html`<${Act} icon="play" label=${`Resume queue ${name}`} run=${resume}>Resume<//>`;
+  return html`<button type="button" aria-label=${`Pause queue ${name}`} title=${`Pause queue ${name}`}
+      onClick=${() => ask(true)}><${Icon} name="pause" />Pause</button>
+    ${asking && html`<${PauseDialog} name=${name} onClose=${() => ask(false)} onDone=${after} />`}`;
 }
 
-/** Pauses what runs, resumes what is paused. */
-export function PauseButton({ queue, after }) {
-  const verb = queue.paused ? "resume" : "pause";
-  const run = async () => {
-    await post(`queues/${segment(queue.name)}/${verb}`);
-    await after();
-    return queue.paused
-      ? `Queue ${queue.name} goes on.`
-      : `Queue ${queue.name} is paused: nothing new is taken from it.`;
-  };
-  if (!useSession().may("operator", "queues")) return null;
-  const words = queue.paused ? "Resume" : "Pause";
-  return html`<${Act} icon=${queue.paused ? "play" : "pause"} label=${`${words} queue ${queue.name}`}
-    run=${run}>${words}<//>`;
+function PauseDialog({ name, onClose, onDone }) {
+  const [note, set] = useState("");
+  const run = async () => (await post(`queues/${segment(name)}/pause`, { note: note.trim() }), `Paused queue ${name}.`);
+  return html`<${FormDialog} title=${`Pause queue ${name}`} action="Pause" run=${told(run, onDone)} onClose=${onClose}>
+    <p>Workers start no more jobs from it until it is resumed. Running jobs finish, and new jobs are accepted.</p>
+    <${Field} label="Note" value=${note} onValue=${set} maxlength=${MAX_NOTE} autofocus
+      placeholder="the reason, for others who find it paused" />
+  <//>`;
+}
+
+/** Who paused a queue, when and why. */
+export function Paused({ queue: { paused_by: who, paused_at: at, note } }) {
+  return html`<span class="paused"><${State} of="paused" />
+    ${at && html`<span class="muted"> ${who ? `by ${who}, ` : ""}<${Time} at=${at} /></span>`}
+    ${note && html`<span class="pause-note">${note}</span>`}</span>`;
 }
 
 /** A figure that leads to its jobs. */

@@ -1,4 +1,4 @@
-// Moving intervals to where fewer ticks are: what would be moved, and then doing it.
+// Moving intervals to times with fewer ticks: first the plan, then the change.
 import { post } from "../api.js";
 import { clockTime, duration, percent, plural } from "../format.js";
 import { html } from "../html.js";
@@ -7,7 +7,7 @@ import { scheduleLink } from "../route.js";
 import { FormDialog, told } from "./form.js";
 import { Loaded } from "./page.js";
 
-const STAYS = { running: "has a run under way", imminent: "is about to tick", fresh: "was moved lately" };
+const STAYS = { running: "is running", imminent: "is about to tick", fresh: "was moved recently" };
 const SHOWN = 50;
 
 export function Rebalance({ onClose, onDone }) {
@@ -15,13 +15,13 @@ export function Rebalance({ onClose, onDone }) {
   const moves = plan.value?.moves ?? [];
   const run = async () => {
     const { moves, changed, after } = await post("scheduler/rebalance", { dry_run: false });
-    const left = changed.length ? ` ${plural(changed.length, "other")} had been changed meanwhile and stayed.` : "";
+    const left = changed.length ? ` ${plural(changed.length, "other was", "others were")} changed in the meantime and not moved.` : "";
     return `${plural(moves.length, "schedule was", "schedules were")} moved: ${percent(Number(after))} even.${left}`;
   };
   const action = moves.length ? `Move ${plural(moves.length, "schedule")}` : "Move";
   return html`<${FormDialog} title="Rebalance" action=${action} ready=${moves.length > 0} wide
       run=${told(run, onDone)} onClose=${onClose}>
-    <p>Moves intervals made with <code>spread</code>, and nothing else, to where fewer ticks are.
+    <p>Moves intervals declared with <code>spread</code> to times with fewer ticks.
       No tick is lost or doubled.</p>
     <${Loaded} data=${plan}>${(value) => html`<${Plan} plan=${value} />`}<//>
   <//>`;
@@ -43,7 +43,7 @@ function Plan({ plan }) {
             <td data-label="Next tick">${clockTime(move.from_at)}</td>
             <td data-label="Would be">${clockTime(move.to_at)}</td></tr>`)}</tbody></table></div>
         ${moves.length > SHOWN && html`<p class="muted">and ${moves.length - SHOWN} more</p>`}`
-      : html`<p><b>Nothing to move.</b> The load is ${percent(Number(before))} even, and no interval made
+      : html`<p><b>Nothing to move.</b> The load is ${percent(Number(before))} even, and no interval declared
           with <code>spread</code> would be better elsewhere.</p>`}
-    ${left.length > 0 && html`<p class="muted">Left alone: ${stays}.</p>`}`;
+    ${left.length > 0 && html`<p class="muted">Not moved: ${stays}.</p>`}`;
 }

@@ -5,13 +5,13 @@ import { useSession } from "../session.js";
 import { Act } from "./act.js";
 import { confirm } from "./dialog.js";
 
-/** action: word on the button, icon, what is told when it is done. */
+/** action: word on the button, icon, what was done. */
 export const ACTIONS = {
-  retry: ["Retry", "retrying", "will be tried again"],
-  resume: ["Resume", "play", "may go on"],
-  pause: ["Pause", "pause", "is held back until it is resumed"],
-  cancel: ["Cancel", "cancelled", "is cancelled"],
-  delete: ["Delete", "trash", "is deleted"],
+  retry: ["Retry", "retrying", "Queued again"],
+  resume: ["Resume", "play", "Resumed"],
+  pause: ["Pause", "pause", "Paused"],
+  cancel: ["Cancel", "cancelled", "Cancelled"],
+  delete: ["Delete", "trash", "Deleted"],
 };
 
 const path = (job, action) =>
@@ -19,21 +19,21 @@ const path = (job, action) =>
 
 const QUESTIONS = {
   cancel: (job) => ({
-    title: `Cancel ${job.task}?`, action: "Cancel the job", danger: true,
+    title: `Cancel ${job.task}?`, action: "Cancel job", dismiss: "Back", danger: true,
     words: job.shown === "running"
-      ? "It is running: its worker will interrupt it. What it has done so far stays done."
-      : "It will not run, unless somebody retries it.",
+      ? "It is running: its worker interrupts it. What it has done so far is not undone."
+      : "It does not run, unless it is retried.",
   }),
   delete: (job) => ({
-    title: `Delete ${job.task}?`, action: "Delete the job", danger: true,
-    words: "The job, its history and its log are gone for good.",
+    title: `Delete ${job.task}?`, action: "Delete", danger: true,
+    words: "The job, its history and its log are deleted. This cannot be undone.",
   }),
 };
 
-/** Does it, after a question where it is hard to undo; answers with words for a toast. */
+/** Does it, after a question where it is hard to undo; returns the words of a toast. */
 async function actOn(job, action) {
   const stops = action === "cancel" && job.shown === "running";
-  const told = `${job.task} ${stops ? "is told to stop" : ACTIONS[action][2]}.`;
+  const told = `${stops ? "Cancellation requested" : ACTIONS[action][2]}: ${job.task}.`;
   const question = QUESTIONS[action]?.(job);
   if (!question) return (await path(job, action), told);
   const done = await confirm({ ...question, run: () => path(job, action).then(() => null) });

@@ -16,15 +16,15 @@ const list = (text) => text.split(/[\s,;]+/).filter(Boolean);
 
 /** The fields' texts of a trigger, or those of a new one. */
 export function ruleDraft(trigger = { kind: "cron", tz: zone }) {
-  const seconds = Number(trigger.seconds ?? 300);
-  const unit = Object.keys(UNITS).findLast((name) => seconds % UNITS[name] === 0) ?? "seconds";
+  const seconds = Number(trigger.seconds ?? 0);
+  const unit = seconds ? Object.keys(UNITS).findLast((name) => seconds % UNITS[name] === 0) ?? "seconds" : "minutes";
   return {
-    kind: trigger.kind, tz: trigger.tz, expr: trigger.expr ?? "0 9 * * *", day_match: trigger.day_match ?? "or",
-    n: String(seconds / UNITS[unit]), unit, anchor: trigger.kind === "every" ? typed(trigger.anchor) : "",
+    kind: trigger.kind, tz: trigger.tz, expr: trigger.expr ?? "", day_match: trigger.day_match ?? "or",
+    n: seconds ? String(seconds / UNITS[unit]) : "", unit, anchor: trigger.kind === "every" ? typed(trigger.anchor) : "",
     step: String(trigger.days || trigger.weeks || 1), period: trigger.weeks ? "weeks" : "days",
-    weekdays: [...(trigger.weekdays ?? [])], times: (trigger.times ?? ["09:00"]).join(", "),
+    weekdays: [...(trigger.weekdays ?? [])], times: (trigger.times ?? []).join(", "),
     first: trigger.kind === "calendar" ? trigger.anchor ?? "" : "", when: (trigger.when ?? "").slice(0, 19),
-    // An instant that was said with an offset keeps it, unless another time is typed.
+    // An instant that was given with an offset keeps it, unless another time is typed.
     said: trigger.when ?? "",
   };
 }
@@ -50,7 +50,12 @@ function whenOf({ when, said }) {
   return said.slice(0, 19) === full ? said : full;
 }
 
-/** `fault` is what the API says against it. */
+/** Whether enough is typed for a rule that can be previewed. */
+export function isTyped({ kind, expr, n, step, times, when }) {
+  return { cron: expr.trim(), every: n, calendar: step && times.trim(), at: when }[kind] !== "";
+}
+
+/** `fault` is the API's refusal of it. */
 export function RuleFields({ draft, onChange, fault }) {
   const id = useId();
   const zoned = /time zone|timezone|zone '/i.test(fault ?? "");
@@ -75,6 +80,7 @@ function CronFields({ draft, onChange, fault, describedby }) {
   const both = bothDays(draft.expr);
   return html`<div class="field"><label for=${id}>Cron expression</label>
       <input id=${id} class="code" value=${draft.expr} required spellcheck=${false} autocomplete="off"
+        placeholder="0 9 * * mon-fri"
         aria-invalid=${Boolean(fault)} aria-describedby=${describedby}
         onInput=${(event) => onChange({ expr: event.target.value })} />
       <p class="hint">minute, hour, day of month, month, day of week; six fields have seconds first</p></div>
@@ -93,13 +99,13 @@ function bothDays(expr) {
 function EveryFields({ draft, onChange, fault, describedby }) {
   const id = useId();
   return html`<div class="row"><div class="field"><label for=${id}>Every</label>
-      <input id=${id} type="number" min="0.001" step="any" required value=${draft.n}
+      <input id=${id} type="number" min="0.001" step="any" required value=${draft.n} placeholder="5"
         aria-invalid=${Boolean(fault)} aria-describedby=${describedby}
         onInput=${(event) => onChange({ n: event.target.value })} /></div>
       <${Choice} label="Unit" value=${draft.unit} options=${Object.keys(UNITS).map((one) => [one, one])}
         onValue=${(unit) => onChange({ unit })} /></div>
-    <${Moment} label="Its grid goes through" text=${draft.anchor} onText=${(anchor) => onChange({ anchor })}
-      hint="empty: the time when it is made" />`;
+    <${Moment} label="Counted from" text=${draft.anchor} onText=${(anchor) => onChange({ anchor })}
+      hint="empty: the time when it is created" />`;
 }
 
 function CalendarFields({ draft, onChange, fault, describedby }) {
@@ -121,12 +127,12 @@ function CalendarFields({ draft, onChange, fault, describedby }) {
     <div class="field"><label for=${`${id}-first`}>Counted from</label>
       <input id=${`${id}-first`} type="date" value=${draft.first}
         onInput=${(event) => onChange({ first: event.target.value })} />
-      <p class="hint">empty: the day when it is made</p></div>`;
+      <p class="hint">empty: the day when it is created</p></div>`;
 }
 
 function AtFields({ draft, onChange, fault, describedby }) {
   const id = useId();
-  return html`<div class="field"><label for=${id}>On this day, at this time of its zone</label>
+  return html`<div class="field"><label for=${id}>Date and time, in the time zone below</label>
     <input id=${id} type="datetime-local" step="1" required value=${draft.when}
       aria-invalid=${Boolean(fault)} aria-describedby=${describedby}
       onInput=${(event) => onChange({ when: event.target.value })} /></div>`;

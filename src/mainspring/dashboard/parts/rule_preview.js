@@ -6,13 +6,17 @@ import { html, useEffect, useState } from "../html.js";
 import { Icon } from "./icons.js";
 import { Time } from "./time.js";
 
-const PATIENCE = 300;
+const TYPING_MS = 300; // without a key, after which a rule is previewed
 
-/** { value, error, loading } of cron/preview for what is typed, once it has rested; the last value stays meanwhile. */
-export function useRulePreview(trigger, name) {
+/**
+ * { value, error, loading } of cron/preview for what is typed, once typing has paused; the last value stays meanwhile.
+ * Nothing is asked for while the rule is not `typed`.
+ */
+export function useRulePreview(trigger, name, typed = true) {
   const [state, set] = useState({ value: null, error: null, loading: true });
-  const text = stringify({ trigger, name, count: 10 });
+  const text = typed ? stringify({ trigger, name, count: 10 }) : "";
   useEffect(() => {
+    if (!text) return void set({ value: null, error: null, loading: false });
     const stop = new AbortController();
     set((before) => ({ ...before, loading: true }));
     const timer = setTimeout(async () => {
@@ -22,7 +26,7 @@ export function useRulePreview(trigger, name) {
       } catch (error) {
         if (!stop.signal.aborted) set((before) => ({ ...before, error, loading: false }));
       }
-    }, PATIENCE);
+    }, TYPING_MS);
     return () => (clearTimeout(timer), stop.abort());
   }, [text]);
   return state;
@@ -35,14 +39,15 @@ export function RulePreview({ preview, narrowed, tz }) {
   const { value, error, loading } = preview;
   if (error || !value) {
     return html`<section class="preview" aria-label="Preview">
-      <p class="muted">${error ? "No preview: the rule is refused." : "Working it out…"}</p></section>`;
+      <p class="muted">${error ? "No preview: the rule is not valid." : loading ? "Loading…" : "The next ticks appear here."}
+      </p></section>`;
   }
   return html`<section class="preview" aria-label="Preview" aria-busy=${loading}>
     <p class="meaning" aria-live="polite">${value.meaning}</p>
     ${value.warnings.map((words) => html`<p key=${words} class="preview-warning">
       <${Icon} name="warning" /> ${words}</p>`)}
     <${ComingTicks} ticks=${value.next} tz=${tz} />
-    ${narrowed && html`<p class="hint">Before its window, dates left out, start and end are heeded.</p>`}
+    ${narrowed && html`<p class="hint">Without its window, excluded dates, start and end.</p>`}
     ${value.clock_changes.length > 0 && html`<h3>When the clocks change</h3>
       <ul class="changes">${value.clock_changes.map((words) => html`<li key=${words}>${words}</li>`)}</ul>`}
   </section>`;

@@ -15,7 +15,7 @@ const WIDE = new Set(["Items", "Error"]);
 /** Newest first; what only some runs have is a column only if one of these does. */
 export function Runs({ job, runs, chosen, onChoose }) {
   const all = [...(job.state === "running" ? [underway(job)] : []), ...runs.toReversed()];
-  if (!all.length) return html`<p class="muted">It has not run yet.</p>`;
+  if (!all.length) return html`<p class="muted">No runs yet.</p>`;
   const empty = new Set([
     ...(all.some((run) => run.usage) ? [] : ["CPU", "Memory"]), ...(all.some((run) => run.items) ? [] : ["Items"]),
   ]);

@@ -1,4 +1,4 @@
-// What operators do with one schedule, each in a dialog.
+// Actions on one schedule, each in a dialog.
 import { post, segment } from "../api.js";
 import { Raw, stringify } from "../exact.js";
 import { both, local, plural } from "../format.js";
@@ -13,25 +13,26 @@ const path = (row, verb) => `schedules/${segment(row.name)}/${verb}`;
 
 export function Pause({ row, onClose, onDone }) {
   const [note, set] = useState("");
-  const run = async () => (await post(path(row, "pause"), { note }), `${row.name} is paused.`);
+  const run = async () => (await post(path(row, "pause"), { note }), `Paused ${row.name}.`);
   return html`<${FormDialog} title=${`Pause ${row.name}`} action="Pause" run=${told(run, onDone)} onClose=${onClose}>
-    <p>It makes no jobs until it is resumed. Those that run go on. A pause outlives any deploy.</p>
-    <${Field} label="Note: why" value=${note} onValue=${set} autofocus placeholder="for whoever finds it paused" />
+    <p>It creates no jobs until it is resumed. Running jobs finish. Deploys do not end a pause.</p>
+    <${Field} label="Note" value=${note} onValue=${set} maxlength="1000" autofocus
+      placeholder="the reason, for others who find it paused" />
   <//>`;
 }
 
 export function Resume({ row, onClose, onDone }) {
   const [catchUp, set] = useState(false);
-  const run = async () => (await post(path(row, "resume"), { catch_up: catchUp }), `${row.name} goes on.`);
+  const run = async () => (await post(path(row, "resume"), { catch_up: catchUp }), `Resumed ${row.name}.`);
   const choice = (value, words, more) => html`<p>
     <label><input type="radio" name="how" checked=${catchUp === value} onChange=${() => set(value)} />${" "}
       <b>${words}</b></label><br />
     <span class="muted">${more}</span></p>`;
   return html`<${FormDialog} title=${`Resume ${row.name}`} action="Resume" run=${told(run, onDone)} onClose=${onClose}>
     ${row.note && html`<p class="notice">${row.note}</p>`}
-    <fieldset><legend>The ticks of the pause</legend>
-      ${choice(false, "Let them go", "It goes on from now; they are recorded as skipped.")}
-      ${choice(true, "Catch up", `It goes on from where it left, by its rule “${row.spec.catch_up}”.`)}
+    <fieldset><legend>Ticks missed during the pause</legend>
+      ${choice(false, "Skip", "It continues from now; they are recorded as skipped.")}
+      ${choice(true, "Catch up", `It continues from where it stopped, by its catch-up policy “${row.spec.catch_up}”.`)}
     </fieldset>
   <//>`;
 }
@@ -43,32 +44,32 @@ export function Trigger({ row, onClose, onDone }) {
   const run = async () => {
     const { job_id: id } = await post(path(row, "trigger"), other ? { kwargs: new Raw(text) } : {});
     go(jobLink(id));
-    return `${row.name} runs now, as this job.`;
+    return `Enqueued ${row.name}.`;
   };
   const alone = row.spec.overlap === "allow" ? "" : ", and does not overlap it";
   return html`<${FormDialog} title=${`Run ${row.name} now`} action="Run now" run=${told(run, onDone)}
       ready=${!other || fault(text) === null} onClose=${onClose}>
-    <p>One job is made at once, paused or not. The next tick is left alone${alone}.</p>
+    <p>Creates one job now, even while the schedule is paused. The next tick stays${alone}.</p>
     <p><label><input type="checkbox" checked=${other} onChange=${(event) => choose(event.target.checked)} />${" "}
-      With other arguments than its own</label></p>
+      With other arguments</label></p>
     ${other && html`<${JsonEditor} label="Arguments" text=${text} onText=${set} />
       ${own.includes("***")
-        && html`<p class="hint">What stands as *** is hidden, and would be sent as ***: write it anew.</p>`}`}
-    ${!other && row.spec.computed && html`<p class="muted">Its arguments are made by a function of the code.</p>`}
+        && html`<p class="hint">Values shown as *** are hidden, and would be sent as ***: write the real values.</p>`}`}
+    ${!other && row.spec.computed && html`<p class="muted">A function in the code makes its arguments.</p>`}
   <//>`;
 }
 
 const SOON = [["in 1 min", 60], ["in 10 min", 600], ["in 1 h", 3600]];
 
 export function Reschedule({ row, onClose, onDone }) {
-  const [text, set] = useState(typed(row.next_run_at ?? now() + 600_000));
+  const [text, set] = useState(typed(row.next_run_at));
   const run = async () => {
     await post(path(row, "reschedule"), { at: instant(text) });
     return `The next tick of ${row.name} is at ${local(instant(text))}.`;
   };
-  return html`<${FormDialog} title=${`Move the next tick of ${row.name}`} action="Move it" run=${told(run, onDone)}
+  return html`<${FormDialog} title=${`Move the next tick of ${row.name}`} action="Move" run=${told(run, onDone)}
       ready=${Boolean(instant(text))} onClose=${onClose}>
-    <p>Only the next tick is moved. Those after it follow the rule: ${row.spec.meaning}.</p>
+    <p>Only the next tick moves. Later ticks follow the rule: ${row.spec.meaning}.</p>
     <${Moment} label="Next tick" text=${text} onText=${set} required />
     <p class="row">${SOON.map(([words, seconds]) => html`<button key=${words} type="button"
       onClick=${() => set(typed(now() + seconds * 1000))}>${words}</button>`)}</p>
@@ -78,9 +79,9 @@ export function Reschedule({ row, onClose, onDone }) {
 const DAY = 86_400_000;
 const RANGES = [["last 24 h", DAY], ["last 7 days", 7 * DAY], ["last 30 days", 30 * DAY]];
 
-/** First what it would make; then it is done, and told. */
+/** First a preview, then the change and its result. */
 export function Backfill({ row, onClose, onDone }) {
-  const [range, set] = useState(() => ({ start: typed(now() - DAY), end: typed(now()) }));
+  const [range, set] = useState({ start: "", end: "" });
   const [state, say] = useState({ plan: null, result: null });
   const change = (part) => (set({ ...range, ...part }), say({ plan: null, result: null }));
   const body = (dry_run) => ({ start: instant(range.start), end: instant(range.end), dry_run });
@@ -92,14 +93,14 @@ export function Backfill({ row, onClose, onDone }) {
     return false;
   };
   const made = state.plan?.made.length;
-  const action = state.result ? "Done" : state.plan ? `Make ${plural(made, "job")}` : "Look first";
+  const action = state.result ? "Done" : state.plan ? `Create ${plural(made, "job")}` : "Preview";
   const last = (span) => change({ start: typed(now() - span), end: typed(now()) });
   return html`<${FormDialog} title=${`Backfill ${row.name}`} action=${action}
       ready=${made !== 0 && Boolean(instant(range.start))} run=${told(run, onDone)} wide onClose=${onClose}>
-    <p>Makes the jobs of past ticks that have none: after an outage, or for a time before it existed.
-      They go beside the series and may overlap.</p>
+    <p>Creates jobs for past ticks that have none: after an outage, or for a time before the schedule existed.
+      They are not part of the series, and may overlap it.</p>
     <div class="grid"><${Moment} label="From" text=${range.start} onText=${(start) => change({ start })} required />
-      <${Moment} label="To before" text=${range.end} onText=${(end) => change({ end })} hint="empty: until now" /></div>
+      <${Moment} label="To" text=${range.end} onText=${(end) => change({ end })} hint="empty: until now" /></div>
     <p class="row">${RANGES.map(([words, span]) => html`<button key=${words} type="button"
       onClick=${() => last(span)}>${words}</button>`)}</p>
     <div aria-live="polite">
@@ -110,14 +111,14 @@ export function Backfill({ row, onClose, onDone }) {
 }
 
 function planned({ made, there }) {
-  const words = made.length ? `${plural(made.length, "job")} would be made` : "No tick without a job in this range";
-  const already = there.length > 0 && `; ${plural(there.length, "tick has its", "ticks have their")} job already`;
+  const words = made.length ? `Would create ${plural(made.length, "job")}` : "No tick without a job in this range";
+  const already = there.length > 0 && `; ${plural(there.length, "tick has", "ticks have")} a job already`;
   return html`<p><b>${words}</b>${already}.</p><${Instants} of=${made} />`;
 }
 
 function backfilled({ made, there }) {
-  const words = `${plural(made.length, "job was", "jobs were")} made`;
-  return html`<p><b>${words}; ${plural(there.length, "tick", "ticks")} had theirs already.</b></p>
+  const words = `Created ${plural(made.length, "job")}`;
+  return html`<p><b>${words}; ${plural(there.length, "tick", "ticks")} had a job already.</b></p>
     <${Instants} of=${made} />`;
 }
 

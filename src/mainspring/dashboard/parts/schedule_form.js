@@ -5,7 +5,7 @@ import { html, useRef, useState } from "../html.js";
 import { Choice, Field, FormDialog, told } from "./form.js";
 import { fault as jsonFault, JsonEditor } from "./json_editor.js";
 import { Moment } from "./moment.js";
-import { ruleDraft, RuleFields, ruleOf } from "./rule_fields.js";
+import { isTyped, ruleDraft, RuleFields, ruleOf } from "./rule_fields.js";
 import { plain, RulePreview, useRulePreview } from "./rule_preview.js";
 import { fieldOf, POLICIES, policyDraft, saidAnew } from "./schedule_draft.js";
 
@@ -21,7 +21,7 @@ export function ScheduleForm({ row, tasks, onClose, onDone }) {
   const [draft, set] = useState(first.current);
   const [refusal, refuse] = useState(null);
   const trigger = ruleOf(draft.rule);
-  const preview = useRulePreview(trigger, draft.name);
+  const preview = useRulePreview(trigger, draft.name, isTyped(draft.rule));
   const answer = useRef();
   const change = (part) => (set((before) => ({ ...before, ...part })), refuse(null));
   const changeRule = (part) => change({ rule: { ...draft.rule, ...part } });
@@ -31,19 +31,19 @@ export function ScheduleForm({ row, tasks, onClose, onDone }) {
     refuse(null);
     const said = changes(draft, first.current, trigger, row);
     answer.current = row ? await patch(`schedules/${segment(row.name)}`, said, etag) : await post("schedules", said);
-    return `${draft.name} is ${row ? "changed" : "made"}: ${answer.current.spec.meaning}.`;
+    return `${row ? "Saved" : "Created"} ${draft.name}: ${answer.current.spec.meaning}.`;
   };
   const refused = (error) => (refuse(error), focusFault(), error.status !== 412 && SHOWN.has(fieldOf(error)));
   const rule = preview.error ? plain(preview.error.message) : faultOf("trigger");
   const etag = useRef(row?.etag);
   const anyway = refusal?.status === 412
-    && html`<button onClick=${() => (etag.current = undefined)}>Save all the same</button>`;
+    && html`<button onClick=${() => (etag.current = undefined)}>Save anyway</button>`;
   const run = told(() => send(etag.current), () => onDone(answer.current));
-  return html`<${FormDialog} title=${row ? `Change ${row.name}` : "New schedule"} action=${row ? "Save" : "Make it"}
+  return html`<${FormDialog} title=${row ? `Edit ${row.name}` : "New schedule"} action=${row ? "Save" : "Create"}
       wide run=${run} refused=${refused} more=${anyway}
       ready=${jsonFault(draft.kwargs) === null && jsonFault(draft.metadata) === null} onClose=${onClose}>
-    ${row?.owner === "code" && html`<p class="notice">The code declares this schedule. What you change here stays
-      until the code says something else about it: then a deploy writes down what the code says.</p>`}
+    ${row?.owner === "code" && html`<p class="notice">The code declares this schedule. Changes made here stay
+      until the declaration in the code changes: then a deploy applies the code.</p>`}
     <div class="schedule-form"><div>
       ${!row && html`<${Field} label="Name" value=${draft.name} onValue=${(name) => change({ name })}
         fault=${faultOf("name")} required autofocus />`}
@@ -52,14 +52,14 @@ export function ScheduleForm({ row, tasks, onClose, onDone }) {
         <datalist id="known-tasks">
           ${tasks.map((task) => html`<option key=${task.name} value=${task.name} />`)}</datalist>`}
       <${RuleFields} draft=${draft.rule} onChange=${changeRule} fault=${rule} />
-      ${row?.spec.computed && html`<p class="hint">Its arguments are made by a function of the code; what is written
-        here takes their place.</p>`}
+      ${row?.spec.computed && html`<p class="hint">A function in the code makes its arguments; arguments
+        written here replace them.</p>`}
       <${JsonEditor} label="Arguments" text=${draft.kwargs} rows=${4} onText=${(kwargs) => change({ kwargs })} />
       ${draft.kwargs.includes("***") && html`<p class="hint">What stands as *** is hidden, and stays as it is unless
         you change the arguments.</p>`}
       ${faultOf("kwargs") && html`<p class="fault" role="alert">${faultOf("kwargs")}</p>`}
     </div><${RulePreview} preview=${preview} tz=${trigger.tz} narrowed=${NARROWING.some((name) => draft[name])} /></div>
-    ${anyway && html`<p class="hint">Only what you have changed here is saved; what others changed stays.</p>`}
+    ${anyway && html`<p class="hint">Only your changes are saved; changes by others stay.</p>`}
     <${More} draft=${draft} change=${change} faultOf=${faultOf} field=${field} row=${row} />
   <//>`;
 }
@@ -82,9 +82,9 @@ function focusFault() {
 
 function taskWords(tasks, name) {
   const task = tasks.find((one) => one.name === name);
-  if (!task) return name ? "this server does not know it; workers may" : undefined;
+  if (!task) return name ? "This server does not have this task; workers may." : undefined;
   const taken = Object.keys(task.arguments.properties ?? {});
-  return taken.length ? `takes ${taken.join(", ")}` : "takes no arguments";
+  return taken.length ? `Parameters: ${taken.join(", ")}` : "It takes no arguments.";
 }
 
 function More({ draft, change, faultOf, field, row }) {

@@ -11,28 +11,28 @@ export function NextTick({ row }) {
   if (row.held_at) {
     const what = row.waits_on
       ? html`for <a class="within" href=${scheduleLink(row.waits_on)}>${row.waits_on}</a> to succeed`
-      : "for its last run to end";
-    return html`<span>waits ${what}</span>
+      : "for its previous run to finish";
+    return html`<span>waiting ${what}</span>
       <div class="muted">tick of <${Time} at=${row.held_at} /></div>`;
   }
   if (!row.next_run_at) {
-    return html`<span class="muted">${row.status === "active" ? "when its run has ended" : "none"}</span>`;
+    return html`<span class="muted">${row.status === "active" ? "when its run has finished" : "none"}</span>`;
   }
-  if (row.status === "paused") return html`<span class="muted">not while it is paused</span>`;
+  if (row.status === "paused") return html`<span class="muted">none while paused</span>`;
   return html`${Date.parse(row.next_run_at) <= now ? "due now" : html`<${Time} at=${row.next_run_at} />`}
     <div class="muted">${local(row.next_run_at)}</div>`;
 }
 
 export const OVERLAP = {
-  skip: "a tick is skipped while the run before goes on",
-  queue: "one tick waits until the run before has ended; further ones are skipped",
-  allow: "runs may go on side by side",
-  cancel: "the run before is cancelled, and the tick begins once it has ended",
+  skip: "a tick is skipped while the previous run is running",
+  queue: "one tick waits until the previous run has finished; further ticks are skipped",
+  allow: "runs may overlap",
+  cancel: "the previous run is cancelled, and the tick fires once it has ended",
 };
 export const CATCH_UP = {
-  latest: "of ticks that nobody was there for, the newest runs",
-  skip: "ticks that nobody was there for are let go",
-  all: "ticks that nobody was there for all run, oldest first",
+  latest: "of the missed ticks, the newest one runs",
+  skip: "missed ticks are skipped",
+  all: "all missed ticks run, oldest first",
 };
 
 /** [[name, words], …] of everything that was said about it, and of the two that always count. */
@@ -42,19 +42,19 @@ export function policies(spec) {
   const failures = spec.pause_after_failures;
   const rows = [
     ["Overlap", OVERLAP[spec.overlap]],
-    ["Catching up", `${CATCH_UP[spec.catch_up]}${old}; less than ${span(spec.grace)} late is on time`],
-    ["Interval", spec.after === "finish" && "counts from the end of the last run"],
-    ["Jitter", Number(spec.jitter) > 0 && `fires later by an offset of its own, less than ${span(spec.jitter)}`],
+    ["Catch-up", `${CATCH_UP[spec.catch_up]}${old}; a tick less than ${span(spec.grace)} late is on time`],
+    ["Interval", spec.after === "finish" && "counts from the end of the previous run"],
+    ["Jitter", Number(spec.jitter) > 0 && `fires later by a fixed offset of its own, below ${span(spec.jitter)}`],
     ["Window", spec.window && windowWords(spec.window)],
-    ["Left out", spec.exclude.length && spec.exclude.join(", ")],
-    ["Begins", spec.start_at && html`<${Time} at=${spec.start_at} exact />`],
-    ["Ends", spec.end_at && html`<${Time} at=${spec.end_at} exact />`],
+    ["Excluded dates", spec.exclude.length && spec.exclude.join(", ")],
+    ["Starts at", spec.start_at && html`<${Time} at=${spec.start_at} exact />`],
+    ["Ends at", spec.end_at && html`<${Time} at=${spec.end_at} exact />`],
     ["Runs", spec.max_runs !== null && `ends after ${plural(spec.max_runs, "run")}`],
-    ["First run", spec.run_on_start && "at once when it was made"],
+    ["First run", spec.run_on_start && "when it was created"],
     ["Failures", failures !== null && `pauses after ${plural(failures, "dead run")} in a row`],
     ["Depends on", spec.depends_on.length && html`${spec.depends_on.map(linked)}: a tick fires once they have
-      succeeded since the last one`],
-    ["Adapts", spec.adapt !== null && `the interval doubles, up to ${span(spec.adapt)}, while runs return the same`],
+      succeeded since the previous tick`],
+    ["Adapts", spec.adapt !== null && `the interval doubles, up to ${span(spec.adapt)}, while runs return the same result`],
     ["Spread", spec.spread && "placed where the fewest other ticks are"],
     ["Queue", spec.queue], ["Priority", spec.priority !== 0 && String(spec.priority)],
     ["Timeout", spec.timeout !== undefined && (spec.timeout === null ? "none" : span(spec.timeout))],

@@ -12,7 +12,7 @@ const READ_ONLY = ["audit", "cron", "events", "executions", "metrics", "stats", 
 const covers = (within, scope) =>
   !within || within.includes(scope) || within.includes(scope.replace(/:read$/, ":write"));
 
-/** `scopes`: null is all that the role may. `within` are those of whoever makes it. */
+/** `scopes`: null is all that the role may. `within` are those of the key that creates it. */
 export function Scopes({ scopes, onScopes, within }) {
   const without = (scope) => scopes.filter((one) => one !== scope);
   const turn = (scope) => (event) => onScopes(event.target.checked ? [...scopes, scope] : without(scope));
@@ -24,15 +24,15 @@ export function Scopes({ scopes, onScopes, within }) {
   };
   return html`<fieldset><legend>Scopes</legend>
     <label class="choice"><input type="radio" name="all" checked=${scopes === null} disabled=${Boolean(within)}
-      onChange=${() => onScopes(null)} /> no limits beyond that</label>
+      onChange=${() => onScopes(null)} /> everything the role allows</label>
     <label class="choice"><input type="radio" name="all" checked=${scopes !== null}
-      onChange=${() => onScopes([])} /> only what is ticked here</label>
+      onChange=${() => onScopes([])} /> only these scopes</label>
     ${scopes !== null && html`<div class="scopes">${[NOUNS.slice(0, 8), NOUNS.slice(8)].map((some, n) => html`<table
       key=${n}>
-      <thead><tr><th scope="col">Noun</th><th scope="col">See</th><th scope="col">Change</th></tr></thead>
+      <thead><tr><th scope="col">Resource</th><th scope="col">Read</th><th scope="col">Write</th></tr></thead>
       <tbody>${some.map((noun) => html`<tr key=${noun}><th scope="row">${noun}</th>
-        <td>${box(noun, "read", "See")}</td>
-        <td>${!READ_ONLY.includes(noun) && box(noun, "write", "Change")}</td></tr>`)}</tbody>
+        <td>${box(noun, "read", "Read")}</td>
+        <td>${!READ_ONLY.includes(noun) && box(noun, "write", "Write")}</td></tr>`)}</tbody>
     </table>`)}</div>`}
   </fieldset>`;
 }

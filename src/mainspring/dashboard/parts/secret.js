@@ -1,4 +1,4 @@
-// A secret that is told once, and how it is used.
+// A secret that is shown once, and how it is used.
 import { html, useState } from "../html.js";
 import { copy } from "./copy.js";
 import { Dialog } from "./dialog.js";
@@ -9,12 +9,12 @@ export function Secret({ title, secret, words, code, onClose }) {
   return html`<${Dialog} title=${title} onClose=${onClose} wide>
     <div class="body">
       <p class="notice"><${Icon} name="warning" />
-        <span>This is the only time that it is shown. Keep it where secrets are kept.</span></p>
+        <span>It is shown only once. Copy it to your secret store now.</span></p>
       <${Copied} label="Copy the secret" text=${secret} />
       ${words && html`<p>${words}</p>`}
-      ${code && html`<h3>For example</h3><${Copied} label="Copy the example" text=${code} />`}
+      ${code && html`<h3>Example</h3><${Copied} label="Copy the example" text=${code} />`}
     </div>
-    <footer><button class="primary" onClick=${onClose}>I have kept it</button></footer>
+    <footer><button class="primary" onClick=${onClose}>Done</button></footer>
   <//>`;
 }
 

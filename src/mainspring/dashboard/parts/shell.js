@@ -39,7 +39,7 @@ export function Shell({ children, onLeft }) {
   useKeys(keys);
   const leave = async () => (await signOut(), onLeft());
   return html`
-    <a class="skip" href="#main" data-plain>Skip to the page</a>
+    <a class="skip" href="#main" data-plain>Skip to content</a>
     <header class="shell">
       <a class="brand" href="./"><${Mark} />Mainspring</a>
       <button class="quiet menu" aria-expanded=${menu} aria-controls="nav" aria-label="Menu"
@@ -58,7 +58,7 @@ export function Shell({ children, onLeft }) {
     </header>
     <main id="main">${children}</main>
     <${Toasts} /><${Questions} />
-    ${help && html`<${Dialog} title="Keyboard" onClose=${() => showHelp(false)}><dl class="keys">
+    ${help && html`<${Dialog} title="Keyboard shortcuts" onClose=${() => showHelp(false)}><dl class="keys">
       ${Object.entries(keys).map(([name, key]) => html`<div key=${name}>
         <dt>${name.split(" ").map((one) => html`<kbd>${one}</kbd> `)}</dt><dd>${key.words}</dd></div>`)}
     </dl><//>`}`;
@@ -99,9 +99,9 @@ function Who({ session, onLeave }) {
 function Live() {
   const { paused, state, reason } = useFeed();
   const words = { live: "Live", connecting: "Connecting", paused: "Paused", stalled: "Not live" }[state];
-  const title = state === "stalled" ? `No live updates, loading every 5 s: ${reason}` : "Stop following (p)";
+  const title = state === "stalled" ? `No live updates, reloading every 5 s: ${reason}` : "Pause live updates (p)";
   return html`<button class=${`live live-${state}`} aria-pressed=${paused}
-      title=${paused ? "Follow again (p)" : title} onClick=${() => setPaused(!paused)}>
+      title=${paused ? "Resume live updates (p)" : title} onClick=${() => setPaused(!paused)}>
     <i></i><span>${words}</span></button>`;
 }
 
@@ -116,7 +116,7 @@ const LOOK = { auto: "auto", light: "sun", dark: "moon" };
 function ThemeButton() {
   const [now, set] = useState(theme());
   const turn = () => (setTheme(NEXT[now]), set(NEXT[now]));
-  const words = `Colours: ${now === "auto" ? "as the system" : now}`;
+  const words = `Theme: ${now === "auto" ? "system" : now}`;
   return html`<button class="quiet" aria-label=${words} title=${words} onClick=${turn}>
     <${Icon} name=${LOOK[now]} /></button>`;
 }

@@ -7,11 +7,10 @@ export const STATES = [
   "pending", "scheduled", "retrying", "running", "waiting", "paused", "completed", "dead", "cancelled", "expired",
 ];
 export const MEANING = {
-  pending: "due, and waits for a worker", scheduled: "its time has not come",
-  retrying: "failed, and will be tried again",
-  running: "a worker has it", waiting: "waits for other jobs", paused: "somebody has paused it",
-  completed: "has done its work", dead: "failed for good", cancelled: "somebody has cancelled it",
-  expired: "was not started in time",
+  pending: "due, waiting for a worker", scheduled: "not due yet", retrying: "failed, waiting for the next attempt",
+  running: "running on a worker", waiting: "waiting for other jobs", paused: "paused by an operator",
+  completed: "finished successfully", dead: "failed, without further retries", cancelled: "cancelled",
+  expired: "not started in time",
 };
 
 /** Also for the ending of one run: failed, timeout, crashed, … */

@@ -4,23 +4,30 @@ import { html, useEffect, useRef } from "../html.js";
 import { Icon } from "./icons.js";
 import { MEANING, STATES } from "./state.js";
 
-/** `counts` of all jobs, or null where they would not be those of the list; `to(states)` is an address. */
+/**
+ * `counts` of the list's jobs, whatever their state, or nothing while they are not known; a state that is missing there
+ * was not counted, and a figure as large as its `up_to` may be larger. `to(states)` is an address.
+ */
 export function StateTabs({ chosen = [], counts, to }) {
-  const all = counts && STATES.reduce((sum, state) => sum + counts[state], 0);
+  const known = counts && STATES.filter((state) => counts[state] !== undefined);
+  const all = known?.length === STATES.length ? known.reduce((sum, state) => sum + counts[state], 0) : null;
+  const capped = (state) => counts.up_to !== undefined && counts[state] === counts.up_to;
   const ref = useRef();
   useEffect(() => void (chosen.length && show(ref.current)), [chosen.join(), counts === null || counts === undefined]);
   return html`<nav class="state-tabs" ref=${ref} aria-label="States">
     <a href=${to([])} aria-current=${chosen.length ? undefined : "true"}>
-      All${counts && html` <${Figure} n=${all} />`}</a>
+      All${all !== null && html` <${Figure} n=${all} more=${known.some(capped)} />`}</a>
     ${STATES.map((state) => html`<a key=${state} href=${to([state])} title=${MEANING[state]}
       aria-current=${chosen.includes(state) ? "true" : undefined}>
       <i class=${`state-${state}`}><${Icon} name=${state} size=${14} /></i>${state}${" "}
-      ${counts && html`<${Figure} n=${counts[state]} />`}</a>`)}
+      ${counts && counts[state] !== undefined && html`<${Figure} n=${counts[state]} more=${capped(state)} />`}</a>`)}
   </nav>`;
 }
 
-function Figure({ n }) {
-  return html`<span class=${n ? "figure" : "figure none"} title=${count(n)}>${n < 10000 ? count(n) : short(n)}</span>`;
+function Figure({ n, more }) {
+  const title = more ? `${count(n)} or more` : count(n);
+  return html`<span class=${n ? "figure" : "figure none"}
+    title=${title}>${n < 10000 ? count(n) : short(n)}${more && "+"}</span>`;
 }
 
 /** On a narrow screen the tabs scroll, without the page. */

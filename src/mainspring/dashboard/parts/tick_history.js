@@ -1,4 +1,4 @@
-// A schedule's ticks, newest first: what became of each, and its job.
+// A schedule's ticks, newest first: the outcome of each, and its job.
 import { duration, local, plural } from "../format.js";
 import { html } from "../html.js";
 import { useData } from "../live.js";
@@ -12,17 +12,17 @@ import { Span, Time } from "./time.js";
 const PAGE = 50;
 const SHORT = 18; // characters of an id that tell jobs of one machine apart
 
-/** Loaded anew when `version` is another; `before` in the address is the page. */
+/** Reloaded when `version` changes; `before` in the address is the page. */
 export function TickHistory({ name, version }) {
   const before = useRoute().query.get("before");
   const data = useData((signal) => ticksOf(name, { limit: PAGE, before }, signal), [name, before, version]);
   const turn = (to) => go(link(scheduleLink(name), { before: to }));
   return html`<section><div class="row history-head"><h2>History</h2>
-      <a href=${link("jobs", { schedule: name })}>All its jobs</a></div>
+      <a href=${link("jobs", { schedule: name })}>All jobs</a></div>
     <${Loaded} data=${data}>${({ ticks, jobs }) => (ticks.length
       ? html`<div class="table"><table>
           <thead><tr>
-            <th scope="col">Tick</th><th scope="col">What became of it</th><th scope="col">Why</th>
+            <th scope="col">Tick</th><th scope="col">Outcome</th><th scope="col">Why</th>
             <th scope="col">Job</th><th scope="col">Decided</th><th scope="col">Took</th></tr></thead>
           <tbody>${ticks.map((tick) => html`
             <${Row} key=${tick.n} tick=${tick} job=${jobs.get(tick.job_id)} />`)}</tbody></table></div>
@@ -31,7 +31,7 @@ export function TickHistory({ name, version }) {
           ${before && html`<button onClick=${() => turn("")}><${Icon} name="back" /> Newest</button>`}
           ${ticks.length === PAGE
             && html`<button onClick=${() => turn(ticks.at(-1).n)}>Older <${Icon} name="next" /></button>`}</nav>`
-      : html`<p class="muted">${before ? "No older ticks are kept." : "No tick has come yet."}</p>`)}<//>
+      : html`<p class="muted">${before ? "No older ticks are kept." : "No ticks yet."}</p>`)}<//>
   </section>`;
 }
 
@@ -43,7 +43,7 @@ function Row({ tick, job }) {
     <td data-label="Tick"><div>${local(tick.at)}${tick.last_at && html` to ${local(tick.last_at)}`}${" "}
       <span class="muted nowrap">${tick.last_at
         ? plural(tick.count, "tick") : html`<${Time} at=${tick.at} />`}</span></div></td>
-    <td data-label="What became of it"><${State} of=${state} word=${state === "fired" ? "fired" : state} /></td>
+    <td data-label="Outcome"><${State} of=${state} word=${state === "fired" ? "fired" : state} /></td>
     <td data-label="Why" class=${tick.reason || job?.error ? "" : "blank"}>
       ${job?.error ? html`<span class="history-error">${job.message}</span>` : reasonWords(tick.reason ?? "")}</td>
     <td data-label="Job">${tick.job_id ? made(tick, job) : html`<span class="muted">none</span>`}</td>

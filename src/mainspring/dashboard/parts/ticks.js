@@ -1,27 +1,27 @@
-// What became of ticks: each with a colour, a shape and words; and the last of them in a strip.
+// Outcomes of ticks: each with a colour, a shape and words; and the last of them in a strip.
 import { get, segment } from "../api.js";
 import { local, plural } from "../format.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { jobLink } from "../route.js";
 
 const REASONS = {
-  overlap: "the run before had not ended", dependency: "what it depends on had not succeeded",
-  window: "outside its window", excluded: "on a date to leave out", paused: "it was paused",
-  changed: "the schedule was changed", made_already: "its job was there already",
-  catch_up: "no worker was there in time", too_old: "no worker was there, and it was too old to make up for",
-  by_hand: "started by hand", backfill: "backfilled",
+  overlap: "the previous run had not finished", dependency: "its dependencies had not succeeded",
+  window: "outside its window", excluded: "on an excluded date", paused: "the schedule was paused",
+  changed: "the schedule was changed", made_already: "its job existed already",
+  catch_up: "no worker was running in time", too_old: "no worker was running, and it was too old to catch up",
+  by_hand: "run by hand", backfill: "backfilled",
 };
 
 /** Why a tick was not fired, or who asked for it. */
 export const reasonWords = (reason) => REASONS[reason] ?? reason;
 
-/** How a tick is drawn: the state of its job, if that is known, else what became of it. */
+/** How a tick is drawn: the state of its job, if that is known, else its outcome. */
 export const fate = (tick, job) => (tick.what === "fired" ? job?.shown ?? "fired" : tick.what);
 
 /** A tick in one line. */
 function tickWords(tick, job) {
   const when = local(tick.at) + (tick.last_at ? ` to ${local(tick.last_at)}, ${plural(tick.count, "tick")}` : "");
-  const end = tick.what === "fired" ? (job ? `job ${job.shown}` : "job made, no longer kept") : tick.what;
+  const end = tick.what === "fired" ? (job ? `job ${job.shown}` : "job created, no longer kept") : tick.what;
   return `${when}: ${end}${tick.reason ? ` (${reasonWords(tick.reason)})` : ""}`;
 }
 
@@ -59,7 +59,7 @@ function turn() {
   while (busy < AT_ONCE && waiting.length) (busy++, waiting.shift()());
 }
 
-/** The last ticks of a schedule, loaded once it is on screen, and anew when `version` is another. */
+/** The last ticks of a schedule, loaded once it is on screen, and again when `version` changes. */
 export function Strip({ name, version }) {
   const place = useRef();
   const [seen, see] = useState(false);
@@ -97,7 +97,7 @@ function Mark({ tick, job }) {
 }
 
 const LEGEND = [
-  ["completed", "completed"], ["running", "under way"], ["retrying", "retrying"], ["dead", "dead"],
+  ["completed", "completed"], ["running", "in progress"], ["retrying", "retrying"], ["dead", "dead"],
   ["cancelled", "cancelled"], ["skipped", "skipped"], ["missed", "missed"],
 ];
 

@@ -4,8 +4,28 @@ const UNCOUNTED = new Set(["snoozed", "released"]);
 // In percent of the width: the least that a run and a wait have, and the most of times in which nothing happens.
 const RUN = 2, WAIT = 0.5, IDLE = 30;
 
-/** [{kind, from, until, words, run}], without gaps; `kind` of a run is its ending. Times in milliseconds. */
-export function stretches(job, runs, now) {
+/**
+ * [{kind, from, until, words, run}], without gaps; `kind` of a run is its ending. Times in milliseconds. `pauses` are
+ * those of the job's queue, the newest first.
+ */
+export function stretches(job, runs, now, pauses = []) {
+  return whole(job, runs, now).flatMap((one) => (one.kind === "pending" ? withoutPauses(one, pauses, now) : [one]));
+}
+
+/** The waits for a worker in which the queue was not paused, and the pauses among them. */
+function withoutPauses(wait, pauses, now) {
+  const found = [];
+  let at = wait.from;
+  for (const pause of pauses.toReversed()) { // oldest first
+    const from = Math.max(at, ms(pause.at)), until = Math.min(wait.until, pause.until ? ms(pause.until) : now);
+    if (until <= from) continue;
+    if (from > at) found.push({ ...wait, from: at, until: from });
+    found.push({ ...wait, kind: "held", from, until: (at = until), words: "queue paused" });
+  }
+  return at < wait.until ? [...found, { ...wait, from: at }] : found;
+}
+
+function whole(job, runs, now) {
   const found = [];
   let at = ms(job.created_at);
   let before = null;
@@ -22,7 +42,7 @@ export function stretches(job, runs, now) {
   runs.forEach((run, n) => {
     const redriven = before && run.attempt <= before.attempt && !UNCOUNTED.has(before.ending);
     if (redriven) {
-      const words = "had ended, until it was redriven";
+      const words = "finished, then redriven";
       found.push({ kind: "ended", from: at, until: (at = ms(run.started_at)), words });
     } else {
       wait(ms(run.started_at), n === runs.length - 1 && job.state !== "running" && job.finished_at);
@@ -43,8 +63,8 @@ export function stretches(job, runs, now) {
 }
 
 const WORDS = {
-  scheduled: "not due yet", retrying: "waited to be tried again", snoozed: "snoozed",
-  pending: "due, waited for a worker",
+  scheduled: "not due yet", retrying: "waiting for the next attempt", snoozed: "snoozed",
+  pending: "waiting for a worker",
 };
 
 /** As what it waits for its next run. */
@@ -54,10 +74,10 @@ function kindAfter(run) {
   return run.ending === "released" ? "pending" : "retrying";
 }
 
-/** From the end of one run to the begin of the next: until it was due, and then until somebody took it. */
+/** From the end of one run to the begin of the next: until it was due, and then until a worker took it. */
 function waits(job, from, until, before, last) {
   if (job.state === "paused" && last) return [{ kind: "paused", from, until, words: "paused" }];
-  if (job.state === "waiting" && last) return [{ kind: "waiting", from, until, words: "waited for other jobs" }];
+  if (job.state === "waiting" && last) return [{ kind: "waiting", from, until, words: "waiting for other jobs" }];
   const kind = kindAfter(before);
   // When it was due is kept only of the newest: what lies between two older runs is of one kind.
   const known = last || (!before && job.runs <= 1);

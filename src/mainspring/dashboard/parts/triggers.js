@@ -1,4 +1,4 @@
-// Inbound triggers: what others may set off by a signed message.
+// Inbound triggers: signed messages that create jobs or fire schedules.
 import { get, patch, post, remove, segment } from "../api.js";
 import { Raw, stringify } from "../exact.js";
 import { html, useState } from "../html.js";
@@ -31,25 +31,25 @@ export function Triggers({ may }) {
   const [open, show] = useState(null);
   const closed = (answer) => (show(answer?.secret ? { made: answer } : null), data.reload());
   return html`<section aria-labelledby="inbound"><div class="head">
-    <h2 id="inbound">Inbound: others set something off</h2>
+    <h2 id="inbound">Inbound triggers</h2>
       <div class="actions">${may && html`<button onClick=${() => show({ form: true })}>
         <${Icon} name="plus" /> New trigger</button>`}</div></div>
     <${Loaded} data=${data}>${(triggers) => (triggers.length ? html`<${Table} triggers=${triggers} may=${may}
       show=${show} after=${data.reload} />`
-      : html`<${Empty} title="Nobody can set anything off"
+      : html`<${Empty} title="No triggers yet"
         code="mainspring triggers create till --task close_till">
-        A trigger is a name and a secret; a signed message to it makes a job, or fires a schedule.<//>`)}<//>
+        A trigger is a name and a secret; a signed message to it creates a job, or fires a schedule.<//>`)}<//>
     ${open?.form && html`<${TriggerForm} trigger=${open.trigger} onClose=${closed} />`}
     ${open?.rotate && html`<${Rotate} what=${open.rotate.name} at=${path(open.rotate)} onClose=${closed} />`}
     ${open?.made && html`<${Secret} title=${`The secret of ${open.made.trigger.name}`} secret=${open.made.secret}
       code=${example(open.made.trigger.name, open.made.secret)}
-      words="Whoever sends a message signs it with this, as Standard Webhooks says." onClose=${() => show(null)} />`}
+      words="Senders sign their messages with it, as Standard Webhooks specifies." onClose=${() => show(null)} />`}
   </section>`;
 }
 
 function Table({ triggers, may, show, after }) {
   return html`<div class="table"><table>
-    <${Columns} of=${["Trigger", "State", "Sets off", "Arguments", "Made", ""]} />
+    <${Columns} of=${["Trigger", "State", "Runs", "Arguments", "Created", ""]} />
     <tbody>${triggers.map((trigger) => html`<tr key=${trigger.name}>
       <td data-label="" class="name"><span><b>${trigger.name}</b><br />
         <code class="muted url">POST ${address(trigger.name)}</code>
@@ -57,13 +57,13 @@ function Table({ triggers, may, show, after }) {
       <td data-label="State">${trigger.disabled_at ? html`<span class="state state-paused">
         <${Icon} name="pause" />disabled</span>` : html`<span class="state state-completed">
         <${Icon} name="completed" />enabled</span>`}</td>
-      <td data-label="Sets off"><span>${trigger.schedule ? html`schedule <a
+      <td data-label="Runs"><span>${trigger.schedule ? html`schedule <a
         href=${scheduleLink(trigger.schedule)}>${trigger.schedule}</a>` : html`task <a
         href=${jobsOf({ task: trigger.task })}>${trigger.task}</a>`}
         ${trigger.queue && html` <span class="tag">queue ${trigger.queue}</span>`}
         ${trigger.priority !== null && html` <span class="tag">priority ${trigger.priority}</span>`}</span></td>
       <td data-label="Arguments"><${Arguments} of=${trigger} /></td>
-      <td class="nowrap" data-label="Made"><${Time} at=${trigger.created_at} /></td>
+      <td class="nowrap" data-label="Created"><${Time} at=${trigger.created_at} /></td>
       <td class="tight" data-label="">${may && html`<${Acts} trigger=${trigger} show=${show}
         after=${after} />`}</td></tr>`)}</tbody></table></div>`;
 }
@@ -80,12 +80,12 @@ function Acts({ trigger, show, after }) {
   const turn = async () => {
     await patch(path(trigger), { disabled: !disabled });
     await after();
-    return disabled ? `${name} may be set off again.` : `${name} refuses every message until it is enabled.`;
+    return disabled ? `Enabled ${name}.` : `Disabled ${name}: it refuses messages until it is enabled.`;
   };
   const erase = () => confirm({
     title: `Delete ${name}?`, action: "Delete", danger: true, run: () => remove(path(trigger)),
-    words: "Messages to it are refused from now on; jobs that it has made are left alone. This cannot be undone.",
-  }).then((done) => done && (toast(`Trigger ${name} is deleted.`), after()));
+    words: "Messages to it are refused from now on; jobs that it has created stay. This cannot be undone.",
+  }).then((done) => done && (toast(`Deleted trigger ${name}.`), after()));
   return html`<span class="row">
     <${Act} icon=${disabled ? "completed" : "pause"} label=${`${disabled ? "Enable" : "Disable"} trigger ${name}`}
       run=${turn}>${disabled ? "Enable" : "Disable"}<//>
@@ -97,7 +97,7 @@ function Acts({ trigger, show, after }) {
 }
 
 const TAKES = [
-  ["none", "none of it"], ["body", "its members are arguments, by name"], ["some", "some of it, as said below"],
+  ["none", "nothing"], ["body", "all members, as arguments by name"], ["some", "some members, as mapped below"],
 ];
 const EXAMPLE = '{\n  "order": "body.data.id"\n}';
 
@@ -107,7 +107,7 @@ function drafted(trigger) {
   return {
     name: "", kind: trigger?.schedule ? "schedule" : "task", of: trigger?.schedule ?? trigger?.task ?? "",
     queue: trigger?.queue ?? "", note: trigger?.note ?? "", kwargs: stringify(trigger?.kwargs ?? {}, "  "),
-    takes, map: takes === "some" ? stringify(map, "  ") : EXAMPLE,
+    takes, map: takes === "some" ? stringify(map, "  ") : "",
   };
 }
 
@@ -130,21 +130,21 @@ function TriggerForm({ trigger, onClose }) {
     : post("triggers", { name: form.name.trim(), ...said(form) }));
   const ready = !isTask || (!fault(form.kwargs) && (form.takes !== "some" || !fault(form.map)));
   return html`<${FormDialog} title=${trigger ? `Edit ${trigger.name}` : "New trigger"}
-    action=${trigger ? "Save" : "Make the trigger"} wide run=${run} onClose=${onClose} ready=${ready}>
+    action=${trigger ? "Save" : "Create"} wide run=${run} onClose=${onClose} ready=${ready}>
     ${!trigger && html`<${Field} label="Name" value=${form.name} onValue=${change("name")} required maxlength="100"
       pattern="[A-Za-z0-9][A-Za-z0-9._\\-]*" autofocus placeholder="till"
       hint="It is part of the address. Letters, digits, dots, dashes and underscores." />`}
-    <${Choice} label="A message" value=${form.kind} onValue=${change("kind")}
-      options=${[["task", "makes a job of a task"], ["schedule", "fires a schedule"]]} />
+    <${Choice} label="Each message" value=${form.kind} onValue=${change("kind")}
+      options=${[["task", "creates a job of a task"], ["schedule", "fires a schedule"]]} />
     <${Field} label=${isTask ? "Task" : "Schedule"} value=${form.of} onValue=${change("of")} required list="known" />
     <datalist id="known">${known.map((one) => html`<option key=${one.name} value=${one.name} />`)}</datalist>
-    ${isTask && html`<${Choice} label="Of the message" value=${form.takes} onValue=${change("takes")}
+    ${isTask && html`<${Choice} label="Arguments from the message" value=${form.takes} onValue=${change("takes")}
       options=${TAKES} />
-      ${form.takes === "some" && html`<${JsonEditor} label="Arguments, and where in the message they are"
-        text=${form.map} onText=${change("map")} rows=${4} />`}
-      <${JsonEditor} label="Arguments that are the same each time" text=${form.kwargs} onText=${change("kwargs")}
+      ${form.takes === "some" && html`<${JsonEditor} label="Mapping: argument to path in the message"
+        text=${form.map} onText=${change("map")} rows=${4} placeholder=${EXAMPLE} />`}
+      <${JsonEditor} label="Fixed arguments" text=${form.kwargs} onText=${change("kwargs")}
         rows=${3} />
-      <${Field} label="Queue" value=${form.queue} onValue=${change("queue")} placeholder="the task's own" />`}
+      <${Field} label="Queue" value=${form.queue} onValue=${change("queue")} placeholder="the task's queue" />`}
     <${Field} label="Note" value=${form.note} onValue=${change("note")} maxlength="1000" />
   <//>`;
 }

@@ -1,4 +1,4 @@
-// A webhook: its state, what one may do with it, and the form that makes or changes it.
+// A webhook: its state, its actions, and the form that creates or edits it.
 import { patch, post, remove, segment } from "../api.js";
 import { html, useState } from "../html.js";
 import { go } from "../route.js";
@@ -43,24 +43,24 @@ export function WebhookActs({ hook, after, brief = false }) {
   const turn = async () => {
     await patch(path(hook), { disabled: !hook.disabled_at });
     await after();
-    return hook.disabled_at ? `${hook.name} is told again.` : `${hook.name} is told of nothing until it is enabled.`;
+    return hook.disabled_at ? `Enabled ${hook.name}.` : `Disabled ${hook.name}.`;
   };
   const test = async () => {
     await post(`${path(hook)}/test`);
     await after();
-    return "A worker sends it a test; its deliveries say how that went.";
+    return "Test queued: see its deliveries.";
   };
   const erase = () => confirm({
     title: `Delete ${hook.name}?`, action: "Delete", danger: true, run: () => remove(path(hook)),
-    words: "It is told of nothing any more; deliveries that have not been made are cancelled. This cannot be undone.",
-  }).then((done) => done && (toast(`Webhook ${hook.name} is deleted.`), brief ? after() : go("webhooks")));
+    words: "It receives no more events; pending deliveries are cancelled. This cannot be undone.",
+  }).then((done) => done && (toast(`Deleted webhook ${hook.name}.`), brief ? after() : go("webhooks")));
   return html`<span class="row">
     <${Act} icon="play" label=${`Test webhook ${hook.name}`} run=${test}>Test<//>
     <${Act} icon=${hook.disabled_at ? "completed" : "pause"}
       label=${`${hook.disabled_at ? "Enable" : "Disable"} webhook ${hook.name}`}
       run=${turn}>${hook.disabled_at ? "Enable" : "Disable"}<//>
     ${!brief && html`<button onClick=${() => show("edit")}><${Icon} name="edit" /> Edit</button>
-      <button onClick=${() => show("rotate")}>Rotate the secret</button>
+      <button onClick=${() => show("rotate")}>Rotate secret</button>
       <button onClick=${erase}><${Icon} name="trash" /> Delete</button>`}
     ${open === "edit" && html`<${WebhookForm} hook=${hook} onClose=${(done) => (show(null), done && after())} />`}
     ${open === "rotate" && html`<${Rotate} what=${hook.name} at=${path(hook)}
@@ -73,12 +73,11 @@ export function WebhookActs({ hook, after, brief = false }) {
 /** Of a webhook or a trigger; `at` is its path in the API. Closes with what the API answers. */
 export function Rotate({ what, at, onClose }) {
   const [hours, set] = useState("24");
-  return html`<${FormDialog} title=${`Rotate the secret of ${what}`} action="Make a new secret"
+  return html`<${FormDialog} title=${`Rotate the secret of ${what}`} action="Rotate"
     run=${() => post(`${at}/rotate`, { overlap: Number(hours) * 3600 })} onClose=${onClose}>
-    <p>A new secret is shown once. The one before it counts beside it for a while, so that both sides can change in
-      peace.</p>
-    <${Field} label="Hours until the old one ends" type="number" min="0" max="8784" step="any" required value=${hours}
-      onValue=${set} autofocus hint="0 if it got out: then it ends at once." />
+    <p>A new secret is shown once. The old one stays valid for a while, so that both sides can switch.</p>
+    <${Field} label="Hours until the old secret expires" type="number" min="0" max="8784" step="any" required value=${hours}
+      onValue=${set} autofocus hint="0 if it leaked: it expires at once." />
   <//>`;
 }
 
@@ -90,26 +89,26 @@ const drafted = (hook) => ({
 const said = ({ name, queues, tasks, tags, ...rest }) =>
   ({ ...rest, queues: names(queues), tasks: names(tasks), tags: names(tags) });
 
-/** Without `hook` it makes one. */
+/** Without `hook` it creates one. */
 export function WebhookForm({ hook, onClose }) {
   const [form, set] = useState(() => drafted(hook));
   const change = (name) => (value) => set((before) => ({ ...before, [name]: value }));
   const run = () => (hook ? patch(path(hook), edits(said(drafted(hook)), said(form)), `"${hook.revision}"`)
     : post("webhooks", { name: form.name.trim(), ...said(form) }));
   return html`<${FormDialog} title=${hook ? `Edit ${hook.name}` : "New webhook"}
-    action=${hook ? "Save" : "Make the webhook"} wide run=${run} onClose=${onClose} ready=${form.events.length > 0}>
+    action=${hook ? "Save" : "Create"} wide run=${run} onClose=${onClose} ready=${form.events.length > 0}>
     ${!hook && html`<${Field} label="Name" value=${form.name} onValue=${change("name")} required maxlength="100"
       pattern="[A-Za-z0-9][A-Za-z0-9._\\-]*" autofocus placeholder="pager"
       hint="Letters, digits, dots, dashes and underscores." />`}
     <${Field} label="URL" type="url" value=${form.url} onValue=${change("url")} required
-      hint="Where it is told, by POST." />
+      hint="Events are sent there by POST." />
     <${Checks} legend="Events" chosen=${form.events} onChosen=${change("events")} options=${same(EVENTS)} />
-    <${Checks} legend="Send along" hint="What may be large or private." chosen=${form.include}
+    <${Checks} legend="Include" hint="May be large or private." chosen=${form.include}
       onChosen=${change("include")} options=${same(EXTRAS)} />
-    <div class="grid thirds"><${Field} label="Only of queues" value=${form.queues} onValue=${change("queues")}
-      placeholder="all" hint="Commas between." />
-      <${Field} label="Only of tasks" value=${form.tasks} onValue=${change("tasks")} placeholder="all" />
-        <${Field} label="Only with all of the tags" value=${form.tags} onValue=${change("tags")}
+    <div class="grid thirds"><${Field} label="Only queues" value=${form.queues} onValue=${change("queues")}
+      placeholder="all" hint="Separated by commas." />
+      <${Field} label="Only tasks" value=${form.tasks} onValue=${change("tasks")} placeholder="all" />
+        <${Field} label="Only with all these tags" value=${form.tags} onValue=${change("tags")}
         placeholder="any" /></div>
     <${Field} label="Note" value=${form.note} onValue=${change("note")} maxlength="1000" />
   <//>`;

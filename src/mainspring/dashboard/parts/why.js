@@ -1,4 +1,4 @@
-// Why a job is not running, in words, and what helps.
+// Why a job is not running, and how to fix it.
 import { get, post, segment } from "../api.js";
 import { local, utc } from "../format.js";
 import { html, useState } from "../html.js";
@@ -14,16 +14,15 @@ import { Time } from "./time.js";
 import { workerLink } from "./worker.js";
 
 const TITLES = {
-  running: "It is running", dead: "Why it is dead", completed: "It is done", cancelled: "It was cancelled",
-  expired: "It has expired",
+  running: "Running", dead: "Why it is dead", completed: "Completed", cancelled: "Cancelled", expired: "Expired",
 };
 const LOOKS = { dead: "bad", completed: "good", cancelled: "plain", expired: "plain" };
-// By themselves these mean that all is well.
+// Alone, these reasons are no trouble.
 const CALM = new Set(["running", "next", "not_due", "final", "waiting"]);
 
 const FEW = 2; // jobs in the way that are named at once
 
-/** `changed` is told after each fix. `children` stand below: how far it has come. */
+/** `changed` is called after each fix. `children` stand below: how far it has come. */
 export function Why({ job, reasons, changed, children }) {
   const look = LOOKS[job.shown] ?? (reasons.every(({ code }) => CALM.has(code)) ? "calm" : "warn");
   const failed = job.failure && (job.shown === "dead" || job.shown === "retrying");
@@ -33,18 +32,19 @@ export function Why({ job, reasons, changed, children }) {
     <ul aria-live="polite">${reasons.map((reason, n) => html`<li key=${`${reason.code}-${n}`}>
       <div class="why-words">${sentence(reason, job)}</div>
       <${Help} reason=${reason} job=${job} changed=${changed} /></li>`)}</ul>
-    ${failed && html`<div>${job.shown === "retrying" && html`<h3>What it failed with last</h3>`}
+    ${failed && html`<div>${job.shown === "retrying" && html`<h3>Last failure</h3>`}
       <${Failure} of=${job.failure} open=${job.shown === "dead"} /></div>`}
     ${children}
   </section>`;
 }
 
+const AGO = / \d+ (?:d|h|min|s) ago \((\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ)\)/;
 const INSTANT = /(\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ)/;
 
 /** The API's words, its times in the viewer's zone. How a dead job failed is left out: it stands below, whole. */
 function sentence({ code, text }, job) {
   const cut = code === "final" && job.failure && job.shown === "dead" ? text.indexOf("Z: ") + 1 : text.length;
-  const words = `${text.slice(0, 1).toUpperCase()}${text.slice(1, cut)}`;
+  const words = `${text.slice(0, 1).toUpperCase()}${text.slice(1, cut)}`.replace(AGO, " at $1");
   const parts = words.split(INSTANT).map((part, n) => (n % 2 ? html`<${Instant} at=${part} />` : part));
   return html`${parts}${/[.?!]$/.test(words) ? "" : "."}`;
 }
@@ -68,23 +68,23 @@ function Help({ reason, job, changed }) {
   const holders = reason.holders.length > 0 && html`<${Holders} ids=${reason.holders} />`;
   switch (reason.code) {
     case "queue_paused": return fix(
-      `Resume queue ${job.queue}`, sent(`${queue}/resume`, `Queue ${job.queue} goes on.`), may("operator", "queues"),
+      `Resume queue ${job.queue}`, sent(`${queue}/resume`, `Resumed queue ${job.queue}.`), may("operator", "queues"),
     );
-    case "paused": return fix("Resume", sent(`${at}/resume`, "It may run again."), can("resume"));
-    case "not_due": return fix("Run now", sent(`${at}/reschedule`, "It is due now.", { delay: 0 }), can("update"));
+    case "paused": return fix("Resume", sent(`${at}/resume`, "Resumed."), can("resume"));
+    case "not_due": return fix("Run now", sent(`${at}/reschedule`, "Due now.", { delay: 0 }), can("update"));
     case "version_skew": return html`
-      ${fix("Try now", sent(`${at}/reschedule`, "It is due now.", { delay: 0 }), can("update"))}
+      ${fix("Try now", sent(`${at}/reschedule`, "Due now.", { delay: 0 }), can("update"))}
       <a class="button" href="workers">Workers</a>`;
     case "no_worker": return html`<${Command} text="mainspring worker" />`;
     case "unknown_task": return html`<${Command} text=${`mainspring worker --app MODULE:APP`}
-      words=${`where the app is one that has a task ${job.task}`} />`;
+      words=${`with an app that has the task ${job.task}`} />`;
     case "queue_not_served": return html`<${Command} text=${`mainspring worker --queues ${quoted(job.queue)}`} />`;
     case "draining": return html`<${Drained} job=${job} changed=${changed} />`;
     case "workers_full": return html`${holders}<a class="button" href="workers">Workers</a>`;
-    case "breaker_open": return html`${holders}<a class="button" href=${link("jobs", failures)}>Its failures</a>`;
+    case "breaker_open": return html`${holders}<a class="button" href=${link("jobs", failures)}>Failures</a>`;
     case "limit_reached": return html`${holders}
-      <a class="button" href=${link("jobs", { task: job.task, state: "running" })}>What runs of it</a>`;
-    case "running": return job.worker && html`<a class="button" href=${workerLink(job.worker)}>Its worker</a>`;
+      <a class="button" href=${link("jobs", { task: job.task, state: "running" })}>Running jobs of the task</a>`;
+    case "running": return job.worker && html`<a class="button" href=${workerLink(job.worker)}>Worker</a>`;
     case "expired": case "final": return can("retry") && html`<${Again} job=${job} fix=${fix} changed=${changed} />`;
     default: return holders || null;
   }
@@ -94,7 +94,7 @@ function Help({ reason, job, changed }) {
 function Again({ job, fix, changed }) {
   const [open, set] = useState(false);
   const dead = job.shown === "dead";
-  const again = async () => (await post(`jobs/${segment(job.id)}/retry`), "It is on its way again.");
+  const again = async () => (await post(`jobs/${segment(job.id)}/retry`), "Queued again.");
   return html`${fix(dead ? "Redrive" : "Retry", again, true)}
     ${dead && html`<button type="button" onClick=${() => set(true)}><${Icon} name="edit" />Edit and redrive</button>`}
     ${open && html`<${Redrive} job=${job} onClose=${() => set(false)} onDone=${changed} />`}`;
@@ -102,9 +102,9 @@ function Again({ job, fix, changed }) {
 
 function Holders({ ids }) {
   const links = ids.map((id) => html`<a key=${id} href=${jobLink(id)}><code>${id}</code></a> `);
-  const words = ids.length === 1 ? "In the way is" : "In the way are";
+  const words = "Blocked by";
   if (ids.length <= FEW) return html`<span class="holders">${words} ${links}</span>`;
-  return html`<details class="holders"><summary>${ids.length} jobs are in the way</summary>${links}</details>`;
+  return html`<details class="holders"><summary>Blocked by ${ids.length} jobs</summary>${links}</details>`;
 }
 
 function Command({ text, words }) {
@@ -123,7 +123,7 @@ function Drained({ job, changed }) {
   const resume = async (id) => {
     await post(`workers/${segment(id)}/resume`);
     await changed();
-    return `Worker ${id} is resumed at its next beat.`;
+    return `Worker ${id} resumes at its next heartbeat.`;
   };
   return able.slice(0, 5).map(({ id }) => (may("operator", "workers")
     ? html`<${Act} key=${id} kind="primary" icon="play" run=${() => resume(id)}>Resume worker ${id}<//>`

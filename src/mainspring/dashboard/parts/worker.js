@@ -13,13 +13,13 @@ import { toast } from "./toast.js";
 
 /** By state: look, shape and meaning. */
 const LOOKS = {
-  open: ["completed", "completed", "takes jobs"],
-  draining: ["paused", "down", "takes nothing new; what it runs goes on"],
-  drained: ["paused", "pause", "takes nothing and runs nothing, until it is resumed"],
-  resuming: ["scheduled", "retrying", "takes jobs from its next beat on"],
-  stopping: ["waiting", "ended", "takes nothing new, and ends when what it runs has, or after its grace"],
-  late: ["dead", "warning", "has not been heard of for longer than it should take; it may be dead"],
-  gone: ["cancelled", "failed", "has ended, or died: its lease is over"],
+  open: ["completed", "completed", "accepts jobs"],
+  draining: ["paused", "down", "starts no new jobs; running jobs finish"],
+  drained: ["paused", "pause", "runs nothing until it is resumed"],
+  resuming: ["scheduled", "retrying", "accepts jobs from its next heartbeat on"],
+  stopping: ["waiting", "ended", "starts no new jobs; it exits when its running jobs finish, or after its grace period"],
+  late: ["dead", "warning", "its heartbeat is overdue; it may be dead"],
+  gone: ["cancelled", "failed", "exited or died: its lease has expired"],
 };
 const LATE = 0.75; // of its lease, within which it beats several times
 
@@ -47,11 +47,11 @@ export function Slots({ of: worker }) {
   return html`<${Meter} value=${running} most=${concurrency} label=${`Slots used of ${worker.id}`}
     words=${`${count(running)} of ${count(concurrency)}`} />
     ${leaked > 0 && html` <span class="state state-dead"
-      title="Held by runs that ignore their interruption; a restart frees them">
+      title="Held by runs that ignore their cancellation; a restart frees them">
       <${Icon} name="warning" />${leaked} leaked</span>`}`;
 }
 
-/** Drain or resume, resize, and stop; they are heard at its next beat. One that stops hears nothing else. */
+/** Drain or resume, resize, and stop: orders take effect at its next heartbeat. A stopping worker takes no others. */
 export function WorkerActs({ worker, after }) {
   const [sizing, size] = useState(false);
   const order = async (verb, words) => (await post(`workers/${segment(worker.id)}/${verb}`), await after(), words);
@@ -59,14 +59,14 @@ export function WorkerActs({ worker, after }) {
   if (worker.state === "stopping") return null;
   const halt = () => confirm({
     title: `Stop ${worker.id}?`, action: "Stop", danger: true, words: leaving(worker),
-    run: async () => void toast(await order("stop", `${worker.id} stops.`)),
+    run: async () => void toast(await order("stop", `Stopping ${worker.id}.`)),
   });
   return html`<span class="row">
     ${worker.orders.drained
       ? html`<${Act} icon="play" label=${`Resume worker ${worker.id}`}
-        run=${() => order("resume", `${worker.id} takes jobs again.`)}>Resume<//>`
-      : html`<${Act} icon="pause" label=${`Drain worker ${worker.id}`} title="Takes nothing new; what it runs goes on"
-          run=${() => order("drain", `${worker.id} takes nothing new. What it runs goes on.`)}>Drain<//>`}
+        run=${() => order("resume", `Resumed ${worker.id}.`)}>Resume<//>`
+      : html`<${Act} icon="pause" label=${`Drain worker ${worker.id}`} title="Start no new jobs; running jobs finish"
+          run=${() => order("drain", `Draining ${worker.id}: running jobs finish.`)}>Drain<//>`}
     <button type="button" aria-label=${`Resize worker ${worker.id}`} onClick=${() => size(true)}>Resize</button>
     ${worker.grace !== null && html`<button type="button" aria-label=${`Stop worker ${worker.id}`}
       onClick=${halt}>Stop</button>`}
@@ -75,22 +75,22 @@ export function WorkerActs({ worker, after }) {
   </span>`;
 }
 
-/** What a stop does to it. */
+/** The effect of a stop. */
 function leaving({ running, grace }) {
-  const end = Number(grace) ? `may finish within ${duration(grace)}, the rest run elsewhere` : "will run elsewhere";
-  return html`<p>It takes nothing new. ${running ? `${plural(running, "job")} ${end}.` : "It runs nothing now."}</p>
-    <p>Whoever keeps the process running may start another.</p>`;
+  const end = Number(grace) ? `may finish within ${duration(grace)}; the rest run on other workers` : "will run on other workers";
+  return html`<p>It starts no new jobs. ${running ? `${plural(running, "job")} ${end}.` : "No job is running."}</p>
+    <p>A process manager may start the worker again.</p>`;
 }
 
 function Resize({ worker, onClose }) {
   const [slots, set] = useState(String(worker.orders.concurrency ?? worker.concurrency));
   const send = async (concurrency, words) =>
     (await post(`workers/${segment(worker.id)}/resize`, { concurrency }), words);
-  const run = () => (slots === "" ? send(null, `${worker.id} has as many slots as it was started with.`)
-    : send(Number(slots), `${worker.id} has ${slots} slots from its next beat on.`));
+  const run = () => (slots === "" ? send(null, `${worker.id} has its original number of slots.`)
+    : send(Number(slots), `${worker.id} has ${slots} slots from its next heartbeat on.`));
   return html`<${FormDialog} title=${`Resize ${worker.id}`} action="Resize" run=${run} onClose=${onClose}>
-    <p>How many jobs it may run at once, until it ends. What runs now is left alone.</p>
+    <p>The number of jobs it runs at once, until it exits. Running jobs are not affected.</p>
     <${Field} label="Slots" type="number" min="1" max="100000" step="1" value=${slots} onValue=${set} autofocus
-      hint="Leave it empty for as many as it was started with." />
+      hint="Empty: the number it was started with." />
   <//>`;
 }

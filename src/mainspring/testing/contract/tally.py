@@ -46,6 +46,7 @@ class TallyContract(Contract):
             await settle(store, job, Done(), now=later(1.5))
             end = micros(later(1.5))
             sums = Sums({"completed": 1}, 1_500_000, {bucket(1_500_000): 1}, {}, end, end, waits={0: 1})
+            sums.took_ends, sums.wait_ends = (1_500_000, 1_500_000), (0, 0)
             assert await store.tallies(span, since=EPOCH) == [Tally(BEGINS[span], "mail", "send", sums)]
 
     @pytest.mark.parametrize("ending", Ending)

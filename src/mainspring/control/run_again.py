@@ -1,0 +1,41 @@
+"""A finished job as a new one: the same call, made again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from ..errors import BadInput, InvalidTransition
+from ..ids import new_id
+from ..job import Job, JobId, NewJob
+from ..task import Task
+
+INTERNAL = "mainspring."
+FINISHED = ("completed", "dead", "cancelled", "expired")
+# Parts of the metadata that belong to the trace of the first job.
+TRACE = frozenset({"traceparent", "tracestate"})
+
+
+def again(job: Job, tasks: Mapping[str, Task[Any, Any]], *, id: JobId | None, now: datetime) -> NewJob:
+    """The same task, queue, arguments, priority, retries, timeout, tags, metadata and unique key, due at once.
+
+    It belongs to no schedule, and has no idempotency key: that is for one job only. Its task, if this app has it,
+    checks the arguments.
+    """
+    if job.shown(now) not in FINISHED:
+        raise InvalidTransition(job.id, job.shown(now), "run again", ", ".join(FINISHED))
+    if job.task.startswith(INTERNAL):
+        raise BadInput(f"job {job.id} is the engine's own ({job.task}): it tells what has happened, and only once")
+    if job.unreadable:
+        raise BadInput(f"the record of job {job.id} cannot be read, so it cannot be run again")
+    task, fingerprint = tasks.get(job.task), job.fingerprint
+    if task is not None and not task.stub:
+        task.arguments.check(job.payload)
+        fingerprint = task.arguments.fingerprint
+    return NewJob(
+        id=id or new_id(now), task=job.task, payload=job.payload, queue=job.queue, priority=job.priority,
+        timeout=job.timeout, max_retries=job.max_retries, backoff=job.backoff, tags=job.tags,
+        metadata={name: value for name, value in job.metadata.items() if name not in TRACE},
+        unique_key=job.unique_key, on_conflict="raise", fingerprint=fingerprint,
+    )  # fmt: skip
