@@ -34,6 +34,8 @@ def main() -> None:
     print("Ctrl-C stops it; its jobs go on when it is started again.", flush=True)
     try:
         _serve(listener)
+    except KeyboardInterrupt:
+        print("Stopped. What was running has ended or will run again.")
     finally:
         partners.stop()
 

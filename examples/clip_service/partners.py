@@ -19,10 +19,11 @@ Answer = tuple[int, dict[str, Any]]
 
 
 class Fault(NamedTuple):
-    """What happens to a request before it is answered: a wait, or another status."""
+    """What happens to a request: a wait before it is answered, another status, or that status once all is done."""
 
     status: int = 200
     seconds: float = 0.0
+    after: bool = False
 
 
 class Request(NamedTuple):
@@ -47,10 +48,14 @@ class Partners:
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
 
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
     def start(self) -> str:
         """Serves from now on; returns the base URL."""
         self._thread.start()
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return self.url
 
     def stop(self) -> None:
         self._server.shutdown()
@@ -66,6 +71,10 @@ class Partners:
     def slow(self, part: str, seconds: float, times: int = 1) -> None:
         """The next requests for this part wait before they are answered."""
         self._plan(part, Fault(seconds=seconds), times)
+
+    def lose(self, part: str, times: int = 1) -> None:
+        """The next requests are carried out, and the answer is lost."""
+        self._plan(part, Fault(status=502, after=True), times)
 
     def _plan(self, part: str, fault: Fault, times: int) -> None:
         self._planned.setdefault(part, deque()).extend([fault] * times)
@@ -86,12 +95,14 @@ class Partners:
             self.requests[part] += 1
             fault = self._fault(part)
         time.sleep(fault.seconds)
-        if fault.status != 200:
-            return fault.status, {"error": "planned trouble"}
+        bad = fault.status, {"error": "planned trouble"}
+        if fault.status != 200 and not fault.after:
+            return bad
         route = ROUTES.get((method, part))
         if route is None:
             return 404, {"error": f"there is no {method} /{part}"}
-        return route(self, Request(url.path, dict(parse_qsl(url.query)), body))
+        answer = route(self, Request(url.path, dict(parse_qsl(url.query)), body))
+        return bad if fault.after else answer
 
     def clips(self, request: Request) -> Answer:
         """A page of the clips made from `since` to before `until`, oldest first."""

@@ -32,7 +32,7 @@ def hot_scores(ctx: Context) -> None:
         ctx.progress(min(start + BATCH_CLIPS, last), last, "clips")
 
 
-@app.every(hours=1, depends_on="hot_scores")
+@app.every(hours=1, depends_on="hot_scores", run_on_start=True)
 @app.task(queue="scores", timeout=60)
 def trending(ctx: Context) -> int:
     """Replaces the list in one transaction; waits until there are new scores since it ran last."""

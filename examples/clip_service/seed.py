@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import insert, select
 
-from .database import create_tables, session
+from .database import create_tables, engine, session
 from .tables import DAY, HOUR, Clip, Creator, Delivery, Email, Subscription, Table
 
 CLIPS = 50_000
@@ -36,9 +36,10 @@ def seed(now: int, clips: int = CLIPS) -> bool:
 
 
 def _write(table: type[Table], rows: Iterator[Row]) -> None:
-    with session() as db, db.begin():
+    """In bulk, without the ORM, which takes three times as long."""
+    with engine().begin() as connection:
         while batch := list(islice(rows, BATCH_ROWS)):
-            db.execute(insert(table), batch)
+            connection.execute(insert(Table.metadata.tables[table.__tablename__]), batch)
 
 
 def _creators(count: int) -> Iterator[Row]:
