@@ -2,25 +2,25 @@
 
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from mainspring import Backoff, Breaker, Context, Items
 
 from .app import app, due
 from .client import call
 from .database import session
-from .metrics import indexing_jobs
-from .tables import DAY, Clip
+from .tables import DAY, Clip, IndexingCount
 
 MAX_CLIPS = 100
 MAX_AGE_SECONDS = 7 * DAY
 REQUEST_CLIPS = 20
 MAX_FAILURES = 3
+MAX_FAILED_RATIO = 0.5
 
 
 @app.every(minutes=10, run_on_start=True)
 @app.task(
-    queue="embeddings", timeout=120, max_retries=2, backoff=Backoff(initial=30), failed_ratio=0.5,
+    queue="embeddings", timeout=120, max_retries=2, backoff=Backoff(initial=30), failed_ratio=MAX_FAILED_RATIO,
     breaker=Breaker(failures=5, cooldown=300),
 )  # fmt: skip
 def embed_clips(ctx: Context) -> Items:
@@ -28,9 +28,9 @@ def embed_clips(ctx: Context) -> Items:
     try:
         counted = _index(ctx, due(ctx))
     except Exception:
-        indexing_jobs.labels("failed").inc()
+        _count_run("failed")
         raise
-    indexing_jobs.labels(counted.verdict(0.5)).inc()
+    _count_run(counted.verdict(MAX_FAILED_RATIO))
     return counted
 
 
@@ -69,3 +69,8 @@ def _store(results: list[dict[str, Any]], now: int) -> int:
             else:
                 clip.embedding_failures += 1
     return sum("error" in result for result in results)
+
+
+def _count_run(status: str) -> None:
+    with session() as db, db.begin():
+        db.execute(update(IndexingCount).where(IndexingCount.status == status).values(runs=IndexingCount.runs + 1))

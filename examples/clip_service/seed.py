@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import insert, select
 
 from .database import create_tables, engine, session
-from .tables import DAY, HOUR, Clip, Creator, Delivery, Email, Subscription, Table
+from .tables import DAY, HOUR, Clip, Creator, Delivery, Email, IndexingCount, Subscription, Table
 
 CLIPS = 50_000
 CLIPS_PER_CREATOR = 25
@@ -27,6 +27,7 @@ def seed(now: int, clips: int = CLIPS) -> bool:
             return False
     creators = max(1, clips // CLIPS_PER_CREATOR)
     dice = random.Random(17)
+    _write(IndexingCount, iter([{"status": status} for status in ("success", "failed", "partial")]))
     _write(Creator, _creators(creators))
     _write(Clip, _clips(dice, clips, creators, now))
     _write(Subscription, _subscriptions(dice, creators, now))

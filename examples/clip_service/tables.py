@@ -47,6 +47,15 @@ class Clip(Table):
     )
 
 
+class IndexingCount(Table):
+    """Runs of embed_clips: success, failed or partial. In the database, so that all workers count into one figure."""
+
+    __tablename__ = "indexing_counts"
+
+    status: Mapped[str] = mapped_column(String(10), primary_key=True)
+    runs: Mapped[int] = mapped_column(default=0)
+
+
 class TrendingClip(Table):
     __tablename__ = "trending_clips"
 
