@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from typing import Any
+from uuid import uuid4
 
 from fastapi import FastAPI, HTTPException, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -43,7 +44,7 @@ def add_clip(new: NewClip) -> dict[str, Any]:
         creator = db.get(Creator, new.creator_id)
         if creator is None:
             raise HTTPException(404, f"there is no creator {new.creator_id}")
-        clip = Clip(remote_id=f"upload-{new.creator_id}-{new.created_at}", **new.model_dump())
+        clip = Clip(remote_id=f"upload-{uuid4().hex}", **new.model_dump())
         db.add(clip)
         db.flush()
         payload: dict[str, int | str] = {"clip": clip.id}
