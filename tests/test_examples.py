@@ -29,6 +29,7 @@ from mainspring.cli import main as cli
 from mainspring.config import Settings, load
 from mainspring.job import TRANSITIONS, State
 from pages import ELSEWHERE, GENERATED, PAGES, ROOT, Block, blocks, commands, fits
+from servers import Postgres, Redis
 
 PATIENCE = 120.0
 HERE = Path(__file__).resolve().parent
@@ -48,17 +49,29 @@ def environ(**more: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_example_prints_what_its_docstring_says(example: Path, tmp_path: Path) -> None:
+def test_example_prints_what_its_docstring_says(example: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     doc = ast.get_docstring(ast.parse(example.read_text())) or ""
     _, _, expected = doc.partition("Prints:\n")
     assert expected, f"{example.name} does not say what it prints"
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(example)],
+        [sys.executable, "-W", "error", str(example), *server_of(example, request)],
         cwd=tmp_path, env=environ(), capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert fits(expected.splitlines(), done.stdout, {}), done.stdout
     assert list(tmp_path.iterdir()) == [], "an example leaves nothing behind"
+
+
+def server_of(example: Path, request: pytest.FixtureRequest) -> list[str]:
+    """The URL of the server that an example is about, as its argument."""
+    match example.stem:
+        case "postgres":
+            server: Postgres = request.getfixturevalue("postgres")
+            return [server.dsn]
+        case "redis_store":
+            other: Redis = request.getfixturevalue("redis")
+            return [f"redis://127.0.0.1:{other.port}/0"]
+    return []
 
 
 @pytest.mark.parametrize(("example", "count"), [("testing_example.py", 3), ("testing_harness.py", 4)])

@@ -203,6 +203,8 @@ MAY_SLEEP = {
     "servers.py:Postgres._until_ready": "looks whether a server has begun to serve",
     "servers.py:Prometheus.until": "looks at what a server has scraped",
     "servers.py:Redis._until_ready": "looks whether a server has begun to serve",
+    "test_clip_service.py:Running._until_ready": "looks whether a process has begun to serve",
+    "test_clip_service.py:Running.until_all_have_run": "asks a server in another process how far its jobs are",
     "test_examples.py:Player._beside_us": "looks whether a process has begun to serve",
     "worker/test_worker_fences.py:until": "looks at what a worker with its own beat thread has done",
 }

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextvars import Context as ContextVars
 from typing import Any
 
 from .clock import Clock, Timer
@@ -93,7 +94,7 @@ class Processes:
         self._busy.add(process)
         self._peak = max(self._peak, len(self._busy))
         if self._timer is None and not self._closed:
-            self._timer = self._clock.call_later(LOOK, self._look)
+            self._timer = _engine_timer(self._clock, LOOK, self._look)
         return process
 
     def _give_back(self, process: Process, retire: bool) -> None:
@@ -150,7 +151,7 @@ class _Run:
         if isinstance(message, Began):
             self._began = message
             if self._order.soft_timeout is not None:
-                self._timer = self._clock.call_later(self._order.soft_timeout, self._process.interrupt)
+                self._timer = _engine_timer(self._clock, self._order.soft_timeout, self._process.interrupt)
             return
         try:
             self._hear(message)
@@ -166,6 +167,11 @@ class _Run:
             return Raised(Failure("CpuLimitExceeded", text), "cpu", bases_of(CpuLimitExceeded), usage)
         under = "" if order.memory_limit is None else f", under a memory_limit of {size(order.memory_limit)}"
         return Died(exit.reason + under, usage)
+
+
+def _engine_timer(clock: Clock, seconds: float, act: Callable[[], object]) -> Timer:
+    """A timer outside the run that sets it: a test's clock takes the timers of a run for its sleeps."""
+    return ContextVars().run(clock.call_later, seconds, act)
 
 
 def _usage(exit: Exit, began: Began) -> Usage:

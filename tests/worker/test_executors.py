@@ -592,3 +592,21 @@ def test_a_task_in_main_runs_and_its_own_errors_are_known(tmp_path: Path, comman
     )
     assert done.stdout == "42 dead\n", done.stderr
     assert "Warning" not in done.stderr
+
+
+# in a harness
+
+
+@pytest.mark.parametrize("soft_timeout", [None, 30])
+@pytest.mark.parametrize("how", ["drain", "process_one", "advance"])
+async def test_harness_waits_for_a_task_in_a_process(how: str, soft_timeout: float | None) -> None:
+    """A timer of the pool or of the run's own limit is no sleep of the task: time stands still meanwhile."""
+    app = Mainspring("memory://")
+    options = {} if soft_timeout is None else {"soft_timeout": soft_timeout}
+    task = process(app, jobs.add, **options)
+    async with app.testing() as harness:
+        handle = await task.enqueue(2, 3)
+        await (harness.advance(seconds=1) if how == "advance" else getattr(harness, how)())
+        assert await handle.result() == 5
+        job = await handle.job()
+        assert job.finished_at == job.started_at

@@ -1,0 +1,43 @@
+"""Dunning over two weeks: nobody is charged twice, whatever the bank does."""
+
+from clip_service.billing import dunning
+from clip_service.mail import send_mail
+from clip_service.partners import Partners
+from clip_service.tables import Email, SenderReputation, Subscription
+from mainspring import State
+from mainspring.testing import Harness
+
+from .state import count, run_only
+
+
+async def test_two_weeks_of_dunning(jobs: Harness, partners: Partners) -> None:
+    await run_only("dunning", "email_metrics", "sender_reputation")
+    emails, past_due = count(Email), count(Subscription, state="past_due")
+    assert past_due == 2
+    ran = await jobs.advance(days=14, limit=2000)
+    assert {job.state for job in ran} == {State.COMPLETED}
+    assert len(jobs.fired("dunning")) == 14 * 4
+    assert count(Subscription, state="past_due") == 0
+    assert count(Subscription, state="cancelled") + count(Subscription, state="active") == count(Subscription)
+    # One mail for each charge, each sent once.
+    assert len(jobs.of(send_mail)) == len(partners.charges) == count(Email) - emails
+    assert count(SenderReputation) == 2
+
+
+async def test_a_bank_that_is_away_costs_no_subscription(jobs: Harness, partners: Partners) -> None:
+    await run_only("dunning")
+    partners.fail("payments", 503, times=3)
+    await jobs.advance(hours=7)
+    job = jobs.of(dunning)[0]
+    assert (job.state, job.attempt) == (State.COMPLETED, 3)
+    assert len(partners.charges) == 2
+    assert count(Subscription, state="cancelled") == 0
+
+
+async def test_a_charge_has_the_same_key_in_each_try(jobs: Harness, partners: Partners) -> None:
+    """The first answer is lost after the bank has charged."""
+    await run_only("dunning")
+    partners.lose("payments")
+    await jobs.advance(hours=7)
+    assert len(partners.charges) == 2
+    assert partners.requests["payments"] == 3
