@@ -16,7 +16,7 @@ from .codec import data, encode_result, is_async
 from .context import Context, Desk, running
 from .errors import ItemsFailed
 from .failpoint import failpoint
-from .job import Failure, Items, Job, Usage
+from .job import Failure, Job, Usage
 from .middleware import Middleware, Next, onion
 from .middleware.recovery import recovery
 from .middleware.timeout import Timeout
@@ -93,7 +93,8 @@ class Runner:
         if timeout is UNSET:
             timeout = self._tasks[job.task].timeout(self._default_timeout)
         # The deadline is only told, the timeout middleware keeps it: they start within microseconds.
-        return Context(job, timeout, self._deadline(job.started_at, timeout), self.desk)
+        ratio = self._tasks[job.task].options.failed_ratio
+        return Context(job, timeout, self._deadline(job.started_at, timeout), self.desk, ratio)
 
     def fingerprints(self, tasks: Iterable[str]) -> tuple[str, ...]:
         return tuple(self._tasks[name].arguments.fingerprint for name in tasks)
@@ -131,11 +132,12 @@ class Runner:
         """What it means that the task returned this."""
         if isinstance(value, Steer):
             return value
-        if (items := ctx.counted) is not None and (too_many := self._too_many(ctx.job, items)) is not None:
-            return too_many
-        if isinstance(value, Done):
-            return value
-        return Done() if value is None else Done(*encode_result(value, self._result_limit))
+        items, verdict = ctx.counted, ctx.verdict
+        if items is not None and verdict == "failed":
+            return ItemsFailed(f"{items.failed} of {items.total} items failed; up to {ctx.failed_ratio:.0%} may")
+        if not isinstance(value, Done):
+            value = Done() if value is None else Done(*encode_result(value, self._result_limit))
+        return value if items is None or verdict == "success" else value.partly(items)
 
     def policy(self, job: Job) -> Policy:
         """The task's rules, with the job's own wishes first."""
@@ -144,12 +146,6 @@ class Runner:
             return policy
         retries = policy.max_retries if job.max_retries is None else job.max_retries
         return replace(policy, max_retries=retries, backoff=job.backoff or policy.backoff)
-
-    def _too_many(self, job: Job, items: Items) -> ItemsFailed | None:
-        ratio = self._tasks[job.task].options.failed_ratio
-        if items.verdict(ratio) != "failed":
-            return None
-        return ItemsFailed(f"{items.failed} of {items.total} items failed; up to {ratio:.0%} may")
 
     def close(self) -> None:
         self.threads.close()

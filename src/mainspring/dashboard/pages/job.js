@@ -58,7 +58,7 @@ function Whole({ job, reasons, runs, told, ear, changed }) {
   const turn = `${job.runs} ${job.state}`;
   return html`
     <${Head} title=${job.task} actions=${html`<${JobActions} job=${job} changed=${changed} />`}>
-      <span role="status"><${State} of=${job.shown} /></span>
+      <span role="status"><${State} of=${job.outcome ?? job.shown} /></span>
       <span class="job-id"><code>${job.id}</code><${Copy} text=${job.id} name="the id" /></span>
     <//>
     <div class="stack">

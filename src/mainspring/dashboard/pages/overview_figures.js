@@ -19,7 +19,8 @@ export function Figures({ stats, window }) {
     <dl aria-label=${`Runs ${within}`}>
       <${Figure} words="Runs per minute" ...${pace(stats, within)} />
       <${Figure} words="Success" value=${percent(total.success_rate)} kind=${mood(total)}
-        title=${`${count(total.completed)} completed, ${count(total.failed)} failed, ${within}`} />
+        title=${`${count(total.completed)} completed, ${count(total.partial)} partial, ${count(total.failed)} failed,
+          ${within}`} />
       <${Figure} words="Run time p95" value=${duration(total.p95)}
         title=${`19 of 20 runs ${within} were done in this time; half of them in ${duration(total.p50)}`} />
       <${Figure} words="Wait p95" value=${duration(total.wait_p95)}
@@ -41,13 +42,13 @@ function Figure({ words, value, title, kind = "" }) {
     <dd class=${`overview-figure ${kind}`}>${value}</dd></div>`;
 }
 
-const runs = (points) => points.reduce((sum, one) => sum + one.completed + one.failed, 0);
+const runs = (points) => points.reduce((sum, one) => sum + one.completed + one.partial + one.failed, 0);
 
 /** What goes on now, by the last whole minutes where the series has them; else since the first run of the window. */
 function pace({ series, total }, within) {
   const step = series.length > 1 ? (Date.parse(series[1].at) - Date.parse(series[0].at)) / 60_000 : 1;
   const whole = series.slice(-6, -1);
-  const first = series.findIndex((one) => one.completed + one.failed);
+  const first = series.findIndex((one) => one.completed + one.partial + one.failed);
   const minutes = first < 0 ? 1 : Math.max(1, (now() - Date.parse(series[first].at)) / 60_000);
   const title = `${count(total.runs)} runs ${within}`;
   if (step > 1 || !runs(whole)) return { value: rate(runs(series) / minutes), title };

@@ -11,7 +11,7 @@ export const MEANING = {
   retrying: "failed, and will be tried again",
   running: "a worker has it", waiting: "waits for other jobs", paused: "somebody has paused it",
   completed: "has done its work", dead: "failed for good", cancelled: "somebody has cancelled it",
-  expired: "was not started in time",
+  expired: "was not started in time", partial: "has done its work, but some of its items failed",
 };
 
 /** Also for the ending of one run: failed, timeout, crashed, … */

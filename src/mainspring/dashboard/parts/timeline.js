@@ -4,7 +4,7 @@ const UNCOUNTED = new Set(["snoozed", "released"]);
 // In percent of the width: the least that a run and a wait have, and the most of times in which nothing happens.
 const RUN = 2, WAIT = 0.5, IDLE = 30;
 
-/** [{kind, from, until, words, run}], without gaps; `kind` of a run is its ending. Times in milliseconds. */
+/** [{kind, from, until, words, run}], without gaps; `kind` of a run is its outcome. Times in milliseconds. */
 export function stretches(job, runs, now) {
   const found = [];
   let at = ms(job.created_at);
@@ -27,7 +27,7 @@ export function stretches(job, runs, now) {
     } else {
       wait(ms(run.started_at), n === runs.length - 1 && job.state !== "running" && job.finished_at);
     }
-    found.push({ kind: run.ending, from: at, until: (at = Math.max(at, ms(run.finished_at))), run: run.number });
+    found.push({ kind: run.outcome ?? run.ending, from: at, until: (at = Math.max(at, ms(run.finished_at))), run: run.number });
     before = run;
   });
   if (job.state === "running") {
