@@ -135,9 +135,11 @@ class Runner:
         items, verdict = ctx.counted, ctx.verdict
         if items is not None and verdict == "failed":
             return ItemsFailed(f"{items.failed} of {items.total} items failed; up to {ctx.failed_ratio:.0%} may")
-        if not isinstance(value, Done):
-            value = Done() if value is None else Done(*encode_result(value, self._result_limit))
-        return value if items is None or verdict == "success" else value.partly(items)
+        done = value if isinstance(value, Done) else self._done(value)
+        return done if items is None or verdict == "success" else done.partly(items)
+
+    def _done(self, value: Any) -> Done:
+        return Done() if value is None else Done(*encode_result(value, self._result_limit))
 
     def policy(self, job: Job) -> Policy:
         """The task's rules, with the job's own wishes first."""

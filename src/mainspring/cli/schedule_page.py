@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..control.schedules import ScheduleStats
+from ..control import ScheduleStats
 from ..schedule import Schedule, Spec, Status, Tick
 from ..trigger import Preview, Window
 from . import render
