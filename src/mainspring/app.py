@@ -49,6 +49,7 @@ from .retention import Retention
 from .retry import Backoff
 from .runner import Runner
 from .scheduler import Scheduler
+from .settings_report import sources
 from .spec import Declared, ScheduleOptions, declared
 from .stats import LONGEST, Stats, grouped, of, resolution, series, summed, top_errors, total
 from .store import Store
@@ -133,6 +134,7 @@ class Mainspring:
             raise BadSetting(f"the store is given as a URL or as a Store; got {store!r:.80}")
         given = {"store": store, **settings} if isinstance(store, str) else settings
         self.settings = load(given)
+        self.setting_sources = sources(given)
         _check_allowance(self.settings.webhook_allow)
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.middleware = list(middleware)

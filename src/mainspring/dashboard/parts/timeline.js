@@ -27,7 +27,8 @@ export function stretches(job, runs, now) {
     } else {
       wait(ms(run.started_at), n === runs.length - 1 && job.state !== "running" && job.finished_at);
     }
-    found.push({ kind: run.outcome ?? run.ending, from: at, until: (at = Math.max(at, ms(run.finished_at))), run: run.number });
+    const kind = run.outcome ?? run.ending;
+    found.push({ kind, from: at, until: (at = Math.max(at, ms(run.finished_at))), run: run.number });
     before = run;
   });
   if (job.state === "running") {
