@@ -558,6 +558,10 @@ class Mainspring:
         """As hand_over() is by then: a test may have put its own in its place."""
         return await self.hand_over(jobs)
 
+    async def enqueue_by_hand(self, jobs: Sequence[NewJob]) -> list[Handle[Any]]:
+        """As enqueue_many(), for jobs that a person enqueues: who acts is in the audit trail, as jobs.enqueue."""
+        return await (self.hand_over(jobs) if self._remote else self.audit.enqueue(jobs, self._hand_over))
+
     async def hand_over(self, jobs: Sequence[NewJob], within: Any = None) -> list[Handle[Any]]:
         """NewJobs to the store; the way of every job into it."""
         if not jobs:

@@ -30,9 +30,10 @@ OUTCOMES: dict[str, tuple[str, str]] = {
 
 
 def job_page(
-    job: Job, executions: Sequence[Execution], reasons: Sequence[Reason], now: datetime
+    job: Job, executions: Sequence[Execution], reasons: Sequence[Reason], now: datetime, by: str | None = None
 ) -> list[RenderableType]:
-    page: list[RenderableType] = [head(job, now), facts(_pairs(job, now))]
+    """`by`: who enqueued it by hand."""
+    page: list[RenderableType] = [head(job, now), facts(_pairs(job, now) | {"enqueued by": by or ""})]
     if reasons:
         page += [Text(), Text("WHY", style="dim"), why_lines(reasons, now)]
     page += section("arguments", _json(job.payload))

@@ -3,6 +3,7 @@ import { get, segment } from "../api.js";
 import { html, useMemo, useRef, useState } from "../html.js";
 import { useData, useNotices } from "../live.js";
 import { Copy } from "../parts/copy.js";
+import { useEnqueuer } from "../parts/enqueuer.js";
 import { JobActions } from "../parts/job_actions.js";
 import { JobFacts } from "../parts/job_facts.js";
 import { JobProgress } from "../parts/job_progress.js";
@@ -82,10 +83,11 @@ function Whole({ job, reasons, runs, told, ear, changed }) {
 
 /** Its facts, and what was put in and came out. */
 function Given({ job }) {
+  const by = useEnqueuer(job);
   const tasks = useData((signal) => get("tasks", {}, signal), [job.task]);
   const rules = useMemo(() => tasks.value?.items.find((one) => one.name === job.task), [tasks.value]);
   return html`
-    <section class="card" aria-label="Facts"><h2>Facts</h2><${JobFacts} job=${job} rules=${rules} /></section>
+    <section class="card" aria-label="Facts"><h2>Facts</h2><${JobFacts} job=${job} rules=${rules} by=${by} /></section>
     <${Value} title="Arguments" value=${job.payload} none="It takes none." />
     ${job.state === "completed" && html`<${Value} title="Result" value=${job.result} none="It returned nothing." />`}
     ${Object.keys(job.metadata).length > 0 && html`<${Value} title="Metadata" value=${job.metadata} />`}`;
