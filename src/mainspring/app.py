@@ -49,6 +49,7 @@ from .retention import Retention
 from .retry import Backoff
 from .runner import Runner
 from .scheduler import Scheduler
+from .settings_report import sources
 from .spec import Declared, ScheduleOptions, declared
 from .stats import LONGEST, Stats, grouped, of, pace, resolution, series, summed, top_errors, total
 from .store import Store
@@ -147,6 +148,7 @@ class Mainspring:
             raise BadSetting(f"the store is given as a URL or as a Store; got {store!r:.80}")
         given = {"store": store, **settings} if isinstance(store, str) else settings
         self.settings = load(given)
+        self.setting_sources = sources(given)
         _check_allowance(self.settings.webhook_allow)
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.middleware = list(middleware)
@@ -569,6 +571,10 @@ class Mainspring:
     async def _hand_over(self, jobs: Sequence[NewJob]) -> list[Handle[Any]]:
         """As hand_over() is by then: a test may have put its own in its place."""
         return await self.hand_over(jobs)
+
+    async def enqueue_by_hand(self, jobs: Sequence[NewJob]) -> list[Handle[Any]]:
+        """As enqueue_many(), for jobs that a person enqueues: who acts is in the audit trail, as jobs.enqueue."""
+        return await (self.hand_over(jobs) if self._remote else self.audit.enqueue(jobs, self._hand_over))
 
     async def hand_over(self, jobs: Sequence[NewJob], within: Any = None) -> list[Handle[Any]]:
         """NewJobs to the store; the way of every job into it."""

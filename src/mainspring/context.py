@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, M
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -46,10 +46,13 @@ class Context:
     """Injected into the first parameter annotated `Context`; never sent."""
 
     __slots__ = (
-        "_said", "arguments", "cancelled", "commitment", "deadline", "interrupt", "job", "timeout", "usage", "watch",
+        "_said", "arguments", "cancelled", "commitment", "deadline", "failed_ratio", "interrupt", "job", "timeout",
+        "usage", "watch",
     )  # fmt: skip
 
-    def __init__(self, job: Job, timeout: float | None, deadline: datetime | None, desk: Desk) -> None:
+    def __init__(
+        self, job: Job, timeout: float | None, deadline: datetime | None, desk: Desk, failed_ratio: float = 0.5
+    ) -> None:
         self.job = job
         self.timeout = timeout
         self.deadline = deadline
@@ -61,6 +64,8 @@ class Context:
         """Interrupts the task itself, where cancelling the run would not let it answer."""
         self.watch: Callable[[Context], object] | None = None
         """Called once, when the run is told to stop."""
+        self.failed_ratio = failed_ratio
+        """The task's: the share of its items that may fail."""
         self.usage: Usage | None = None
         self.commitment: Commitment | None = None
         self._said: Said | Desk = desk
@@ -133,6 +138,12 @@ class Context:
     @property
     def counted(self) -> Items | None:
         return None if isinstance(self._said, Desk) else self._said.counted
+
+    @property
+    def verdict(self) -> Literal["success", "partial", "failed"]:
+        """What the items counted so far say of the run."""
+        items = self.counted
+        return "success" if items is None else items.verdict(self.failed_ratio)
 
     def stop(self) -> None:
         """The run is told to end."""

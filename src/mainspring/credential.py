@@ -20,7 +20,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 # What the API is about; a test holds them to its routes.
 NOUNS = (
     "audit", "cron", "dead", "events", "executions", "jobs", "keys", "metrics", "queues", "schedules", "scheduler",
-    "stats", "tasks", "triggers", "webhooks", "workers",
+    "settings", "stats", "tasks", "triggers", "webhooks", "workers",
 )  # fmt: skip
 SCOPES = tuple(f"{noun}:{verb}" for noun in NOUNS for verb in ("read", "write"))
 

@@ -42,6 +42,10 @@ class JobEnded(Event, frozen=True, kw_only=True):
     outcome: Outcome
 
 
+class JobPartial(JobEnded, frozen=True, kw_only=True):
+    """A run completed although some of its items failed; outcome.failure says how many."""
+
+
 class JobFailed(JobEnded, frozen=True, kw_only=True):
     """A run that did not do its work; outcome.failure says why, outcome.state whether it is tried again."""
 
@@ -199,6 +203,8 @@ def ended(at: datetime, job: Job, outcome: Outcome) -> JobEnded:
     """The most telling event for a run whose outcome stands."""
     if outcome.failure is None:
         return JobEnded(at=at, job=job, outcome=outcome)
+    if outcome.partial:
+        return JobPartial(at=at, job=job, outcome=outcome)
     if outcome.ending is Ending.RELEASED and outcome.state is State.PENDING:
         return JobPostponed(at=at, job=job, outcome=outcome)
     return _KINDS.get(outcome.state, JobFailed)(at=at, job=job, outcome=outcome)

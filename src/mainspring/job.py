@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Literal, cast
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from .retry import Backoff
 
@@ -116,6 +117,10 @@ class Ending(StrEnum):
 # Runs that did their work, and runs that should have. The other endings say nothing about the task.
 WENT_WELL = frozenset({Ending.COMPLETED})
 WENT_WRONG = frozenset({Ending.FAILED, Ending.TIMEOUT, Ending.DISCARDED, Ending.CRASHED})
+
+# A completed run some of whose items failed, no more than its task's failed_ratio allows. It has a failure of the type
+# PARTIAL_TYPE, so that a filter by the error PARTIAL_KIND finds its job; an earlier release shows that as a note.
+PARTIAL, PARTIAL_TYPE, PARTIAL_KIND = "partial", "Partial", "Partial: … of … items failed"
 
 # What differs between two messages of the same error: numbers, ids, addresses, quoted values.
 # A quote after a letter is an apostrophe: "can't", but not b'…'.
@@ -305,6 +310,11 @@ class Job(Struct, frozen=True, kw_only=True):
         """Its record cannot be decoded: what could be read of it stands here, and its failure says why."""
         return self.failure is not None and self.failure.type == UNREADABLE
 
+    @property
+    def partial(self) -> bool:
+        """It has completed, and some of the items of its last run failed."""
+        return self.failure is not None and self.failure.type == PARTIAL_TYPE and self.state is State.COMPLETED
+
     def shown(self, now: datetime) -> Shown:
         """The state people see: derived, so nothing has to move when its time comes."""
         if self.state is not State.PENDING:
@@ -314,6 +324,11 @@ class Job(Struct, frozen=True, kw_only=True):
         if self.attempt:
             return "retrying"
         return "scheduled" if self.run_at > now else "pending"
+
+    def outcome(self, now: datetime) -> str | None:
+        """How it ended: the state people see, but "partial" where it completed in part; None: it has not ended."""
+        state = self.met(now)
+        return PARTIAL if self.partial else state.value if state.final else None
 
     def met(self, now: datetime) -> State:
         """The state as an operator meets it: one that waited past its expires_at has expired."""
@@ -363,6 +378,20 @@ class Execution(Struct, frozen=True, kw_only=True):
     @property
     def duration(self) -> timedelta:
         return self.finished_at - self.started_at
+
+    @property
+    def outcome(self) -> str:
+        """Its ending; but "partial" where it completed and some of its items failed."""
+        return outcome_of(self.ending, self.failure)
+
+
+def outcome_of(ending: Ending, failure: Failure | None) -> str:
+    """What people and statistics call the end of a run."""
+    partial = failure is not None and failure.type == PARTIAL_TYPE and ending is Ending.COMPLETED
+    return PARTIAL if partial else ending.value
+
+
+OUTCOMES = (*(ending.value for ending in Ending), PARTIAL)
 
 
 class Enqueued(Struct, frozen=True):
@@ -592,6 +621,16 @@ class Filter(Struct, frozen=True, kw_only=True):
     """Those two: the instant itself is within."""
     ends: Mapping[JobId, End] | None = None
     """These jobs, while this is their newest end."""
+    outcome: Literal["partial"] | None = None
+    """Completed jobs some of whose items failed. app.jobs turns it into `errors`: no store sees it."""
+
+    def by_error(self) -> Filter:
+        """The same jobs, without an `outcome`."""
+        if self.outcome is None:
+            return self
+        errors = (PARTIAL_KIND,) if self.errors is None or PARTIAL_KIND in self.errors else ()
+        states = ("completed",) if self.states is None or "completed" in self.states else ()
+        return replace(self, outcome=None, errors=errors, states=cast(tuple[Shown, ...], states))
 
 
 Sort = Literal["created", "due", "finished"]

@@ -11,6 +11,7 @@ from .events import (
     JobEnded,
     JobFailed,
     JobLost,
+    JobPartial,
     JobPostponed,
     JobStarted,
     LeaderChanged,
@@ -45,6 +46,7 @@ _REASONS: dict[str, tuple[int, str]] = {
 def keep_journal(bus: Bus, *, debug: bool) -> None:
     """Failures are warnings, dead jobs are errors, the ordinary course of things is debug."""
     bus.subscribe(JobFailed, _ended)
+    bus.subscribe(JobPartial, _ended)
     bus.subscribe(JobLost, _lost)
     bus.subscribe(JobPostponed, _Postponed())
     bus.subscribe(SlotLeaked, _leaked)
@@ -70,6 +72,8 @@ def _ended(event: JobEnded) -> None:
     job, outcome = event.job, event.outcome
     if outcome.state is State.DEAD:
         level, what = logging.ERROR, "dead"
+    elif outcome.partial:
+        level, what = logging.INFO, "partial"
     elif outcome.failure is not None:
         level, what = logging.WARNING, str(outcome.ending)
     else:

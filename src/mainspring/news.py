@@ -29,7 +29,7 @@ from .events import (
     WorkerStopped,
     WorkerStopping,
 )
-from .job import Ending, Failure, Job, LogLine, Shown, State
+from .job import PARTIAL, Ending, Failure, Job, LogLine, Shown, State
 from .mask import mask_text
 from .notice import Leadership, Notice, Summary
 
@@ -71,6 +71,7 @@ def _ended(event: JobEnded) -> Iterable[Notice]:
         summary = replace(summary, state="retrying" if attempt else again, attempt=attempt, run_at=outcome.run_at)
     told = Notice(
         type=type, at=event.at, job=summary, ending=outcome.ending.value,
+        outcome=PARTIAL if outcome.partial else None,
         duration=None if began is None else round((outcome.finished_at - began).total_seconds(), 6),
         error=None if failure is None else Failure(failure.type, _text(failure.message)),
     )  # fmt: skip

@@ -58,6 +58,8 @@ class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What became of an enqueue: new, duplicate, replaced or debounced."""
     ending: str | None = None
     """How the run ended, as its execution tells."""
+    outcome: str | None = None
+    """`partial` where the run completed and some of its items failed; else left out."""
     duration: float | None = None
     """Seconds of the run."""
     error: Failure | None = None

@@ -14,7 +14,22 @@ from msgspec import Struct
 
 from .bounds import MAX_SPAN_SECONDS, later
 from .errors import BadSetting, JobTimeout
-from .job import Account, Breaker, Ending, Failure, Job, JobId, Lease, NewJob, State, WorkerId
+from .job import (
+    PARTIAL,
+    PARTIAL_TYPE,
+    Account,
+    Breaker,
+    Ending,
+    Failure,
+    Items,
+    Job,
+    JobId,
+    Lease,
+    NewJob,
+    State,
+    WorkerId,
+    outcome_of,
+)
 from .retry import Backoff
 from .skew import Unreadable, skewed
 
@@ -62,10 +77,16 @@ class Cancel(Steer):
 
 
 class Done(Struct, frozen=True):
-    """The task returned. `note` says why its result could not be kept."""
+    """The task returned. `note` says why its result could not be kept, or how many of its items failed."""
 
     result: str | None = None
     note: Failure | None = None
+
+    def partly(self, items: Items) -> Done:
+        """The same, with the items that failed on record; job.PARTIAL_KIND depends on the first line."""
+        first, note = f"{items.failed} of {items.total} items failed", self.note
+        message = first if note is None else f"{first}\n{note.type}: {note.message}"
+        return Done(self.result, Failure(PARTIAL_TYPE, clean(message, MESSAGE_LIMIT)))
 
 
 class Released(Struct, frozen=True):
@@ -165,6 +186,11 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """Since when the job had waited to be taken."""
     schedule: str | None = None
     """The one of whose series the job is a run."""
+
+    @property
+    def partial(self) -> bool:
+        """The run completed, and some of its items failed."""
+        return self.failure is not None and outcome_of(self.ending, self.failure) == PARTIAL
 
 
 def decide(

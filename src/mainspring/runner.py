@@ -17,7 +17,7 @@ from .codec import data, encode_result, is_async
 from .context import Context, Desk, running
 from .errors import ItemsFailed
 from .failpoint import failpoint
-from .job import Failure, Items, Job, Usage
+from .job import Failure, Job, Usage
 from .middleware import Middleware, Next, onion
 from .middleware.recovery import recovery
 from .middleware.timeout import Timeout
@@ -96,7 +96,8 @@ class Runner:
         elif timeout is not None:
             timeout = min(timeout, MAX_SPAN_SECONDS)  # a job of an earlier release may have more than a timer takes
         # The deadline is only told, the timeout middleware keeps it: they start within microseconds.
-        return Context(job, timeout, self._deadline(job.started_at, timeout), self.desk)
+        ratio = self._tasks[job.task].options.failed_ratio
+        return Context(job, timeout, self._deadline(job.started_at, timeout), self.desk, ratio)
 
     def fingerprints(self, tasks: Iterable[str]) -> tuple[str, ...]:
         return tuple(self._tasks[name].arguments.fingerprint for name in tasks)
@@ -137,10 +138,13 @@ class Runner:
         """What it means that the task returned this."""
         if isinstance(value, Steer):
             return value
-        if (items := ctx.counted) is not None and (too_many := self._too_many(ctx.job, items)) is not None:
-            return too_many
-        if isinstance(value, Done):
-            return value
+        items, verdict = ctx.counted, ctx.verdict
+        if items is not None and verdict == "failed":
+            return ItemsFailed(f"{items.failed} of {items.total} items failed; up to {ctx.failed_ratio:.0%} may")
+        done = value if isinstance(value, Done) else self._done(value)
+        return done if items is None or verdict == "success" else done.partly(items)
+
+    def _done(self, value: Any) -> Done:
         return Done() if value is None else Done(*encode_result(value, self._result_limit))
 
     def policy(self, job: Job) -> Policy:
@@ -150,12 +154,6 @@ class Runner:
             return policy
         retries = policy.max_retries if job.max_retries is None else job.max_retries
         return replace(policy, max_retries=retries, backoff=job.backoff or policy.backoff)
-
-    def _too_many(self, job: Job, items: Items) -> ItemsFailed | None:
-        ratio = self._tasks[job.task].options.failed_ratio
-        if items.verdict(ratio) != "failed":
-            return None
-        return ItemsFailed(f"{items.failed} of {items.total} items failed; up to {ratio:.0%} may")
 
     def close(self) -> None:
         self.threads.close()

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from .job import WENT_WRONG, Ending, Queue
+from .job import PARTIAL, WENT_WRONG, Ending, Queue
 from .tally import Span, Sums, Tally, last_at, percentile
 
 
@@ -15,12 +15,15 @@ class Figures(Struct, frozen=True, kw_only=True):
     """Runs that ended within the window. Durations are seconds; None where nothing ran."""
 
     runs: int = 0
+    """All of the four kinds below."""
     completed: int = 0
+    partial: int = 0
+    """Completed although some of their items failed; not among `completed`."""
     failed: int = 0
     """Failed, timed out, discarded and crashed."""
     cancelled: int = 0
     success_rate: float | None = None
-    """Of those that completed or failed."""
+    """Share of those that completed, partly or wholly, among them and those that failed."""
     average: float | None = None
     p50: float | None = None
     p95: float | None = None
@@ -43,6 +46,8 @@ class Point(Struct, frozen=True):
     wait_p95: float | None = None
     runs: int = 0
     """All of them: also those that were cancelled."""
+    partial: int = 0
+    """Completed although some of their items failed; not among `completed`."""
 
 
 class TopError(Struct, frozen=True):
@@ -115,9 +120,10 @@ def figures(sums: Sums) -> Figures:
     runs = sum(endings.values())
     if not runs:
         return Figures()
-    good, bad = endings.get(Ending.COMPLETED, 0), sum(endings.get(kind, 0) for kind in WENT_WRONG)
+    whole, part = endings.get(Ending.COMPLETED, 0), endings.get(PARTIAL, 0)
+    good, bad = whole + part, sum(endings.get(kind, 0) for kind in WENT_WRONG)
     return Figures(
-        runs=runs, completed=good, failed=bad, cancelled=endings.get(Ending.CANCELLED, 0),
+        runs=runs, completed=whole, partial=part, failed=bad, cancelled=endings.get(Ending.CANCELLED, 0),
         success_rate=good / (good + bad) if good + bad else None, average=sums.took / runs / 1e6,
         p50=percentile(sums.spread, 0.50, sums.took_ends), p95=percentile(sums.spread, 0.95, sums.took_ends),
         p99=percentile(sums.spread, 0.99, sums.took_ends), wait_p50=percentile(sums.waits, 0.50, sums.wait_ends),
@@ -156,7 +162,7 @@ def series(tallies: Sequence[Tally], since: datetime, until: datetime, step: tim
 
 
 def _point(at: datetime, all: Figures) -> Point:
-    return Point(at, all.completed, all.failed, all.p50, all.p95, all.wait_p50, all.wait_p95, all.runs)
+    return Point(at, all.completed, all.failed, all.p50, all.p95, all.wait_p50, all.wait_p95, all.runs, all.partial)
 
 
 def pace(points: Sequence[Point], until: datetime, step: timedelta) -> float | None:

@@ -415,7 +415,8 @@ class Store(Keeper, Protocol):
     async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
         """Runs counted by spans that began at `since` or later, by start, queue and task.
 
-        Snoozed and released runs are not counted. tally.KEPT says how long each span is kept at least.
+        Each is counted under its job.outcome_of(); snoozed and released runs are not counted. tally.KEPT says how long
+        each span is kept at least.
         """
         ...
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from .bucket import bucket, middle, percentile
 from .clock import EPOCH, instant, micros
-from .job import WENT_WRONG, Ending, Failure, Items
+from .job import WENT_WRONG, Ending, Failure, Items, outcome_of
 from .outcome import Outcome
 
 __all__ = [
@@ -34,6 +34,7 @@ class Sums(Struct, omit_defaults=True):
     """Counts of some runs; two of them can be added."""
 
     endings: dict[str, int] = {}
+    """By job.outcome_of(): those that completed in part are counted apart."""
     took: int = 0
     """Microseconds, of all runs."""
     spread: dict[int, int] = {}
@@ -138,13 +139,15 @@ def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], Sums
         elif outcome.task and outcome.ending not in NOT_COUNTED:
             sums = found.setdefault((minute, *key), Sums())
             started, due = outcome.started_at or at, outcome.due_at
-            sums.count(outcome.ending, [at - started], [] if due is None else [started - due])
+            name = outcome_of(outcome.ending, outcome.failure)
+            sums.count(name, [at - started], [] if due is None else [started - due])
             sums.last = max(sums.last, micros(at))
             if outcome.ending is completed:
                 sums.well = max(sums.well, micros(at))
             elif outcome.ending in WENT_WRONG:
                 _add(sums.fates, {outcome.state.value: 1})
-            if outcome.failure is not None and outcome.ending is not Ending.CANCELLED:  # a wish is no error
+            # A wish is no error, and neither are failed items that the task allows.
+            if outcome.failure is not None and outcome.ending is not Ending.CANCELLED and not outcome.partial:
                 sums.meet(outcome.failure, at)
     _gather(found, well, minute, ends)
     return found

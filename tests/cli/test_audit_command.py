@@ -25,7 +25,7 @@ def entries(cli, shop):
 def test_a_command_that_changes_something_is_in_the_trail(cli, shop, enqueued, entries, me):
     id = enqueued("add", "a=1")
     cli("jobs", "cancel", id, "--reason", "why", "--app", shop)
-    (entry,) = entries()
+    entry, _ = entries()
     assert (entry["who"], entry["action"], entry["target"]) == (me, "jobs.cancel", id)
     assert entry["asked"] == {"reason": "why"}
     assert entry["outcome"] == {"done": 1, "refused": 0, "ids": [id]}
@@ -48,16 +48,36 @@ def test_every_kind_of_change_by_command_is_in_the_trail(cli, shop, enqueued, en
         assert done.exit_code == 0, done.stderr
     assert [entry["action"] for entry in entries()] == [
         "schedules.delete", "schedules.trigger", "schedules.pause", "schedules.create", "queues.pause",
-        "jobs.update", "jobs.resume", "jobs.pause",
+        "jobs.update", "jobs.resume", "jobs.pause", "jobs.enqueue",
     ]  # fmt: skip
     assert {entry["who"] for entry in entries()} == {me}
 
 
-def test_commands_that_only_look_or_enqueue_leave_no_entry(cli, shop, enqueued, entries):
+def test_commands_that_only_look_leave_no_entry(cli, shop, enqueued, entries):
     id = enqueued("add", "a=1")
     for words in (["jobs", "list"], ["jobs", "show", id], ["queues", "list"], ["stats"], ["audit"]):
         assert cli(*words, "--app", shop).exit_code == 0
-    assert entries() == []
+    assert [entry["action"] for entry in entries()] == ["jobs.enqueue"]
+
+
+def test_who_enqueued_is_in_the_trail_and_on_the_page_of_the_job(cli, shop, enqueued, entries, me):
+    id = enqueued("add", "a=1")
+    (entry,) = entries()
+    assert (entry["who"], entry["action"], entry["target"]) == (me, "jobs.enqueue", id)
+    assert json.loads(cli("jobs", "show", id, "--json", "--app", shop).stdout)["enqueued_by"] == me
+    assert f"enqueued by  {me}" in " ".join(cli("jobs", "show", id, "--app", shop).stdout.split(" " * 3))
+
+
+def test_a_filter_is_told_in_words_and_a_cancel_with_its_reason(cli, shop, enqueued, entries, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    enqueued("add", "a=1", "--delay", "1h")
+    done = cli("jobs", "cancel", "--queue", "mail", "--reason", "wrong price", "--yes", "--app", shop)
+    assert done.exit_code == 0, done.stderr
+    entry = entries()[0]
+    assert (entry["action"], entry["reason"]) == ("jobs.cancel", "wrong price")
+    assert entry["target_text"] == "unfinished jobs in queue mail"
+    listed = cli("audit", "--action", "jobs.cancel", "--app", shop).stdout
+    assert "wrong price" in " ".join(listed.split())
 
 
 def test_a_user_without_a_name_is_known_by_number(cli, shop, entries, monkeypatch):
@@ -77,7 +97,7 @@ def test_the_trail_is_listed_newest_first(cli, shop, enqueued, monkeypatch, me):
     monkeypatch.setenv("COLUMNS", "200")
     table = cli("audit", "--app", shop).stdout.splitlines()
     assert table[0].split() == ["WHEN", "WHO", "ACTION", "TARGET", "OUTCOME"]
-    assert [line.split(me)[1].split()[0] for line in table[1:]] == ["jobs.pause", "jobs.cancel", "queues.pause"]
+    assert [line.split(me)[1].split()[0] for line in table[1:4]] == ["jobs.pause", "jobs.cancel", "queues.pause"]
     assert table[1].split(me)[1].split()[1] == id
     assert table[2].rstrip().endswith("1 job")
     assert table[3].split()[-2:] == ["mail", "paused"]

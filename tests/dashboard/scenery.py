@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, Page, expect
 from mainspring import cron, every
 
 # Pages whose address needs nothing to be known.
-LISTS = ("/", "/jobs", "/schedules", "/queues", "/dead", "/workers", "/audit", "/keys", "/webhooks")
+LISTS = ("/", "/jobs", "/schedules", "/queues", "/dead", "/workers", "/audit", "/keys", "/webhooks", "/settings")
 
 
 def furnish(live: Live) -> list[str]:

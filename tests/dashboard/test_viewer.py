@@ -15,7 +15,7 @@ ACTS = (
     "Create", "Select",
 )  # fmt: skip
 # Pages that are for admins, and what of the others only looks.
-FOR_ADMINS = ("/audit", "/keys", "/webhooks")
+FOR_ADMINS = ("/audit", "/keys", "/webhooks", "/settings")
 LOOKS = ("Run 1",)
 
 

@@ -172,7 +172,7 @@ async def test_preview_history_and_figures_of_a_schedule(call: Call, app: Mainsp
     assert [tick["at"] for tick in coming] == ["2030-01-07T09:00:00Z", "2030-01-08T09:00:00Z"]
     clock.advance(hours=2)
     await app.drain()
-    (tick,) = (await call("GET", "/schedules/daily/executions")).json()
+    (tick,) = (await call("GET", "/schedules/daily/ticks")).json()
     assert (tick["what"], tick["at"]) == ("fired", "2030-01-07T09:00:00Z")
     assert (await call("GET", "/schedules/daily/stats")).json()["completed"] == 1
 

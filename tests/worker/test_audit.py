@@ -159,14 +159,15 @@ def test_code_that_does_not_await_is_recorded_too(app: Mainspring) -> None:
 
 READING = {
     "get", "list", "why", "logs", "tail", "groups", "running", "ticks", "stats", "preview", "distribution",
-    "counts", "wait", "history", "page",
+    "counts", "wait", "history", "page", "executions", "enqueued_by",
 }  # fmt: skip
 # What the audited ones are made of.
-PARTS = {"change_with"}
+PARTS = {"change_with", "enqueue"}
 
 
 def test_every_method_of_control_that_changes_something_is_audited(app: Mainspring) -> None:
-    parts = (app.jobs, app.dead, app.queues, app.schedules, app.workers, app.executions, app.audit)
+    schedules = (app.schedules, app.schedules.many)
+    parts = (app.jobs, app.dead, app.queues, *schedules, app.workers, app.executions, app.audit)
     methods = [(name, value) for part in parts for name, value in vars(type(part)).items() if name[0] != "_"]
     assert {name for name, method in methods if not hasattr(method, "__wrapped__")} == READING | PARTS
     assert not READING & {name for name, method in methods if hasattr(method, "__wrapped__")}
@@ -205,10 +206,9 @@ async def test_resumed_retried_and_redriven_jobs_are_recorded(app: Mainspring) -
             await app.jobs.resume(ids[0])
             await app.jobs.retry(ids[1])
             await app.dead.redrive((await app.dead.groups())[0], arguments={"to": "bob"})
-        told = {one.entry.action: one for one in await trail(app)}
-        assert told["jobs.resume"].outcome["ids"] == ids[:1]
-        assert told["jobs.retry"].outcome["ids"] == ids[1:2]
-        redriven = told["dead.redrive"]
+        redriven, retried, resumed = await trail(app)
+        assert [one.entry.action for one in (redriven, retried, resumed)] == ["jobs.retry", "jobs.retry", "jobs.resume"]
+        assert (resumed.outcome["ids"], retried.outcome["ids"]) == (ids[:1], ids[1:2])
         assert redriven.entry.target == '{"task":"send","error":"ValueError: no address"}'
         assert (redriven.asked, redriven.outcome["ids"]) == ({"arguments": {"to": "bob"}}, ids[2:])
 

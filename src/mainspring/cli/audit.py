@@ -11,6 +11,7 @@ import msgspec
 
 from ..app import Mainspring
 from ..codec import data
+from ..control.audit_words import reason_of, target_text
 from ..document import Entry, Trail
 from . import records
 from .failure import hint
@@ -64,7 +65,8 @@ def _none(app: Mainspring, which: Trail) -> str:
 def _record(entry: Entry) -> dict[str, Any]:
     """Every field; what was asked and what became of it as data, not as text."""
     told = None if entry.outcome is None else data(entry.outcome)
-    return msgspec.structs.asdict(entry) | {"asked": data(entry.asked), "outcome": told}
+    words = {"target_text": target_text(entry.action, entry.target), "reason": reason_of(entry)}
+    return msgspec.structs.asdict(entry) | {"asked": data(entry.asked), "outcome": told} | words
 
 
 def _table(entries: Sequence[Entry], now: datetime) -> Table:
@@ -74,9 +76,15 @@ def _table(entries: Sequence[Entry], now: datetime) -> Table:
     more = ("outcome",) if wide else ()
     table = render.grid("when", "who", "action", "target", *more, cut=("who", "target", "outcome"))
     for entry in entries:
-        said = (entry.who, entry.action, entry.target, *((_told(entry),) if wide else ()))
+        said = (entry.who, entry.action, _what(entry), *((_told(entry),) if wide else ()))
         table.add_row(render.when(entry.at, now), *map(render.line, said))
     return table
+
+
+def _what(entry: Entry) -> str:
+    """The target in words, and why."""
+    reason = reason_of(entry)
+    return f"{target_text(entry.action, entry.target)}{f': {reason}' if reason else ''}"
 
 
 def _told(entry: Entry) -> str:
@@ -88,7 +96,8 @@ def _told(entry: Entry) -> str:
         return str(told["error"])
     if "done" in told:
         refused = f", {told['refused']:,} refused" if told["refused"] else ""
-        return f"{told['done']:,} job{'s' * (told['done'] != 1)}{refused}"
+        thing = "schedule" if entry.action.startswith("schedules.") else "job"
+        return f"{told['done']:,} {thing}{'s' * (told['done'] != 1)}{refused}"
     after = told.get("after", {})
     if after is None:
         return "gone"

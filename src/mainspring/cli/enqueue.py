@@ -66,7 +66,7 @@ async def enqueue(
     given = {name: value for name, value in options.items() if value not in (None, ())}
     if metadata:
         given["metadata"] = read(metadata, {})
-    handle = await chosen.using(**given).enqueue(*args, **_merged(named, read(words, hints)))
+    (handle,) = await app.enqueue_by_hand([chosen.using(**given).job(*args, **_merged(named, read(words, hints)))])
     if app.settings.store.startswith("memory:") and wait is None:
         note("warning", f"{place(app)} lives in this process only: the job is gone when it ends", "yellow")
     if not as_json:

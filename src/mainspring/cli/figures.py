@@ -92,22 +92,25 @@ def _summary(figures: Figures, title: str, gap: str, *, waits: bool = False) -> 
 
 def figure_table(title: str, groups: Mapping[str, Figures], total: Figures, now: datetime) -> Table:
     """One row each, those with most runs first; the sum below if there is more than one."""
-    titles = ("runs", "ok", "failed", "avg", "p50", "p95", "p99", "wait50", "wait95", "last")
+    some = any(figures.partial for figures in groups.values())
+    counts = ("runs", "ok", "failed", *(("partial",) if some else ()))
+    titles = (*counts, "avg", "p50", "p95", "p99", "wait50", "wait95", "last")
     table = render.grid(title, *titles, cut=(title,))
     for column in table.columns[1:]:
         column.justify = "right"
     for name, figures in sorted(groups.items(), key=lambda item: (-item[1].runs, item[0])):
-        table.add_row(render.line(name), *_cells(figures, now))
+        table.add_row(render.line(name), *_cells(figures, now, some))
     if len(groups) > 1:
-        table.add_row(Text("all", "bold"), *_cells(total, now))
+        table.add_row(Text("all", "bold"), *_cells(total, now, some))
     return table
 
 
-def _cells(figures: Figures, now: datetime) -> list[str | Text]:
+def _cells(figures: Figures, now: datetime, some_partial: bool) -> list[str | Text]:
     failed = Text(f"{figures.failed:,}", "red" if figures.failed else "dim")
+    partial = [Text(f"{figures.partial:,}", "yellow" if figures.partial else "dim")] if some_partial else []
     times = (figures.average, figures.p50, figures.p95, figures.p99, figures.wait_p50, figures.wait_p95)
     last = "–" if figures.last_at is None else render.when(figures.last_at, now)
-    return [f"{figures.runs:,}", success(figures.success_rate), failed, *map(took, times), last]
+    return [f"{figures.runs:,}", success(figures.success_rate), failed, *partial, *map(took, times), last]
 
 
 def error_table(errors: Sequence[TopError]) -> Table:
@@ -128,7 +131,7 @@ def throughput(series: Sequence[Point], width: int, *, newest: bool = False, hei
     if newest:
         series = series[-room:]
     unit = _unit(series, room)
-    completed = _bars("✓", "green", [point.completed for point in series], room, height, unit)
+    completed = _bars("✓", "green", [point.completed + point.partial for point in series], room, height, unit)
     return completed + _bars("✗", "red", [point.failed for point in series], room, 1, unit)
 
 

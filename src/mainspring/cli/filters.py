@@ -44,6 +44,7 @@ filters = options(
     click.option("--tag", "tags", metavar="TAG", multiple=True, help="May be repeated: all of them must be there."),
     click.option("--worker", "workers", metavar="ID", multiple=True, help=_WORKER),
     by_error,
+    click.option("--outcome", type=click.Choice(["partial"]), help="Completed jobs some of whose items failed."),
     click.option("--key-prefix", metavar="TEXT", help="How its unique or idempotency key begins."),
     click.option("--since", type=moment, metavar="INSTANT|SPAN", help="Created then or later; 2h: two hours ago."),
     click.option("--until", type=moment, metavar="INSTANT|SPAN", help="Created then or before; 2h: two hours ago."),
@@ -99,6 +100,8 @@ def words(which: Filter) -> str:
     """The filter as a question says it."""
     parts = [(name, getattr(which, field)) for name, field in _NAMES.items()]
     said = [f"{name} {', '.join(values)}" for name, values in parts if values]
+    if which.outcome:
+        said.append(f"outcome {which.outcome}")
     if which.key_prefix:
         said.append(f"key {which.key_prefix}…")
     if which.created_after:

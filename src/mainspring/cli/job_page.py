@@ -11,12 +11,13 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..job import Ending, Execution, Job, State
+from ..job import PARTIAL, Ending, Execution, Job, State
 from ..why import Reason
-from .render import LONG, exact, facts, grid, line, progress, section, size, span, state, when
+from .render import LONG, exact, facts, grid, job_state, line, progress, section, size, span, when
 from .text import clean
 
-ENDINGS: dict[Ending, tuple[str, str]] = {
+OUTCOMES: dict[str, tuple[str, str]] = {
+    PARTIAL: ("◑", "yellow"),
     Ending.COMPLETED: ("✓", "green"),
     Ending.FAILED: ("✗", "red"),
     Ending.TIMEOUT: ("✗", "red"),
@@ -29,9 +30,10 @@ ENDINGS: dict[Ending, tuple[str, str]] = {
 
 
 def job_page(
-    job: Job, executions: Sequence[Execution], reasons: Sequence[Reason], now: datetime
+    job: Job, executions: Sequence[Execution], reasons: Sequence[Reason], now: datetime, by: str | None = None
 ) -> list[RenderableType]:
-    page: list[RenderableType] = [head(job, now), facts(_pairs(job, now))]
+    """`by`: who enqueued it by hand."""
+    page: list[RenderableType] = [head(job, now), facts(_pairs(job, now) | {"enqueued by": by or ""})]
     if reasons:
         page += [Text(), Text("WHY", style="dim"), why_lines(reasons, now)]
     page += section("arguments", _json(job.payload))
@@ -45,7 +47,7 @@ def job_page(
 
 
 def head(job: Job, now: datetime) -> Text:
-    return Text.assemble(state(job.shown(now)), "  ", (clean(job.task), "bold"), f"  {clean(job.id)}")
+    return Text.assemble(job_state(job, now), "  ", (clean(job.task), "bold"), f"  {clean(job.id)}")
 
 
 def origin(job: Job, now: datetime) -> list[Text]:
@@ -110,11 +112,11 @@ def _executions(executions: Sequence[Execution]) -> Table:
     for column in table.columns[5 : 5 + len(titles)]:
         column.justify = "right"
     for run in executions:
-        symbol, style = ENDINGS[run.ending]
+        symbol, style = OUTCOMES[run.outcome]
         why = f"{run.failure.type}: {run.failure.message}" if run.failure else ""
         cells = [cell for column in more for cell in column.of(run) or [""] * len(column.titles)]
         table.add_row(
-            str(run.number), str(run.attempt), Text(f"{symbol} {run.ending}", style), f"{run.started_at:%H:%M:%S}",
+            str(run.number), str(run.attempt), Text(f"{symbol} {run.outcome}", style), f"{run.started_at:%H:%M:%S}",
             span(run.duration.total_seconds()), *cells, line(why), line(run.worker),
         )  # fmt: skip
     return table

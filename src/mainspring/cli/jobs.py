@@ -78,15 +78,15 @@ def _none(app: Mainspring, which: Filter, sort: Sort | None) -> str:
 async def show(app: Mainspring, id: JobId, as_json: bool) -> None:
     """Everything about one job: why it waits, and every run."""
     job, now = await app.jobs.get(id), app.clock.now()
-    runs = await app.executions.list(job_id=id)
+    runs, by = await app.executions.list(job_id=id), await app.audit.enqueued_by(job)
     # That it is finished, and how, the page says anyway.
     why = [reason for reason in await app.jobs.why(id) if reason.code != "final"]
     if as_json:
-        more = {"why": msgspec.to_builtins(why), "executions": records.execution_records(runs)}
+        more = {"enqueued_by": by, "why": msgspec.to_builtins(why), "executions": records.execution_records(runs)}
         return records.emit(records.job_record(job, now) | more)
     from . import job_page, render
 
-    return render.show(*job_page.job_page(job, runs, why, now))
+    return render.show(*job_page.job_page(job, runs, why, now, by))
 
 
 for command in (cancel, retry, run_again, pause, resume, delete, update, reschedule, logs):

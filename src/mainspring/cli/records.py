@@ -27,6 +27,7 @@ def job_record(job: Job, now: datetime) -> dict[str, Any]:
     record: dict[str, Any] = msgspec.to_builtins(job)
     return record | {
         "shown": job.shown(now),
+        "outcome": job.outcome(now),
         "payload": data(job.payload),
         "result": None if job.result is None else data(job.result),
         "failure": _failure(job.failure),
@@ -34,7 +35,7 @@ def job_record(job: Job, now: datetime) -> dict[str, Any]:
 
 
 def execution_records(executions: Sequence[Execution]) -> list[dict[str, Any]]:
-    return [msgspec.to_builtins(run) | {"failure": _failure(run.failure)} for run in executions]
+    return [msgspec.to_builtins(run) | {"outcome": run.outcome, "failure": _failure(run.failure)} for run in executions]
 
 
 def worker_record(worker: LiveWorker) -> dict[str, Any]:

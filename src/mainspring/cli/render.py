@@ -125,6 +125,11 @@ def grid(*titles: str, cut: Collection[str] = ()) -> Table:
     return table
 
 
+def job_state(job: Job, now: datetime) -> Text:
+    """Its state as people see it; one that completed in part is partial."""
+    return Text("◑ partial", "yellow") if job.partial else state(job.shown(now))
+
+
 def job_table(jobs: Sequence[Job], now: datetime, sort: Sort | None = None) -> Table:
     wide = console().width >= WIDE
     titles = ("id", "state", "task", "queue", "due" if sort == "due" else "when", *(("try", "about") if wide else ()))
@@ -132,7 +137,7 @@ def job_table(jobs: Sequence[Job], now: datetime, sort: Sort | None = None) -> T
     for job in jobs:
         shown = job.shown(now)
         at = when(job.run_at if sort == "due" else _instant(job, shown), now)
-        row: list[RenderableType] = [clean(job.id), state(shown), line(job.task), line(job.queue), at]
+        row: list[RenderableType] = [clean(job.id), job_state(job, now), line(job.task), line(job.queue), at]
         if wide:
             row += [str(job.attempt), line(about(job))]
         table.add_row(*row)

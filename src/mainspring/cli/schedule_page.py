@@ -12,11 +12,11 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..control.schedules import ScheduleStats
+from ..control import ScheduleStats
 from ..schedule import Schedule, Spec, Status, Tick
 from ..trigger import Preview, Window
 from . import render
-from .figures import percent
+from .figures import percent, took
 from .render import exact, facts, grid, line, when
 from .text import clean
 
@@ -182,6 +182,7 @@ def _pairs(row: Schedule, stats: ScheduleStats, now: datetime) -> dict[str, str]
         "last outcome": ended,
         "last job": row.last_job_id or "",
         "runs": _runs(stats),
+        "took": _took(stats),
         "not run": _not_run(stats),
         "interval": f"{row.stretch} times as long while runs return the same" if row.stretch > 1 else "",
         "created": exact(row.created_at, now),
@@ -193,6 +194,15 @@ def _runs(stats: ScheduleStats) -> str:
     ended = f"{stats.completed:,} completed, {stats.failed:,} failed ({percent(stats.success)} ok)"
     row = f"; {stats.failures:,} failed in a row" if stats.failures > 1 else ""
     return f"{stats.fired:,} fired, {ended}{row}" if stats.fired or stats.success is not None else "none so far"
+
+
+def _took(stats: ScheduleStats) -> str:
+    """Of the runs of the last week."""
+    if not stats.runs.runs:
+        return ""
+    times = (("p50", stats.runs.p50), ("p95", stats.runs.p95), ("p99", stats.runs.p99))
+    late = f"; late to start p95 {took(stats.late_p95)}" if stats.late_p95 is not None else ""
+    return f"{', '.join(f'{name} {took(one)}' for name, one in times)} in {stats.runs.runs:,} runs of 7 days{late}"
 
 
 def _not_run(stats: ScheduleStats) -> str:

@@ -17,7 +17,9 @@ from .confirm import confirm
 from .failure import hint
 from .loading import place, with_app
 from .options import as_json, json_object, moment, yes
+from .schedule_bulk import bulk
 from .schedule_changes import create, delete, pause, reschedule, resume, update
+from .schedule_history import executions, stats
 from .spread import spread
 
 # On the page of one: ticks to come, and records of those that have been.
@@ -66,14 +68,14 @@ def _none(app: Mainspring, which: dict[str, Any], after: str | None) -> str:
 @with_app
 async def show(app: Mainspring, name: str, as_json: bool) -> None:
     """Everything about one schedule: its rule, its next ticks, what became of the last ones."""
-    row, stats = await app.schedules.get(name), await app.schedules.stats(name)
+    row, went = await app.schedules.get(name), await app.schedules.stats(name)
     coming, ticks = await app.schedules.preview(name, COMING), await app.schedules.ticks(name, limit=PAST)
     if as_json:
         told = {"next": records.preview_records(coming), "newest": [msgspec.structs.asdict(tick) for tick in ticks]}
-        return records.emit(records.schedule_record(row) | {"stats": stats} | told)
+        return records.emit(records.schedule_record(row) | {"stats": went} | told)
     from . import render, schedule_page
 
-    return render.show(*schedule_page.schedule_page(row, stats, ticks, coming, app.clock.now()))
+    return render.show(*schedule_page.schedule_page(row, went, ticks, coming, app.clock.now()))
 
 
 @schedules.command()
@@ -165,5 +167,5 @@ def _range(found: Backfill) -> str:
     return f"for the tick {first}" if first == last else f"for the ticks from {first} to {last}"
 
 
-for command in (create, update, pause, resume, reschedule, delete, spread):
+for command in (create, update, pause, resume, reschedule, delete, bulk, spread, stats, executions):
     schedules.add_command(command)

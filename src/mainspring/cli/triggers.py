@@ -73,6 +73,73 @@ async def create(
 
 @triggers.command()
 @click.argument("name")
+@as_json
+@with_app
+async def show(app: Mainspring, name: str, as_json: bool) -> None:
+    """Everything about NAME but its secret."""
+    trigger = await app.triggers.get(name)
+    if as_json:
+        return records.emit(msgspec.to_builtins(trigger))
+    from . import hook_page, render
+
+    return render.show(hook_page.trigger_page(trigger, app.clock.now()))
+
+
+@triggers.command()
+@click.argument("name")
+@click.option("--task", metavar="TASK", help="Make a job of this task, in place of what it does.")
+@click.option("--schedule", metavar="NAME", help="Fire this schedule, in place of what it does.")
+@click.option("--queue", metavar="NAME", help="Of the job; '' for the task's own.")
+@click.option("--priority", metavar="NUMBER", help="Of the job; '' for the task's own.")
+@click.option("--kwargs", type=json_object, metavar="JSON", help="Arguments that are the same each time.")
+@click.option("--body", is_flag=True, help="The members of the message are arguments.")
+@click.option("--argument", "parts", multiple=True, metavar="NAME=PART", help="All of them; '' for none.")
+@click.option("--note", help="For people.")
+@as_json
+@with_app
+async def update(app: Mainspring, name: str, body: bool, parts: tuple[str, ...], as_json: bool, **given: Any) -> None:
+    """Change NAME; what is left out stays."""
+    if body and parts:
+        raise click.UsageError("--body makes the whole message arguments: give it, or --argument, not both")
+    changes = {option: value for option, value in given.items() if value is not None}
+    if changes.get("task") and changes.get("schedule"):
+        raise click.UsageError("a trigger makes a job of a task, or fires a schedule: give one of them")
+    for one, other in (("task", "schedule"), ("schedule", "task")):
+        if changes.get(one):
+            changes[other] = None
+    changes |= {option: None for option in ("queue", "priority") if changes.get(option) == ""}
+    if changes.get("priority") is not None:
+        changes["priority"] = _number(changes["priority"])
+    if body or parts:
+        changes["arguments"] = "body" if body else dict(_part(part) for part in parts if part)
+    if not changes:
+        raise click.UsageError("what is to be changed? Give --task, --schedule, --kwargs, --argument, --note, …")
+    changed = await app.triggers.update(name, **changes)
+    if as_json:
+        return records.emit(msgspec.to_builtins(changed))
+    return click.echo(f"trigger {name!r} is changed: {', '.join(changes)}")
+
+
+@triggers.command()
+@click.argument("name")
+@with_app
+async def disable(app: Mainspring, name: str) -> None:
+    """Refuse messages to NAME until it is enabled."""
+    await app.triggers.update(name, disabled=True)
+    click.echo(f"trigger {name!r} is disabled; it goes on with: mainspring triggers enable {name}")
+
+
+@triggers.command()
+@click.argument("name")
+@with_app
+async def enable(app: Mainspring, name: str) -> None:
+    """Let messages set NAME off again."""
+    await app.triggers.update(name, disabled=False)
+    click.echo(f"trigger {name!r} is enabled")
+
+
+@triggers.command()
+@click.argument("name")
 @click.option("--overlap", type=span, default="1d", show_default=True, help="The old one counts, too, for so long.")
 @as_json
 @with_app
@@ -89,6 +156,13 @@ async def delete(app: Mainspring, name: str) -> None:
     """Forget NAME; jobs that it has made are left alone."""
     await app.triggers.delete(name)
     click.echo(f"trigger {name!r} is gone")
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a whole number", param_hint="'--priority'") from None
 
 
 def _part(text: str) -> tuple[str, str]:

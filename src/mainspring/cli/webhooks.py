@@ -75,6 +75,70 @@ async def create(
 
 @webhooks.command()
 @click.argument("name")
+@as_json
+@with_app
+async def show(app: Mainspring, name: str, as_json: bool) -> None:
+    """Everything about NAME but its secret, and how its deliveries go."""
+    hook, went = await app.webhooks.get(name), await app.webhooks.standing(name)
+    if as_json:
+        return records.emit(msgspec.to_builtins(hook) | {"standing": msgspec.to_builtins(went)})
+    from . import hook_page, render
+
+    return render.show(hook_page.webhook_page(hook, went, app.clock.now()))
+
+
+@webhooks.command()
+@click.argument("name")
+@click.option("--url", help="Where it is.")
+@click.option("--event", "events", type=click.Choice(EVENTS), multiple=True, help="All it is told of; may be repeated.")
+@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Only of jobs of these queues; '' for all.")
+@click.option("--task", "tasks", multiple=True, metavar="NAME", help="Only of jobs of these tasks; '' for all.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only of jobs with all these tags; '' for all.")
+@click.option("--include", type=click.Choice([*EXTRAS, ""]), multiple=True, help="What goes along; '' for nothing.")
+@click.option("--note", help="For people.")
+@as_json
+@with_app
+async def update(
+    app: Mainspring, name: str, url: str | None, note: str | None, as_json: bool, **lists: Sequence[str]
+) -> None:
+    """Change NAME; what is left out stays. A list that is given takes the place of the whole."""
+    given: dict[str, Any] = {"url": url, "note": note}
+    given = {option: value for option, value in given.items() if value is not None}
+    for option, values in lists.items():
+        kept = [value for value in values if value]
+        if values:
+            given[option] = kept or ([] if option == "include" else None)
+    if not given:
+        raise click.UsageError("what is to be changed? Give --url, --event, --queue, --task, --tag, --include, --note")
+    hook = await app.webhooks.update(name, **given)
+    if as_json:
+        return records.emit(msgspec.to_builtins(hook))
+    return click.echo(f"webhook {name!r} is changed: {', '.join(given)}")
+
+
+@webhooks.command()
+@click.argument("name")
+@click.option("--limit", type=click.IntRange(1, 1000), metavar="N", default=20, show_default=True)
+@click.option("--after", metavar="CURSOR", help="Go on where the page before ended.")
+@as_json
+@with_app
+async def deliveries(app: Mainspring, name: str, limit: int, after: str | None, as_json: bool) -> None:
+    """The jobs that tell NAME, or have told it, newest first."""
+    page, now = await app.webhooks.deliveries(name, limit=limit, after=after), app.clock.now()
+    if as_json:
+        records.emit([records.job_record(job, now) for job in page])
+    elif page:
+        from . import hook_page, render
+
+        render.show(hook_page.delivery_table(page, now))
+    else:
+        hint("no older deliveries are kept" if after else f"webhook {name!r} has been told nothing that is still kept")
+    if page.next is not None:
+        hint(f"there may be more: --after {page.next}")
+
+
+@webhooks.command()
+@click.argument("name")
 @click.option("--overlap", type=span, default="1d", show_default=True, help="The old one signs, too, for so long.")
 @as_json
 @with_app

@@ -6,12 +6,14 @@ from .executions import Executions
 from .jobs import PAGE, Jobs, Page
 from .keys import Keys
 from .queues import Queues
-from .schedules import Backfill, Schedules, ScheduleStats
+from .schedule_bulk import ManySchedules, ScheduleBulk, ScheduleFilter
+from .schedule_history import Sample, ScheduleRun, ScheduleStats
+from .schedules import Backfill, Schedules
 from .triggers import Triggers
 from .webhooks import Webhooks
 from .workers import Workers
 
 __all__ = [
-    "PAGE", "Audit", "Backfill", "Dead", "Executions", "Jobs", "Keys", "Page", "Queues", "ScheduleStats", "Schedules",
-    "Triggers", "Webhooks", "Workers",
+    "PAGE", "Audit", "Backfill", "Dead", "Executions", "Jobs", "Keys", "ManySchedules", "Page", "Queues", "Sample",
+    "ScheduleBulk", "ScheduleFilter", "ScheduleRun", "ScheduleStats", "Schedules", "Triggers", "Webhooks", "Workers",
 ]  # fmt: skip

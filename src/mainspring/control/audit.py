@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from builtins import list as List
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import timedelta
+from typing import Any
 
+from ..acting import actor
 from ..document import Entry, Trail
+from ..handle import Handle
+from ..job import Changed, Job, NewJob
+from .deed import IDS, fitted, note, recorded
 from .ground import Ground
 from .jobs import PAGE, checked_limit
+
+HandOver = Callable[[Sequence[NewJob]], Awaitable[List[Handle[Any]]]]
+# An entry is written just before its job: this far from the job's creation it is looked for.
+NEAR = timedelta(minutes=1)
 
 
 class Audit:
@@ -19,3 +30,31 @@ class Audit:
         """Matching entries, newest first; give the last one's id as `before` for the next page."""
         checked_limit(limit, PAGE)
         return await (await self._ground.opened()).audit(which or Trail(), limit=limit, before=before)
+
+    async def enqueue(self, jobs: Sequence[NewJob], hand_over: HandOver) -> List[Handle[Any]]:
+        """Hands them over, as one act of whoever is named."""
+        who = actor()
+        if who is None or not jobs:
+            return await hand_over(jobs)
+
+        async def act() -> List[Handle[Any]]:
+            handles = await hand_over(jobs)
+            note(changed=Changed([handle.id for handle in handles], {}))
+            return handles
+
+        target = jobs[0].id if len(jobs) == 1 else fitted({"ids": [job.id for job in jobs[:IDS]]})
+        asked = {"task": _one(job.task for job in jobs), "queue": _one(job.queue for job in jobs), "jobs": len(jobs)}
+        return await recorded(self._ground, who, "jobs.enqueue", target, fitted(asked), act)
+
+    async def enqueued_by(self, job: Job) -> str | None:
+        """Who enqueued it by hand; None: a program did, or its entry is no longer kept."""
+        near = Trail(
+            action="jobs.enqueue", target=job.id, since=job.created_at - NEAR, until=job.created_at + NEAR
+        )  # fmt: skip
+        found = await self.list(near, limit=1)
+        return found[0].who if found else None
+
+
+def _one(names: Iterable[str]) -> str | List[str]:
+    distinct = list(dict.fromkeys(names))
+    return distinct[0] if len(distinct) == 1 else distinct[:IDS]

@@ -30,7 +30,7 @@ class Dead:
         checked_limit(limit, PAGE)
         return await (await self._ground.opened()).dead(limit=limit)
 
-    @audited("dead.redrive")
+    @audited("jobs.retry")
     async def redrive(
         self,
         which: JobId | Filter | DeadGroup,

@@ -17,7 +17,7 @@ from ..acting import actor
 from ..document import Entry
 from ..errors import MainspringError
 from ..ids import new_id
-from ..job import Changed, DeadGroup, Filter, Orders
+from ..job import Changed, DeadGroup, Orders
 from ..outcome import clean
 from ..schedule import Schedule, Spec
 from ..store import Store
@@ -80,14 +80,21 @@ def audited(action: str) -> Callable[[Method[S, P, T]], Method[S, P, T]]:
             if who is None or _deed.get() is not None or kwargs.get("dry_run"):
                 return await method(self, *args, **kwargs)
             target, asked = _said(signature, signature.bind(self, *args, **kwargs).arguments)
-            store, now = await self._ground.opened(), self._ground.clock.now()
-            entry = Entry(id=new_id(now), at=now, who=clean(who, WHO), action=action, target=target, asked=asked)
-            await store.record([entry])
-            return await _done(store, entry, lambda: method(self, *args, **kwargs))
+            return await recorded(self._ground, who, action, target, asked, lambda: method(self, *args, **kwargs))
 
         return call
 
     return told
+
+
+async def recorded(
+    ground: Ground, who: str, action: str, target: str, asked: str, act: Callable[[], Awaitable[T]]
+) -> T:
+    """Does it, with an entry before it and the outcome after it."""
+    store, now = await ground.opened(), ground.clock.now()
+    entry = Entry(id=new_id(now), at=now, who=clean(who, WHO), action=action, target=target, asked=asked)
+    await store.record([entry])
+    return await _done(store, entry, act)
 
 
 async def _done(store: Store, entry: Entry, act: Callable[[], Awaitable[T]]) -> T:
@@ -171,13 +178,14 @@ def _target(value: Any) -> str:
         return clean(value, TARGET)
     if value is None:
         return "{}"
-    if not isinstance(value, Filter | DeadGroup):
+    if not isinstance(value, Struct):
         return clean(repr(value), TARGET)
     chosen = {name: one for name, one in asdict(value).items() if one is not None}
     if isinstance(value, DeadGroup):
         chosen = {"task": value.task, "error": value.error}
-    if list(chosen) == ["ids"] and len(chosen["ids"]) == 1:
-        return clean(str(chosen["ids"][0]), TARGET)
+    for name in ("ids", "names"):
+        if list(chosen) == [name] and len(chosen[name]) == 1:
+            return clean(str(chosen[name][0]), TARGET)
     return clean(_json(chosen).decode(), TARGET)
 
 

@@ -33,6 +33,6 @@ class Executions:
         sums = Sums()
         for run in await self.list(job_id=job_id):
             if run.ending not in NOT_COUNTED:
-                sums.count(run.ending, [run.duration])
+                sums.count(run.outcome, [run.duration])
                 sums.last = max(sums.last, micros(run.finished_at))
         return figures(sums)

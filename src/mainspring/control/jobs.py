@@ -20,6 +20,7 @@ from ..events import JobsChanged
 from ..handle import Handle, missing
 from ..job import (
     ALLOWED,
+    PARTIAL,
     SHOWN,
     SORTS,
     Action,
@@ -103,7 +104,7 @@ class Jobs:
         created; else "created".
         """
         checked_limit(limit, PAGE)
-        which = checked_filter(which or Filter())
+        which = checked_filter(which or Filter()).by_error()
         if sort is None:
             by_time = which.created_after is not None or which.created_before is not None
             sort = "finished" if which.states and set(which.states) <= _AT_REST and not by_time else "created"
@@ -380,7 +381,7 @@ class Jobs:
         """Step by step, in order of id; each is told of, so that a later one that fails hides nothing."""
         left = part.get("limit", MOST)
         checked_limit(left, MOST)
-        which, after = resumed(checked_filter(which), part.get("after"), self._ground.clock.now())
+        which, after = resumed(checked_filter(which).by_error(), part.get("after"), self._ground.clock.now())
         total = Changed([], {})
         note(changed=total)
         while True:
@@ -432,6 +433,8 @@ def checked_filter(which: Filter) -> Filter:
         _texts(f"Filter({name}=…)", getattr(which, name))
     if which.key_prefix is not None and not _text(which.key_prefix):
         raise BadInput(f"Filter(key_prefix=…) takes a text, got {which.key_prefix!r:.80}")
+    if which.outcome not in (None, PARTIAL):
+        raise BadInput(f"unknown outcome {which.outcome!r:.80} (known: {PARTIAL}; for others use states)")
     for state in which.states or ():
         if state not in SHOWN:
             raise BadInput(f"unknown state {state!r} (known: {', '.join(SHOWN)})")

@@ -66,6 +66,7 @@ class Sums:
 
     def __init__(self) -> None:
         self.fired = self.skipped = self.missed = self.completed = self.failed = 0
+        self.under_way = 0
 
     def add(self, row: Schedule) -> None:
         self.fired += row.fired
@@ -73,6 +74,7 @@ class Sums:
         self.missed += row.missed
         self.completed += row.completed
         self.failed += row.failed
+        self.under_way += len(row.active) + row.unlisted
 
 
 class Snapshot:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from builtins import list as List
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
@@ -24,7 +23,7 @@ from ..hint import hint
 from ..ids import new_id
 from ..job import Enqueued, Filter, JobId, Shown
 from ..plan import STEP
-from ..schedule import BACKFILL, BY_HAND, TICKS_KEPT, Firing, Owner, Schedule, Spec, Status, Tick, key_of
+from ..schedule import BACKFILL, BY_HAND, Firing, Owner, Schedule, Spec, Status, Tick, key_of
 from ..scheduler import BATCH, Scheduler, job_of, load_of
 from ..spec import ScheduleOptions, amended, declared, fingerprint_of, payload_of
 from ..spread import Rebalance, place, rebalance, unplaced
@@ -36,6 +35,9 @@ from ..webhook.record import noted
 from .deed import audited, note
 from .ground import Ground
 from .jobs import PAGE, checked_limit
+from .schedule_bulk import ManySchedules
+from .schedule_history import WEEK as STATS_WINDOW
+from .schedule_history import ScheduleRun, ScheduleStats, runs_of, stats_of
 from .schedule_index import ScheduleIndex, SchedulePage, fits, pages, scanned
 
 T = TypeVar("T")
@@ -54,21 +56,6 @@ class Backfill(Struct, frozen=True, kw_only=True):
     dry_run: bool
 
 
-class ScheduleStats(Struct, frozen=True, kw_only=True):
-    """How a schedule has gone so far; `reasons` counts the ticks on record that were not fired."""
-
-    fired: int
-    skipped: int
-    missed: int
-    completed: int
-    failed: int
-    failures: int
-    """In a row, up to now."""
-    success: float | None
-    """Share of the runs that ended well; None: none has ended."""
-    reasons: Mapping[str, int]
-
-
 class Schedules:
     """Every change is one step on the row's newest revision, whatever workers do to it meanwhile."""
 
@@ -83,6 +70,7 @@ class Schedules:
         self._handle = handle
         self._declared = False
         self.index = ScheduleIndex(ground.opened, ground.clock)
+        self.many = ManySchedules(ground, self._store, scheduler, self._tell)
 
     # reading
 
@@ -137,16 +125,15 @@ class Schedules:
         await self.get(name)
         return await (await self._store()).ticks(name, limit=limit, before=before)
 
-    async def stats(self, name: str) -> ScheduleStats:
-        row, reasons = await self.get(name), Counter[str]()
-        for tick in await (await self._store()).ticks(name, limit=TICKS_KEPT):
-            if tick.what != "fired":
-                reasons[tick.reason] += tick.count
-        ends = row.completed + row.failed
-        return ScheduleStats(
-            fired=row.fired, skipped=row.skipped, missed=row.missed, completed=row.completed, failed=row.failed,
-            failures=row.failures, success=row.completed / ends if ends else None, reasons=dict(reasons),
-        )  # fmt: skip
+    async def executions(self, name: str, *, limit: int = 100, before: int | None = None) -> Sequence[ScheduleRun]:
+        """Runs of its jobs, by tick, newest first, of up to `limit` ticks; give the last one's tick.n as `before`."""
+        checked_limit(limit, PAGE)
+        await self.get(name)
+        return await runs_of(await self._store(), name, limit=limit, before=before)
+
+    async def stats(self, name: str, window: timedelta = STATS_WINDOW) -> ScheduleStats:
+        """How it has gone since it was made, and its runs in the window: of the newest 500 jobs at most."""
+        return await stats_of(await self._store(), await self.get(name), window, self._ground.clock.now())
 
     async def preview(self, name: str, n: int = 10) -> Sequence[Preview]:
         """Its next ticks, with what changes of the clocks do to them; of a paused one, as if it were resumed now."""

@@ -7,9 +7,9 @@ const LISTS = {
   state: "states", task: "tasks", queue: "queues", tag: "tags", schedule: "schedules", worker: "workers",
   error: "errors",
 };
-const SINGLE = ["key_prefix", "created_after", "created_before"];
+const SINGLE = ["outcome", "key_prefix", "created_after", "created_before"];
 export const NAMES = [...Object.keys(LISTS), ...SINGLE];
-const WORDS = { key_prefix: "key", created_after: "from", created_before: "until" };
+const WORDS = { outcome: "outcome", key_prefix: "key", created_after: "from", created_before: "until" };
 /** What people write before the colon. */
 export const SAID = [...Object.keys(LISTS), ...Object.values(WORDS)];
 const MANY = 100; // values of a kind that the API takes
@@ -51,7 +51,7 @@ export function partsOf(filter) {
 }
 
 const shown = (name, value) =>
-  (name === "key_prefix" || Number.isNaN(Date.parse(value)) ? value : local(Date.parse(value)));
+  (name === "key_prefix" || name === "outcome" || Number.isNaN(Date.parse(value)) ? value : local(Date.parse(value)));
 
 const OF = {
   task: "of task", queue: "in queue", tag: "tagged", schedule: "of schedule", worker: "on worker",
@@ -65,6 +65,7 @@ export function inWords(filter) {
   for (const [name, words] of Object.entries(OF)) {
     if (filter[name]) parts.push(words, list(name, name === "tag" ? " and " : " or "));
   }
+  if (filter.outcome) parts.push(`that ended ${filter.outcome}`);
   if (filter.key_prefix) parts.push(`whose key starts with ${filter.key_prefix}`);
   if (filter.created_after) parts.push(`created from ${shown("created_after", filter.created_after)}`);
   if (filter.created_before) parts.push(`created until ${shown("created_before", filter.created_before)}`);
@@ -96,6 +97,7 @@ export async function meant(terms, { tasks, states }) {
     else if (name === "state") found = joined(found, { state: state(value, states) });
     else if (name === "from") found = joined(found, { created_after: instant(value) });
     else if (name === "until") found = joined(found, { created_before: instant(value) });
+    else if (name === "outcome") found = joined(found, { outcome: outcome(value) });
     else found = joined(found, name === "key" ? { key_prefix: value } : { [name]: [value] });
   }
   return found;
@@ -112,6 +114,11 @@ function state(value, states) {
   const found = states.filter((one) => one.startsWith(value.toLowerCase()));
   if (!found.length) throw new Error(`Unknown state ${value}: use ${states.join(", ")}.`);
   return found;
+}
+
+function outcome(value) {
+  if (value.toLowerCase() !== "partial") throw new Error(`Only partial is an outcome to look for: use state:${value}.`);
+  return "partial";
 }
 
 function instant(value) {

@@ -21,6 +21,7 @@ const PAGES = {
   dead: [later("Dead", () => import("./pages/dead.js"))],
   workers: [later("Workers", () => import("./pages/workers.js")), later("Worker", () => import("./pages/worker.js"))],
   audit: [later("Audit", () => import("./pages/audit.js"))],
+  settings: [later("Settings", () => import("./pages/settings.js"))],
   keys: [later("Keys", () => import("./pages/keys.js"))],
   webhooks: [
     later("Webhooks", () => import("./pages/webhooks.js")),

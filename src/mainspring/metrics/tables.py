@@ -8,13 +8,13 @@ from importlib.metadata import version
 
 from prometheus_client.core import Metric
 
-from ..job import SHOWN, Ending
+from ..job import OUTCOMES, SHOWN, Ending
 from ..schedule import Schedule
 from ..tally import NOT_COUNTED, Sums
 from .families import Fold, Labels, counter, gauge, histogram, seconds
 from .snapshot import Snapshot
 
-STATUSES = tuple(ending.value for ending in Ending if ending not in NOT_COUNTED)
+STATUSES = tuple(name for name in OUTCOMES if name not in NOT_COUNTED)
 QUEUE_STATES = ("pending", "scheduled", "retrying", "running")
 RESULTS = ("success", "failed", "skipped")
 # Leaderships are named by code, and are few.

@@ -40,7 +40,7 @@ class Logging:
         return value
 
     def _ended(self, ctx: Context, ended: Any, began: float) -> None:
-        status, duration = status_of(ended), self._clock.monotonic() - began
+        status, duration = status_of(ended, ctx), self._clock.monotonic() - began
         text = f"{status} in {duration:.3f} s"
         if isinstance(ended, Exception):
             failure = failure_of(ended, stack=False)

@@ -48,14 +48,14 @@ class Metrics:
         try:
             value = await call_next(ctx)
         except BaseException as error:
-            self._count(ctx.job.task, error, began)
+            self._count(ctx, error, began)
             raise
-        self._count(ctx.job.task, value, began)
+        self._count(ctx, value, began)
         return value
 
-    def _count(self, task: str, ended: Any, began: float) -> None:
-        status = status_of(ended)
+    def _count(self, ctx: Context, ended: Any, began: float) -> None:
+        task, status = ctx.job.task, status_of(ended, ctx)
         self._made.runs.labels(task, status).inc()
         self._made.seconds.labels(task).observe(self._clock.monotonic() - began)
-        if status == "completed":
+        if status in ("completed", "partial"):
             self._made.success.labels(task).set(self._clock.now().timestamp())

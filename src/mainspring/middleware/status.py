@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Literal, get_args
 
+from ..context import Context
 from ..errors import JobTimeout
 from ..outcome import Cancel, Discard, Snooze, Steer
 
-Status = Literal["completed", "failed", "timeout", "snoozed", "discarded", "cancelled", "interrupted"]
+Status = Literal["completed", "partial", "failed", "timeout", "snoozed", "discarded", "cancelled", "interrupted"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 
 
-def status_of(ended: Any) -> Status:
-    """Of a value returned or an exception raised; a task may also return what steers its job.
+_BY_ITEMS: dict[str, Status] = {"success": "completed", "partial": "partial", "failed": "failed"}
+
+
+def status_of(ended: Any, ctx: Context | None = None) -> Status:
+    """Of a value returned or an exception raised; a task may also return what steers its job. Where it returned, the
+    items that it counted decide.
 
     "interrupted": by a cancel, a stopping worker or a lost lease. Which of them, only the worker knows.
     """
@@ -31,4 +36,4 @@ def status_of(ended: Any) -> Status:
         case Steer() | BaseException():
             return "failed"
         case _:
-            return "completed"
+            return "completed" if ctx is None else _BY_ITEMS[ctx.verdict]

@@ -85,9 +85,9 @@ class Tracing:
             try:
                 value = await call_next(ctx)
             except BaseException as error:
-                _end(span, error)
+                _end(span, error, ctx)
                 raise
-            _end(span, value)
+            _end(span, value, ctx)
             return value
 
 
@@ -110,9 +110,11 @@ def _links(ctx: Context) -> list[trace.Link]:
     return [trace.Link(enqueuer)] if carrier and enqueuer.is_valid else []
 
 
-def _end(span: trace.Span, ended: Any) -> None:
-    status = status_of(ended)
+def _end(span: trace.Span, ended: Any, ctx: Context) -> None:
+    status = status_of(ended, ctx)
     span.set_attribute("mainspring.status", status)
+    if status == "failed" and ctx.verdict == "failed" and not isinstance(ended, BaseException):
+        span.set_status(trace.Status(trace.StatusCode.ERROR, "too many of its items failed"))
     if status in ("failed", "timeout", "discarded") and isinstance(ended, BaseException):
         failure = failure_of(ended, stack=False)
         span.set_status(trace.Status(trace.StatusCode.ERROR, f"{failure.type}: {failure.message}"))

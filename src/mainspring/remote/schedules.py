@@ -2,27 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Unpack
 
 import msgspec
+from msgspec.structs import asdict
 
-from ..control.schedules import Backfill, Schedules
+from ..control import Backfill, ManySchedules, ScheduleBulk, ScheduleFilter, ScheduleRun, Schedules, ScheduleStats
+from ..control.ground import Ground
+from ..control.jobs import PAGE, checked_limit
+from ..control.schedule_bulk import BulkPart
+from ..control.schedule_history import WEEK
 from ..errors import BadInput
 from ..handle import Handle
 from ..job import Enqueued, JobId
 from ..schedule import Schedule
+from ..scheduler import Scheduler
 from ..spec import ScheduleOptions
 from ..spread import Rebalance
 from ..store import Store
-from ..stores.http.answers import ScheduleAnswer
+from ..stores.http.answers import RunAnswer, ScheduleAnswer
+from ..stores.http.store import PAGE as ANSWERS
 from ..task import Task, check_name
 from ..trigger import Window
 from .line import line_of
 
 
+class RemoteManySchedules(ManySchedules):
+    async def pause(self, which: ScheduleFilter, reason: str = "", **part: Unpack[BulkPart]) -> ScheduleBulk:
+        return await self._ask(which, {"action": "pause", "note": reason, **part})
+
+    async def resume(self, which: ScheduleFilter, *, catch_up: bool = False, **part: Unpack[BulkPart]) -> ScheduleBulk:
+        return await self._ask(which, {"action": "resume", "catch_up": catch_up, **part})
+
+    async def trigger(self, which: ScheduleFilter, **part: Unpack[BulkPart]) -> ScheduleBulk:
+        return await self._ask(which, {"action": "trigger", **part})
+
+    async def delete(self, which: ScheduleFilter, **part: Unpack[BulkPart]) -> ScheduleBulk:
+        return await self._ask(which, {"action": "delete", **part})
+
+    async def _ask(self, which: ScheduleFilter, body: Mapping[str, Any]) -> ScheduleBulk:
+        filter = {name: value for name, value in asdict(which).items() if value is not None}
+        names = filter.pop("names", None)
+        if names is not None and filter:
+            raise BadInput("over an API schedules are chosen by names, or by a filter without names")
+        chosen = {"names": names} if names is not None else {"filter": filter, "all": True}
+        line = await line_of(self._ground)
+        return await line.ask(ScheduleBulk, "POST", "scheduler", "bulk", body={**body, **chosen})
+
+
 class RemoteSchedules(Schedules):
+    def __init__(
+        self, ground: Ground, scheduler: Callable[[], Scheduler], handle: Callable[[Enqueued, str], Handle[Any]]
+    ) -> None:
+        super().__init__(ground, scheduler, handle)
+        self.many = RemoteManySchedules(ground, self._store, scheduler, self._tell)
+
     async def create(
         self, name: str, trigger: Any, task: Task[Any, Any] | str, **options: Unpack[ScheduleOptions]
     ) -> Schedule:
@@ -64,6 +100,23 @@ class RemoteSchedules(Schedules):
         line = await line_of(self._ground)
         body = {"start": start, "end": end, "dry_run": dry_run, "limit": limit}
         return await line.ask(Backfill, "POST", "schedules", check_name(name, "name"), "backfill", body=body)
+
+    async def executions(self, name: str, *, limit: int = 100, before: int | None = None) -> Sequence[ScheduleRun]:
+        checked_limit(limit, PAGE)
+        line, found = await line_of(self._ground), list[ScheduleRun]()
+        path = "schedules", check_name(name, "schedule name"), "executions"
+        while limit > 0:
+            query = {"limit": min(limit, ANSWERS), "before": before}
+            answers = await line.ask(list[RunAnswer], "GET", *path, query=query)
+            if not answers:
+                break
+            found += [ScheduleRun(one.tick(), one.record()) for one in answers]
+            limit, before = limit - len({one.n for one in answers}), answers[-1].n
+        return found
+
+    async def stats(self, name: str, window: timedelta = WEEK) -> ScheduleStats:
+        line, path = await line_of(self._ground), ("schedules", check_name(name, "schedule name"), "stats")
+        return await line.ask(ScheduleStats, "GET", *path, query={"window": f"{window.total_seconds():g}s"})
 
     async def rebalance(self, *, dry_run: bool = False) -> Rebalance:
         line = await line_of(self._ground)

@@ -11,7 +11,7 @@ import msgspec
 from ..clock import micros
 from ..codec import data, encode
 from ..ids import new_id
-from ..job import Ending, Failure, Job, NewJob, State
+from ..job import Ending, Failure, Job, NewJob, State, outcome_of
 from ..mask import mask, mask_text
 from ..outcome import Outcome, clean
 from ..schedule import Tick
@@ -98,10 +98,18 @@ def _summary(job: Job, outcome: Outcome | None, kind: str) -> dict[str, Any]:
         "scheduled_at": job.scheduled_at, "created_at": job.created_at, "started_at": job.started_at,
         "finished_at": outcome.finished_at if outcome else job.finished_at,
         "run_at": outcome.run_at if again and outcome else None,
+        "outcome": outcome_of(outcome.ending, outcome.failure) if outcome else None,
+        "items": _items(outcome),
         "error": _error(outcome.failure if outcome else job.failure),
         "reason": None if job.cancel_reason is None else _short(job.cancel_reason),
     }  # fmt: skip
     return {name: value for name, value in facts.items() if value is not None}
+
+
+def _items(outcome: Outcome | None) -> dict[str, int] | None:
+    if outcome is None or outcome.account is None or (items := outcome.account.items) is None:
+        return None
+    return {"success": items.success, "failed": items.failed, "skipped": items.skipped}
 
 
 def _extras(job: Job, outcome: Outcome | None, include: Collection[Extra]) -> dict[str, Any]:

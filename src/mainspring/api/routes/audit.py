@@ -10,6 +10,7 @@ from litestar.params import FromQuery, QueryParameter
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from ...control.audit_words import reason_of, target_text
 from ...document import Entry, Trail
 from ..access.door import Spring, may
 from ..access.redaction import shown_data, shown_text
@@ -21,6 +22,10 @@ Limit = Annotated[int, QueryParameter(ge=1, le=200)]
 class EntryView(Entry, frozen=True, kw_only=True, omit_defaults=False):
     """Who did what, when, to what; and how that ended."""
 
+    target_text: str
+    """The target in words, where it is a filter; else as it is."""
+    reason: str | None
+    """Why, as it was given: the reason of a cancel, the note of a pause; null: none was."""
     asked: Any = None
     """The arguments, as data."""
     outcome: Any = None
@@ -63,8 +68,10 @@ async def get_time(spring: Spring) -> Time:
 
 def _view(entry: Entry) -> EntryView:
     outcome = None if entry.outcome is None else shown_data(entry.outcome)
-    shown = {"target": shown_text(entry.target), "asked": shown_data(entry.asked), "outcome": outcome}
-    return EntryView(**(asdict(entry) | shown))
+    target = shown_text(entry.target) or ""
+    shown = {"target": target, "asked": shown_data(entry.asked), "outcome": outcome}
+    words = {"target_text": target_text(entry.action, target), "reason": shown_text(reason_of(entry))}
+    return EntryView(**(asdict(entry) | shown | words))
 
 
 ROUTES = [list_audit, get_time]

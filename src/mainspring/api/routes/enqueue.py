@@ -101,7 +101,11 @@ async def enqueue(
         if data != Enqueue(jobs=data.jobs):
             raise Problem(422, "invalid", "`jobs` are many; what is said beside them belongs into each of them")
         return await _many(spring, data.jobs, request)
-    handle = await intake(spring).take(_traced(new_job(spring, data), request))
+    job = _traced(new_job(spring, data), request)
+    if _by_hand(request):
+        (handle,) = await spring.enqueue_by_hand([job])
+    else:
+        handle = await intake(spring).take(job)
     made = accepted(handle)
     headers = {"Location": f"jobs/{handle.id}"}
     return Response(made, status_code=200 if made.duplicate else 201, headers=headers)
@@ -117,8 +121,16 @@ async def _many(
         except (BadInput, UnknownTask) as bad:
             raise Problem(422, code_of(bad)[1], f"jobs[{n}]: {bad}", index=n) from None
         await asyncio.sleep(0)
-    made = [accepted(handle) for handle in await spring.hand_over(jobs)]
+    handles = await (spring.enqueue_by_hand(jobs) if _by_hand(request) else spring.hand_over(jobs))
+    made = [accepted(handle) for handle in handles]
     return Response(AllAccepted(made), status_code=200 if all(one.duplicate for one in made) else 201)
+
+
+def _by_hand(request: Request[Any, Any, Any]) -> bool:
+    """Whether a person asks, in a browser. Programs come with a key or a token, and would fill the audit trail."""
+    if header(request.scope, b"authorization") is not None:
+        return False
+    return header(request.scope, b"cookie") is not None or header(request.scope, b"sec-fetch-site") is not None
 
 
 def _traced(job: NewJob, request: Request[Any, Any, Any]) -> NewJob:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from litestar.di import NamedDependency
 from litestar.params import QueryParameter
@@ -25,6 +25,7 @@ Names = Annotated[list[str] | None, QueryParameter(max_items=MANY, description=_
 Tags = Annotated[list[str] | None, QueryParameter(max_items=MANY, description="May be repeated: all of them.")]
 Errors = Annotated[list[str] | None, QueryParameter(max_items=MANY, description=f"What it failed with last. {_ANY}")]
 States = Annotated[list[Shown] | None, QueryParameter(name="state", max_items=MANY, description=_ANY)]
+Outcome = Annotated[Literal["partial"] | None, QueryParameter(description="Completed, and some of its items failed.")]
 Prefix = Annotated[str | None, QueryParameter(description="How its unique or idempotency key begins.")]
 
 
@@ -41,14 +42,15 @@ async def which_jobs(
     schedule: Names = None,
     worker: Names = None,
     error: Errors = None,
+    outcome: Outcome = None,
     key_prefix: Prefix = None,
     created_after: When = None,
     created_before: When = None,
 ) -> Filter:
     which = Filter(
         states=None if states is None else tuple(states), queues=_texts(queue), tasks=_texts(task), tags=_texts(tag),
-        schedules=_texts(schedule), workers=_texts(worker), errors=_texts(error), key_prefix=key_prefix,
-        created_after=instant(created_after), created_before=instant(created_before),
+        schedules=_texts(schedule), workers=_texts(worker), errors=_texts(error), outcome=outcome,
+        key_prefix=key_prefix, created_after=instant(created_after), created_before=instant(created_before),
     )  # fmt: skip
     return await meant(spring, which)
 

@@ -34,6 +34,9 @@ class JobView(Job, frozen=True, kw_only=True):
     result: Any = None
     shown: Shown  # type: ignore[assignment]
     """Its state as people see it: a pending job may be scheduled or retrying."""
+    outcome: str | None  # type: ignore[assignment]
+    """How it ended: its state, but `partial` where it completed and some items of its last run failed; null: it has
+    not ended."""
     since: datetime | None
     """When it came into that state, where that is kept."""
     next_retry_at: datetime | None
@@ -50,6 +53,9 @@ class JobItem(Struct, frozen=True, kw_only=True):
     priority: int
     state: State
     shown: Shown
+    outcome: str | None
+    """How it ended: `shown`, but `partial` where it completed and some items of its last run failed; null: it has not
+    ended."""
     run_at: datetime
     created_at: datetime
     started_at: datetime | None
@@ -90,6 +96,8 @@ class ExecutionView(Execution, frozen=True, kw_only=True):
     """The job's id and the run's number, with a dot between them."""
     seconds: float
     """How long it took."""
+    outcome: str  # pyright: ignore[reportIncompatibleMethodOverride]  # stored, where an Execution computes it
+    """Its `ending`, but `partial` where it completed and some of its items failed."""
 
 
 class ExecutionPage(Struct, frozen=True):
@@ -115,7 +123,10 @@ def job_view(job: Job, now: datetime) -> JobView:
         "progress": _shown_progress(job.progress),
     }
     waits = job.run_at if shown == "retrying" else None
-    return JobView(**known, shown=shown, since=job.state_since(now), next_retry_at=waits, can=job.actions(now))
+    return JobView(
+        **known, shown=shown, outcome=job.outcome(now), since=job.state_since(now), next_retry_at=waits,
+        can=job.actions(now),
+    )  # fmt: skip
 
 
 _COMMON = tuple(name for name in JobItem.__struct_fields__ if name in Job.__struct_fields__)
@@ -129,7 +140,7 @@ def job_item(job: Job, now: datetime, *, arguments: bool = False, full: bool = F
     error = None if job.failure is None else shown_error(job.failure.kind)
     message = None if job.failure is None else shown_message(job.failure.line)
     return JobItem(
-        **known, shown=job.shown(now), error=error, message=message, can=job.actions(now),
+        **known, shown=job.shown(now), outcome=job.outcome(now), error=error, message=message, can=job.actions(now),
         arguments=_beginning(job.payload) if arguments else UNSET, job=job_view(job, now) if full else UNSET,
     )  # fmt: skip
 
@@ -144,7 +155,9 @@ def _beginning(payload: str) -> str:
 
 def execution_view(run: Execution) -> ExecutionView:
     known = asdict(run) | {"failure": shown_failure(run.failure), "metadata": shown_mapping(run.metadata)}
-    return ExecutionView(**known, id=f"{run.job_id}.{run.number}", seconds=run.duration.total_seconds())
+    return ExecutionView(
+        **known, id=f"{run.job_id}.{run.number}", seconds=run.duration.total_seconds(), outcome=run.outcome
+    )
 
 
 def log_line(line: LogLine) -> LogLine:

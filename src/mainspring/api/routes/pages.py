@@ -13,7 +13,7 @@ from ..mounted import ROOT
 from ..problem import Problem
 from .site import site
 
-NAMES = ("jobs", "schedules", "queues", "dead", "workers", "audit", "keys", "webhooks")
+NAMES = ("jobs", "schedules", "queues", "dead", "workers", "audit", "keys", "webhooks", "settings")
 ADDRESSES = ["/", *(f"/{name}" for name in NAMES), *(f"/{name}/{{rest:path}}" for name in NAMES)]
 # Nothing but what this server gives, and no text that becomes code or markup.
 POLICY = (

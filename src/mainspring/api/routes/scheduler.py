@@ -15,6 +15,7 @@ from ...spread import Rebalance
 from ...trigger import AnyTrigger, Cron, cron
 from ..access.door import Spring, may
 from ..recent import Lately
+from .jobs import Counts
 from .schedule_view import TickView, tick_views
 
 
@@ -31,6 +32,12 @@ class SchedulerFigures(Struct, frozen=True, kw_only=True):
     missed: int
     completed: int
     failed: int
+    success_rate: float | None
+    """Share of their jobs that ended well; null: none has ended."""
+    under_way: int
+    """Jobs of theirs that have not ended."""
+    jobs: Counts
+    """All jobs by state, those that no schedule made as well."""
     next_at: datetime | None
     as_of: datetime
     """When the schedules were counted: where there are very many, that may be some seconds ago."""
@@ -65,14 +72,16 @@ class RulePreview(Struct, frozen=True, kw_only=True):
 
 
 @get("/scheduler/metrics", **may("viewer"))
-async def scheduler_metrics(spring: Spring) -> SchedulerFigures:
-    """How many schedules there are, and how their ticks have gone."""
+async def scheduler_metrics(spring: Spring, recent: Lately) -> SchedulerFigures:
+    """How many schedules and jobs there are, and how ticks and their jobs have gone."""
     now, index = spring.clock.now(), await spring.schedules.index.look()
     late, sums, counts = bisect_right(index.due, now), index.sums, index.counts
+    jobs, ends = await recent.get("counts", spring.jobs.counts), sums.completed + sums.failed
     return SchedulerFigures(
         active=counts["active"], paused=counts["paused"], ended=counts["ended"],
         late=late, next_at=index.due[late] if late < len(index.due) else None,
         fired=sums.fired, skipped=sums.skipped, missed=sums.missed, completed=sums.completed, failed=sums.failed,
+        success_rate=sums.completed / ends if ends else None, under_way=sums.under_way, jobs=Counts(**jobs),
         as_of=index.as_of, complete=index.complete,
     )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from litestar import Response, delete, get, patch, post
@@ -10,12 +10,16 @@ from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody, Quer
 from msgspec import Struct
 
 from ...amendment import fingerprint
-from ...control.schedules import Backfill, ScheduleStats
+from ...config import span
+from ...control import Backfill, ScheduleStats
 from ...schedule import Owner, Schedule, Status, Tick
 from ..access.door import Spring, may
+from ..recent import Lately
+from .schedule_run_view import ScheduleExecution, schedule_execution, shown_stats, shown_tick
 from .schedule_view import NewSchedule, Rules, ScheduleView, TickView, schedule_view, tick_views
 
 Limit = Annotated[int, QueryParameter(ge=1, le=200)]
+Window = Annotated[str, QueryParameter(max_length=20, description="A span such as 1h, 24h, 7d; up to 366d.")]
 IfMatch = Annotated[str | None, HeaderParameter(name="If-Match")]
 
 
@@ -141,18 +145,35 @@ async def preview_schedule(
     return tick_views(await spring.schedules.preview(name, count))
 
 
-@get("/schedules/{name:str}/executions", **may("viewer"))
-async def schedule_executions(
+@get("/schedules/{name:str}/ticks", **may("viewer"))
+async def schedule_ticks(
     spring: Spring, name: FromPath[str], limit: Limit = 50, before: FromQuery[int | None] = None
 ) -> list[Tick]:
     """What became of its ticks, newest first; each fired one names its job."""
-    return list(await spring.schedules.ticks(name, limit=limit, before=before))
+    return [shown_tick(tick) for tick in await spring.schedules.ticks(name, limit=limit, before=before)]
+
+
+@get("/schedules/{name:str}/executions", **may("viewer"))
+async def schedule_executions(
+    spring: Spring, name: FromPath[str], limit: Limit = 50, before: FromQuery[int | None] = None
+) -> list[ScheduleExecution]:
+    """Runs of its jobs that have ended, with the tick each is for, newest first: all runs of up to `limit` ticks.
+
+    Give the last one's `n` as `before` for the next page; an empty one is the end. Jobs that are no longer kept have
+    none.
+    """
+    found = await spring.schedules.executions(name, limit=limit, before=before)
+    return [schedule_execution(one) for one in found]
 
 
 @get("/schedules/{name:str}/stats", **may("viewer"))
-async def schedule_stats(spring: Spring, name: FromPath[str]) -> ScheduleStats:
-    """How it has gone so far."""
-    return await spring.schedules.stats(name)
+async def schedule_stats(spring: Spring, recent: Lately, name: FromPath[str], window: Window = "7d") -> ScheduleStats:
+    """How it has gone since it was made, and how its runs went within the window. Durations are seconds.
+
+    Runs are those of its newest 500 jobs at most, as long as they are kept: `sample` says which.
+    """
+    back = timedelta(seconds=span(window, "window"))
+    return shown_stats(await recent.get(("schedule", name, back), lambda: spring.schedules.stats(name, back)))
 
 
 def _tagged(row: Schedule, *, status_code: int = 200) -> Response[ScheduleView]:
@@ -162,5 +183,6 @@ def _tagged(row: Schedule, *, status_code: int = 200) -> Response[ScheduleView]:
 
 ROUTES = [
     list_schedules, create_schedule, get_schedule, update_schedule, delete_schedule, pause_schedule, resume_schedule,
-    trigger_schedule, reschedule_schedule, backfill_schedule, preview_schedule, schedule_executions, schedule_stats,
+    trigger_schedule, reschedule_schedule, backfill_schedule, preview_schedule, schedule_ticks, schedule_executions,
+    schedule_stats,
 ]  # fmt: skip

@@ -14,7 +14,7 @@ import { go, link, useRoute } from "../route.js";
 
 /** Noun and verbs of what is recorded. */
 const ACTIONS = {
-  jobs: ["run_again", "cancel", "retry", "pause", "resume", "reschedule", "update", "delete"], dead: ["redrive"],
+  jobs: ["enqueue", "run_again", "cancel", "retry", "pause", "resume", "reschedule", "update", "delete"],
   schedules: ["create", "update", "pause", "resume", "trigger", "reschedule", "backfill", "rebalance", "delete"],
   queues: ["pause", "resume"], workers: ["drain", "resume", "resize", "stop"], keys: ["create", "revoke"],
   webhooks: ["create", "update", "rotate", "test", "delete"], triggers: ["create", "update", "rotate", "delete"],
@@ -91,7 +91,8 @@ function Row({ entry }) {
       <td data-label="Who"><a href=${link("audit", { who: entry.who })}>${entry.who}</a></td>
       <td class="nowrap" data-label="Action">
         <a href=${link("audit", { action: entry.action })}><code>${entry.action}</code></a></td>
-      <td data-label="Target"><${Target} action=${entry.action} target=${entry.target} /></td>
+      <td data-label="Target"><${Target} action=${entry.action} target=${entry.target} text=${entry.target_text} />
+        ${entry.reason && html`<div class="small muted audit-reason">${entry.reason}</div>`}</td>
       <td data-label="Outcome"><${Outcome} of=${entry.outcome} /></td>
       <td class="tight" data-label=""><button class="quiet" aria-expanded=${open}
         aria-label=${`Details of ${entry.action} by ${entry.who}`} onClick=${() => set(!open)}>

@@ -3,6 +3,7 @@ import { get, segment } from "../api.js";
 import { html, useMemo, useRef, useState } from "../html.js";
 import { useData, useNotices } from "../live.js";
 import { Copy } from "../parts/copy.js";
+import { useEnqueuer } from "../parts/enqueuer.js";
 import { JobActions } from "../parts/job_actions.js";
 import { JobFacts } from "../parts/job_facts.js";
 import { JobProgress } from "../parts/job_progress.js";
@@ -63,7 +64,7 @@ function Whole({ job, reasons, runs, pauses, told, ear, changed }) {
   const turn = `${job.runs} ${job.state}`;
   return html`
     <${Head} title=${job.task} actions=${html`<${JobActions} job=${job} changed=${changed} />`}>
-      <span role="status"><${State} of=${job.shown} /></span>
+      <span role="status"><${State} of=${job.outcome ?? job.shown} /></span>
       <span class="job-id"><code>${job.id}</code><${Copy} text=${job.id} name="the id" /></span>
     <//>
     <div class="stack">
@@ -87,10 +88,11 @@ function Whole({ job, reasons, runs, pauses, told, ear, changed }) {
 
 /** Its facts, and what was put in and came out. */
 function Given({ job }) {
+  const by = useEnqueuer(job);
   const tasks = useData((signal) => get("tasks", {}, signal), [job.task]);
   const rules = useMemo(() => tasks.value?.items.find((one) => one.name === job.task), [tasks.value]);
   return html`
-    <section class="card" aria-label="Facts"><h2>Facts</h2><${JobFacts} job=${job} rules=${rules} /></section>
+    <section class="card" aria-label="Facts"><h2>Facts</h2><${JobFacts} job=${job} rules=${rules} by=${by} /></section>
     <${Value} title="Arguments" value=${job.payload} none="None." />
     ${job.state === "completed" && html`<${Value} title="Result" value=${job.result} none="None." />`}
     ${Object.keys(job.metadata).length > 0 && html`<${Value} title="Metadata" value=${job.metadata} />`}`;

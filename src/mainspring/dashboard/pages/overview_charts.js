@@ -28,6 +28,8 @@ export function Charts({ stats, window, queue }) {
     <section class="card"><${Chart} ...${shared} title=${`Runs per ${word}`} bars stacked format=${count} axis=${short}
       series=${[
         { label: "completed", values: of("completed"), colour: "--chart-good", rest: count(total.completed) },
+        ...(total.partial
+          ? [{ label: "partial", values: of("partial"), colour: "--state-retrying", rest: count(total.partial) }] : []),
         { label: "failed", values: of("failed"), colour: "--chart-bad", rest: count(total.failed) },
         ...(other > 0 ? [{ label: "cancelled", values: others, colour: "--state-cancelled", rest: count(other) }] : []),
       ]} /></section>

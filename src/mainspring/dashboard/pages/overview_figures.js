@@ -22,7 +22,8 @@ export function Figures({ stats, window }) {
       <${Figure} words="Runs per minute" value=${rate(stats.per_minute ?? 0)} more=${now ? "last 5 min" : ""}
         title=${`${now ? "In the last 5 minutes; " : ""}${count(total.runs)} runs ${within}`} />
       <${Figure} words="Success" value=${percent(total.success_rate)} kind=${mood(total)}
-        title=${`${count(total.completed)} completed, ${count(total.failed)} failed, ${within}`} />
+        title=${`${count(total.completed)} completed, ${count(total.partial)} partial, ${count(total.failed)} failed,
+          ${within}`} />
       <${Figure} words="Run time p95" value=${duration(total.p95)}
         title=${`95 % of the runs ${within} took no longer; half of them took up to ${duration(total.p50)}`} />
       <${Figure} words="Wait p95" value=${duration(total.wait_p95)}

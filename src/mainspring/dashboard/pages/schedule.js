@@ -9,6 +9,7 @@ import { Empty, Facts, Head, Loaded } from "../parts/page.js";
 import { ComingTicks } from "../parts/rule_preview.js";
 import { Backfill, Pause, Reschedule, Resume, Trigger } from "../parts/schedule_actions.js";
 import { ScheduleForm } from "../parts/schedule_form.js";
+import { ScheduleStats } from "../parts/schedule_stats.js";
 import { NextTick, policies } from "../parts/schedule_words.js";
 import { State } from "../parts/state.js";
 import { TickHistory } from "../parts/tick_history.js";
@@ -95,6 +96,7 @@ function Body({ row, next, stats, at, version }) {
           ["Created", html`<${Time} at=${row.created_at} />`], ["Changed", html`<${Time} at=${row.updated_at} />`],
         ]} /></section></div>
     <${Stats} stats=${stats} name=${row.name} />
+    <${ScheduleStats} name=${row.name} version=${version} />
     <div class="schedule-columns">
       <section class="card"><h2>Next ticks</h2>
         <${ComingTicks} ticks=${next} tz=${spec.trigger.tz} /><${ClockChanges} at=${at} row=${row} /></section>

@@ -7,13 +7,15 @@ import { Facts } from "./page.js";
 import { Time } from "./time.js";
 import { workerLink } from "./worker.js";
 
-/** `rules` are its task's, as far as the server knows them: {max_retries, timeout, backoff}. */
-export function JobFacts({ job, rules }) {
+/** `rules` are its task's, as far as the server knows them: {max_retries, timeout, backoff}; `by` is who enqueued it
+ * by hand. */
+export function JobFacts({ job, rules, by }) {
   const when = (at) => (at ? html`<${Time} at=${at} exact />` : undefined);
   return html`<${Facts} of=${[
     ["Queue", html`<a href=${link("jobs", { queue: job.queue })}>${job.queue}</a>`],
     ["Priority", job.priority], ["Attempts", attempts(job, rules)],
     ["Crashes", job.crashes || undefined],
+    ["Enqueued by", by ? html`<a href=${link("audit", { who: by })}>${by}</a>` : undefined],
     ["Created", when(job.created_at)], ["Due", when(job.run_at)],
     ["Started", when(job.started_at)], ["Finished", when(job.finished_at)], ["Expires", when(job.expires_at)],
     ["Worker", job.worker ? html`<a href=${workerLink(job.worker)}>${job.worker}</a>` : undefined],

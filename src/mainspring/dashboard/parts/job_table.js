@@ -59,7 +59,7 @@ function Row({ job, selected, onSelect, gone, paused, onDone, acts }) {
     ${onSelect && html`<td data-label="Select" class="tight job-select"><input type="checkbox"
       checked=${Boolean(selected)}
       aria-label=${`Select ${job.task} ${job.id}`} onClick=${(event) => onSelect(job, event)} /></td>`}
-    <td data-label="State" class="job-state"><${State} of=${job.shown} />
+    <td data-label="State" class="job-state"><${State} of=${job.outcome ?? job.shown} />
       ${job.shown === "running" && job.cancel_reason !== null && html`<div class="muted small">is stopping</div>`}</td>
     <td data-label="Job" class="job-what"><${What} job=${job} /></td>
     <td data-label="Queue" class="job-queue">
@@ -99,7 +99,7 @@ function How({ job, paused, gone }) {
     ${paused && HELD.includes(job.shown) && html`<a class="job-held" href="queues">
       <${Icon} name="pause" size=${13} /> queue ${job.queue} is paused</a>`}
     ${running && job.progress && html`<${Progress} of=${job.progress} />`}
-    ${job.error && job.shown !== "completed" && html`
+    ${job.error && (job.shown !== "completed" || job.outcome === "partial") && html`
       <a class="job-error" title=${job.message} href=${link("jobs", { error: job.error })}>${job.message}</a>`}
     ${job.cancel_reason && html`<div class="small muted">${job.cancel_reason}</div>`}
     ${running && job.worker && html`<div class="small muted job-line">on${" "}

@@ -41,7 +41,7 @@ function cell(name, run, chosen, onChoose) {
     case "Run": return html`<button type="button" class="quiet" aria-expanded=${chosen}
       aria-label=${`Run ${run.number}`} onClick=${() => onChoose(chosen ? null : run.number)}>${run.number}</button>`;
     case "Attempt": return run.attempt;
-    case "Ending": return html`<${State} of=${run.ending} />`;
+    case "Ending": return html`<${State} of=${run.outcome ?? run.ending} />`;
     case "Worker": return run.worker ? html`<a href=${workerLink(run.worker)}>${run.worker}</a>` : "–";
     case "Started": return html`<${Time} at=${run.started_at} />`;
     case "Took": return run.finished_at ? duration(Number(run.seconds)) : html`<${Span} from=${run.started_at} />`;
@@ -65,7 +65,7 @@ export function Run({ run, onClose }) {
   const place = useRef();
   useEffect(() => place.current.scrollIntoView({ block: "nearest" }), []);
   return html`<section ref=${place} class="card run" aria-label=${`Run ${run.number}`}>
-    <div class="row"><h2>Run ${run.number}</h2><${State} of=${run.ending} />
+    <div class="row"><h2>Run ${run.number}</h2><${State} of=${run.outcome ?? run.ending} />
       <button class="quiet" onClick=${onClose}>Show all runs</button></div>
     <${Facts} of=${[
       ["Started", html`<${Time} at=${run.started_at} exact />`],

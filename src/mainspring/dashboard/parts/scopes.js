@@ -3,10 +3,10 @@ import { html } from "../html.js";
 
 const NOUNS = [
   "jobs", "dead", "schedules", "scheduler", "queues", "workers", "webhooks", "triggers",
-  "keys", "audit", "cron", "events", "executions", "metrics", "stats", "tasks",
+  "keys", "audit", "cron", "events", "executions", "metrics", "settings", "stats", "tasks",
 ];
 /** Nothing of these can be changed. */
-const READ_ONLY = ["audit", "cron", "events", "executions", "metrics", "stats", "tasks"];
+const READ_ONLY = ["audit", "cron", "events", "executions", "metrics", "settings", "stats", "tasks"];
 
 /** Who may change something may see it. */
 const covers = (within, scope) =>

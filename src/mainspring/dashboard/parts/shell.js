@@ -17,7 +17,7 @@ export const PAGES = [
   ["", "Overview", "o", null], ["jobs", "Jobs", "j", "jobs"], ["schedules", "Schedules", "s", "schedules"],
   ["queues", "Queues", "q", "queues"], ["dead", "Dead letters", "d", "dead"], ["workers", "Workers", "w", "workers"],
   ["audit", "Audit", "a", "audit"], ["webhooks", "Webhooks", "h", "webhooks"],
-  ["keys", "API keys", "k", "keys", "admin"],
+  ["keys", "API keys", "k", "keys", "admin"], ["settings", "Settings", "t", "settings", "admin"],
 ];
 
 export function Shell({ children, onLeft }) {

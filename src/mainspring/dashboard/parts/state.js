@@ -10,7 +10,7 @@ export const MEANING = {
   pending: "due, waiting for a worker", scheduled: "not due yet", retrying: "failed, waiting for the next attempt",
   running: "running on a worker", waiting: "waiting for other jobs", paused: "paused by an operator",
   completed: "finished successfully", dead: "failed, without further retries", cancelled: "cancelled",
-  expired: "not started in time",
+  expired: "not started in time", partial: "finished, but some of its items failed",
 };
 
 /** Also for the ending of one run: failed, timeout, crashed, … */

@@ -8,20 +8,10 @@ const PLACES = {
   triggers: () => "webhooks", keys: () => "keys",
 };
 
-/** A filter is written as JSON; it is no one thing. */
-export function Target({ action, target }) {
+/** A filter has words of its own; it is no one thing. */
+export function Target({ action, target, text }) {
   const place = PLACES[action.split(".")[0]];
   if (!target) return html`<span class="muted">all</span>`;
-  if (/^[[{]/.test(target)) return html`<span>${inWords(target)}</span>`;
+  if (text !== target) return html`<span>${text}</span>`;
   return place ? html`<a href=${place(target)}>${target}</a>` : html`<code>${target}</code>`;
-}
-
-/** {"tasks": ["send", "bill"]} -> "tasks: send, bill"; what has been cut is left as it is. */
-function inWords(filter) {
-  try {
-    const parts = Object.entries(JSON.parse(filter));
-    return parts.map(([name, value]) => `${name}: ${[value].flat().join(", ")}`).join("; ");
-  } catch {
-    return filter;
-  }
 }

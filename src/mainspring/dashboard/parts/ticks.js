@@ -27,7 +27,7 @@ function tickWords(tick, job) {
 
 /** { ticks, jobs }: the newest ticks before number `before`, and their jobs by id, as far as these are kept. */
 export async function ticksOf(name, { limit, before }, signal) {
-  const ticks = await get(`schedules/${segment(name)}/executions`, { limit, before }, signal);
+  const ticks = await get(`schedules/${segment(name)}/ticks`, { limit, before }, signal);
   const fired = ticks.filter((tick) => tick.job_id);
   const some = { schedule: name, limit: Math.min(200, 2 * limit) };
   const found = fired.length ? (await get("jobs", { ...some, ...between(fired) }, signal)).items : [];

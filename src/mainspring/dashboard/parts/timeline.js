@@ -5,7 +5,7 @@ const UNCOUNTED = new Set(["snoozed", "released"]);
 const RUN = 2, WAIT = 0.5, IDLE = 30;
 
 /**
- * [{kind, from, until, words, run}], without gaps; `kind` of a run is its ending. Times in milliseconds. `pauses` are
+ * [{kind, from, until, words, run}], without gaps; `kind` of a run is its outcome. Times in milliseconds. `pauses` are
  * those of the job's queue, the newest first.
  */
 export function stretches(job, runs, now, pauses = []) {
@@ -47,7 +47,8 @@ function whole(job, runs, now) {
     } else {
       wait(ms(run.started_at), n === runs.length - 1 && job.state !== "running" && job.finished_at);
     }
-    found.push({ kind: run.ending, from: at, until: (at = Math.max(at, ms(run.finished_at))), run: run.number });
+    const kind = run.outcome ?? run.ending;
+    found.push({ kind, from: at, until: (at = Math.max(at, ms(run.finished_at))), run: run.number });
     before = run;
   });
   if (job.state === "running") {

@@ -9,8 +9,8 @@ from msgspec import Raw, Struct
 from msgspec.structs import asdict
 
 from ...document import Entry
-from ...job import Job, LiveWorker, Orders, State, WorkerInfo
-from ...schedule import Schedule, Spec
+from ...job import Execution, Job, LiveWorker, Orders, State, WorkerInfo
+from ...schedule import Schedule, Spec, Tick
 
 T = TypeVar("T")
 
@@ -71,3 +71,18 @@ class ScheduleAnswer(Schedule, frozen=True, kw_only=True):
     def record(self) -> Schedule:
         spec = Spec(**_but(self.spec, payload=bytes(self.spec.payload).decode()))
         return Schedule(**_but(self, spec=spec))
+
+
+class RunAnswer(Execution, frozen=True, kw_only=True):
+    n: int
+    at: datetime
+    seen_at: datetime
+    reason: str = ""
+
+    def tick(self) -> Tick:
+        return Tick(
+            n=self.n, at=self.at, seen_at=self.seen_at, what="fired", reason=self.reason, job_id=self.job_id
+        )  # fmt: skip
+
+    def record(self) -> Execution:
+        return Execution(**{name: getattr(self, name) for name in Execution.__struct_fields__})

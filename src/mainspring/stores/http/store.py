@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NoReturn, TypeVar
 
@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw
 from msgspec.structs import asdict
 
 from ...document import Entry, Trail
-from ...errors import BadInput, BadSetting
+from ...errors import BadInput, BadSetting, StoreError, StoreUnavailable
 from ...finding import Finding
 from ...job import (
     DeadGroup,
@@ -133,12 +133,21 @@ class HttpStore:
         ticks: list[Tick] = []
         while len(ticks) < limit:
             query = {"limit": min(limit - len(ticks), PAGE), "before": before}
-            more = await self.line.ask(list[Tick], "GET", "schedules", name, "executions", query=query)
+            more = await self._ticks(name, query)
             ticks += more
             if len(more) < query["limit"]:  # type: ignore[operator]
                 break
             before = more[-1].n
         return ticks
+
+    async def _ticks(self, name: str, query: Mapping[str, Any]) -> list[Tick]:
+        try:
+            return await self.line.ask(list[Tick], "GET", "schedules", name, "ticks", query=query)
+        except StoreError as error:
+            if isinstance(error, StoreUnavailable):
+                raise
+            # A server of an earlier release answers with them at another address.
+            return await self.line.ask(list[Tick], "GET", "schedules", name, "executions", query=query)
 
     # the rest
 

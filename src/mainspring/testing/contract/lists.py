@@ -9,7 +9,23 @@ from typing import Any
 
 import pytest
 
-from ...job import FINAL, SORTS, Action, Cursor, DeadGroup, Failure, Filter, Job, JobId, Sort, State, Update
+from ...job import (
+    FINAL,
+    PARTIAL_KIND,
+    SORTS,
+    Action,
+    Cursor,
+    DeadGroup,
+    Ending,
+    Failure,
+    Filter,
+    Items,
+    Job,
+    JobId,
+    Sort,
+    State,
+    Update,
+)
 from ...outcome import Cancel, Discard, Done, Ended, Released, Retry, Snooze
 from ...store import Store
 from .build import NOW, Contract, act, beat, bring, claim, everything, later, new_job, put, run_again, settle, start
@@ -170,6 +186,22 @@ class ListsContract(Contract):
             await settle(store, job, Retry(0, "böse"), now=NOW)
             await settle(store, await run_again(store, job.id), Done(), now=NOW)
             assert await found(store, errors=("Retry: böse",)) == []
+
+    async def test_a_partial_job_is_completed_keeps_its_result_and_is_found_by_its_kind(self) -> None:
+        async with self.opened() as store:
+            whole, part = await start(store), await start(store)
+            note = Failure("ResultTooLarge", "by 3 bytes")
+            await settle(store, whole, Done('"whole"'), now=NOW)
+            await settle(store, part, Done('"part"', note).partly(Items(success=9, failed=1, skipped=2)), now=NOW)
+            assert await found(store, errors=(PARTIAL_KIND,)) == [part.id]
+            assert await found(store, errors=(PARTIAL_KIND,), states=("completed",)) == [part.id]
+            assert await found(store, errors=(PARTIAL_KIND,), states=("dead",)) == []
+            jobs = {job.id: job for job in await store.jobs(Filter(), now=NOW, limit=10)}
+            assert (jobs[part.id].outcome(NOW), jobs[part.id].result) == ("partial", '"part"')
+            assert jobs[whole.id].outcome(NOW) == "completed"
+            (run,) = await store.executions(part.id)
+            assert (run.ending, run.outcome) == (Ending.COMPLETED, "partial")
+            assert run.failure == Failure("Partial", "1 of 12 items failed\nResultTooLarge: by 3 bytes")
 
     # how its key begins
 

@@ -106,6 +106,16 @@ class TallyContract(Contract):
             (tally,) = await store.tallies("ever", since=EPOCH)
             assert (tally.sums.waits, tally.sums.endings) == ({bucket(3_000_000): 1}, {"crashed": 1})
 
+    async def test_a_partial_run_is_counted_as_partial_and_not_as_completed_or_as_an_error(self) -> None:
+        async with self.opened() as store:
+            items = Items(success=9, failed=1)
+            for done in (Done(), Done("1").partly(items)):
+                await settle(store, await start(store), done, now=later(1), account=Account(items=items))
+            for span in SPANS:
+                (tally,) = await store.tallies(span, since=EPOCH)
+                assert tally.sums.endings == {"completed": 1, "partial": 1}
+                assert (tally.sums.errors, tally.sums.fates, tally.sums.well) == ({}, {}, micros(later(1)))
+
     async def test_the_last_that_completed_is_known_beside_the_last(self) -> None:
         async with self.opened() as store:
             for how, at in ((Done(), 1), (Discard(), 2)):

@@ -1,0 +1,69 @@
+"""Webhooks, their deliveries and triggers as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+from rich.table import Table
+from rich.text import Text
+
+from ..codec import data
+from ..job import Job
+from ..webhook.inbound import InboundTrigger
+from ..webhook.record import Standing, Webhook, abridged
+from . import render
+
+
+def webhook_page(hook: Webhook, went: Standing, now: datetime) -> Text:
+    def at(instant: datetime | None) -> str:
+        return "" if instant is None else render.exact(instant, now)
+
+    state = "open" if hook.disabled_at is None else f"disabled {at(hook.disabled_at)}: {hook.disabled_reason}"
+    return render.facts({
+        "webhook": hook.name, "state": state, "url": abridged(hook.url), "events": " ".join(hook.events),
+        "queues": _names(hook.queues), "tasks": _names(hook.tasks), "tags": _names(hook.tags),
+        "include": " ".join(hook.include), "note": hook.note, "made": at(hook.created_at),
+        "delivered": at(went.delivered_at), "failed": at(went.failed_at),
+        "failures": f"{went.failures:,} in a row" if went.failures else "", "error": went.error,
+    })  # fmt: skip
+
+
+def trigger_page(trigger: InboundTrigger, now: datetime) -> Text:
+    does = f"task {trigger.task}" if trigger.task is not None else f"schedule {trigger.schedule}"
+    off = "" if trigger.disabled_at is None else render.exact(trigger.disabled_at, now)
+    arguments = trigger.arguments
+    parts = "the whole message" if arguments == "body" else _pairs(arguments)
+    return render.facts({
+        "trigger": trigger.name, "state": f"disabled {off}" if off else "open", "sets off": does,
+        "queue": trigger.queue or "", "priority": "" if trigger.priority is None else str(trigger.priority),
+        "arguments": parts, "kwargs": msgspec.json.encode(trigger.kwargs).decode() if trigger.kwargs else "",
+        "note": trigger.note, "made": render.exact(trigger.created_at, now),
+    })  # fmt: skip
+
+
+def delivery_table(jobs: Sequence[Job], now: datetime) -> Table:
+    table = render.grid("job", "state", "event", "try", "when", "about", cut=("event", "about"))
+    for job in jobs:
+        told = data(job.payload)
+        event = told.get("type", "") if isinstance(told, dict) else ""
+        at = render.when(job.finished_at or job.started_at or job.created_at, now)
+        about = _answer(job) if job.result is not None else render.reason(job)
+        table.add_row(
+            job.id, render.job_state(job, now), render.line(str(event)), str(job.attempt), at, render.line(about)
+        )
+    return table
+
+
+def _answer(job: Job) -> str:
+    answer = data(job.result or "null")
+    return f"answered {answer['status']}" if isinstance(answer, dict) and "status" in answer else ""
+
+
+def _names(names: Sequence[str] | None) -> str:
+    return "" if names is None else ", ".join(names)
+
+
+def _pairs(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={part}" for name, part in values.items())

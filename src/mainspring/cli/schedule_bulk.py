@@ -1,0 +1,96 @@
+"""mainspring schedules bulk: the same to many schedules."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import click
+import msgspec
+
+from ..app import Mainspring
+from ..control import ScheduleBulk, ScheduleFilter
+from ..schedule import Owner, Status
+from . import records
+from .confirm import confirm
+from .failure import Failed, hint
+from .loading import place, with_app
+from .options import as_json, yes
+
+_DONE = {"pause": "paused", "resume": "resumed", "trigger": "triggered", "delete": "deleted"}
+_SHOWN = 10
+
+
+@click.command()
+@click.argument("action", type=click.Choice(list(_DONE)))
+@click.option("--name", "names", multiple=True, metavar="NAME", help="This one; may be repeated.")
+@click.option("--match", "q", metavar="TEXT", help="Those with this in their name.")
+@click.option("--task", metavar="NAME", help="Those that run it.")
+@click.option("--status", type=click.Choice(get_args(Status)), help="Ended: no tick is to come.")
+@click.option("--owner", type=click.Choice(get_args(Owner)), help="Who made it: code, or a user.")
+@click.option("--all", "every", is_flag=True, help="All of them; the options above narrow it.")
+@click.option("--note", default="", metavar="TEXT", help="With pause: why; kept with them.")
+@click.option("--catch-up", is_flag=True, help="With resume: meet the ticks of the pause by the catch-up rules.")
+@click.option("--dry-run", is_flag=True, help="Only say which.")
+@yes
+@as_json
+@with_app
+async def bulk(
+    app: Mainspring, action: str, every: bool, note: str, catch_up: bool, dry_run: bool, yes: bool, as_json: bool,
+    **given: Any,
+) -> None:  # fmt: skip
+    """Pause, resume, trigger or delete many schedules, by name or by what they are."""
+    parts = {name: value for name, value in given.items() if value not in (None, ())}
+    if not parts and not every:
+        raise click.UsageError("which schedules? Give --name, --match, --task, --status, --owner, or --all")
+    for option, allowed in (("note", "pause"), ("catch_up", "resume")):
+        if {"note": note, "catch_up": catch_up}[option] and action != allowed:
+            raise click.UsageError(f"--{option.replace('_', '-')} goes with {allowed}, and only with that")
+    which = ScheduleFilter(**parts)
+    own: dict[str, dict[str, Any]] = {"pause": {"reason": note}, "resume": {"catch_up": catch_up}}
+    extra = own.get(action, {})
+    if dry_run or not yes:
+        meant = await _whole(app, action, which, extra, dry_run=True)
+        if dry_run or not meant.done:
+            return _tell(app, action, meant, as_json)
+        confirm(f"{action} {_many(len(meant.done))} in {place(app)}?")
+    return _tell(app, action, await _whole(app, action, which, extra, dry_run=False), as_json)
+
+
+async def _whole(
+    app: Mainspring, action: str, which: ScheduleFilter, extra: dict[str, Any], *, dry_run: bool
+) -> ScheduleBulk:
+    """All parts of it."""
+    total, after = ScheduleBulk(done=[], refused={}, jobs={}, dry_run=dry_run), None
+    while True:
+        part = await getattr(app.schedules.many, action)(which, **extra, after=after, dry_run=dry_run)
+        total.done.extend(part.done)
+        total.refused.update(part.refused)
+        total.jobs.update(part.jobs)
+        after = part.next
+        if after is None:
+            return total
+
+
+def _tell(app: Mainspring, action: str, found: ScheduleBulk, as_json: bool) -> None:
+    if as_json:
+        records.emit({"action": action, **msgspec.to_builtins(found)})
+    elif not found.done and not found.refused:
+        hint(f"nothing to {action}: no schedule of {place(app)} fits these options")
+    else:
+        _say(action, found)
+    for name, why in [] if as_json else list(found.refused.items())[:_SHOWN]:
+        hint(f"{name}: {why}")
+    if found.refused:
+        raise Failed(f"{len(found.refused):,} of {len(found.refused) + len(found.done):,} schedules refused")
+
+
+def _say(action: str, found: ScheduleBulk) -> None:
+    if found.dry_run:
+        for name in found.done:
+            click.echo(name)
+    be = "would be" if found.dry_run else "is" if len(found.done) == 1 else "are"
+    click.echo(f"{_many(len(found.done))} {be} {_DONE[action]}")
+
+
+def _many(count: int) -> str:
+    return f"{count:,} schedule{'s' * (count != 1)}"

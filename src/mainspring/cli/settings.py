@@ -1,0 +1,58 @@
+"""mainspring settings: what this app would be started with here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from ..app import Mainspring
+from ..settings_report import Setting, report
+from . import records
+from .failure import hint
+from .loading import with_closed_app
+from .options import as_json
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--changed", is_flag=True, help="Only those that are not at their default.")
+@as_json
+@with_closed_app
+async def settings(app: Mainspring, names: tuple[str, ...], changed: bool, as_json: bool) -> None:
+    """List settings, where each came from and what it does."""
+    found = report(app.settings, app.setting_sources)
+    unknown = set(names) - {one.name for one in found}
+    if unknown:
+        from ..hint import hint as nearest
+
+        name = min(unknown)
+        raise click.UsageError(f"there is no setting {name!r}; {nearest(name, [one.name for one in found])}")
+    found = [one for one in found if (not names or one.name in names) and (not changed or one.source != "default")]
+    if as_json:
+        return records.emit(msgspec.to_builtins(found))
+    if not found:
+        return hint("every setting is at its default")
+    return _show(found)
+
+
+def _show(found: list[Setting]) -> None:
+    from rich.text import Text
+
+    from . import render
+
+    table = render.grid("setting", "value", "from", "what it does", cut=("value", "what it does"))
+    for one in found:
+        source = one.variable if one.source == "environment" else one.source
+        style = "dim" if one.source == "default" else "bold"
+        table.add_row(one.name, render.line(_words(one.value)), Text(source, style), render.line(one.meaning))
+    render.show(table)
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple):
+        return ", ".join(value) or "empty"
+    return f"{value:g}" if isinstance(value, float) else str(value) or "empty"

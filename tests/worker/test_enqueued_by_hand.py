@@ -1,0 +1,91 @@
+"""Who enqueued by hand is on record, and an act has one name."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mainspring import Filter, Mainspring, Trail, acting
+from mainspring.control.audit_words import reason_of, target_text
+from mainspring.document import Entry
+
+
+@pytest.fixture
+def send(app: Mainspring):  # type: ignore[no-untyped-def]
+    @app.task(queue="mail")
+    async def send(to: str) -> None: ...
+
+    return send
+
+
+async def test_a_job_that_a_person_enqueues_is_in_the_trail(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
+    async with app:
+        with acting("ada"):
+            (handle,) = await app.enqueue_by_hand([send.job("bob")])
+        (entry,) = await app.audit.list()
+        assert (entry.who, entry.action, entry.target) == ("ada", "jobs.enqueue", handle.id)
+        assert json.loads(entry.asked) == {"task": "send", "queue": "mail", "jobs": 1}
+        assert json.loads(entry.outcome or "") == {"done": 1, "refused": 0, "ids": [handle.id]}
+        assert await app.audit.enqueued_by(await handle.job()) == "ada"
+
+
+async def test_what_programs_enqueue_is_not_in_the_trail(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
+    async with app:
+        with acting("ada"):
+            handle = await send.enqueue("bob")
+        (other,) = await app.enqueue_by_hand([send.job("bob")])
+        assert list(await app.audit.list()) == []
+        for one in (handle, other):
+            assert await app.audit.enqueued_by(await one.job()) is None
+
+
+async def test_many_jobs_are_one_act(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
+    async with app:
+        with acting("ada"):
+            handles = await app.enqueue_by_hand([send.job(f"p{n}") for n in range(120)])
+        (entry,) = await app.audit.list(Trail(action="jobs.enqueue"))
+        assert json.loads(entry.outcome or "")["done"] == len(handles) == 120
+        assert target_text(entry.action, entry.target).startswith("100 jobs: ")
+
+
+async def test_a_job_that_cannot_be_stored_leaves_an_entry_with_the_error(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
+    async with app:
+        job = send.using(unique_key="k", on_conflict="raise").job("bob")
+        await app.enqueue_many([send.using(unique_key="k").job("bob")])
+        with acting("ada"), pytest.raises(Exception, match="k"):
+            await app.enqueue_by_hand([job])
+        (entry,) = await app.audit.list()
+        assert "JobExists" in json.loads(entry.outcome or "")["error"]
+
+
+@pytest.mark.parametrize(
+    ("action", "target", "text"),
+    [
+        ("jobs.cancel", "0190", "0190"),
+        ("jobs.cancel", "{}", "all jobs"),
+        ("jobs.cancel", '{"queues":["mail"]}', "jobs in queue mail"),
+        ("jobs.retry", '{"states":["dead"],"tasks":["a","b"],"errors":["E: x"]}',
+         "dead jobs of task a or b that failed with E: x"),
+        ("jobs.retry", '{"task":"send","error":"E: no"}', "jobs of task send that failed with E: no"),
+        ("jobs.delete", '{"ids":["1","2","3","4","5"]}', "5 jobs: 1, 2, 3, and 2 more"),
+        ("schedules.pause", '{"task":"send","status":"active"}', "active schedules of task send"),
+        ("schedules.delete", '{"names":["a","b"]}', "2 schedules: a, b"),
+        ("schedules.resume", '{"owner":"user","q":"x"}', "schedules declared by users with a name like x"),
+        ("workers.drain", "{}", "all workers"),
+        ("queues.pause", "{not json", "{not json"),
+    ],
+)  # fmt: skip
+def test_a_target_is_told_in_words(action: str, target: str, text: str) -> None:
+    assert target_text(action, target) == text
+
+
+async def test_the_reason_of_a_cancel_and_the_note_of_a_pause_are_known(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
+    async with app:
+        await send.using(delay=60).enqueue("bob")
+        with acting("ada"):
+            await app.jobs.cancel(Filter(), reason="no longer wanted")
+            await app.queues.pause("mail")
+        paused, cancelled = await app.audit.list()
+    assert (reason_of(cancelled), reason_of(paused)) == ("no longer wanted", None)
+    assert reason_of(Entry(id="1", at=cancelled.at, who="a", action="x", target="", asked='{"note":"why"}')) == "why"
