@@ -10,10 +10,12 @@ from types import TracebackType
 
 from msgspec import Struct
 
-from .errors import BadSetting, JobTimeout
+from .errors import JobTimeout
+from .hint import Helpful
 from .job import Account, Breaker, Ending, Failure, Job, JobId, Lease, NewJob, State, WorkerId
 from .retry import Backoff
 from .skew import Unreadable, skewed
+from .span import Span, seconds
 
 # An enum's member costs a look-up each time it is named.
 _COMPLETED, _WELL = State.COMPLETED, Ending.COMPLETED
@@ -24,14 +26,14 @@ _ENGINE = str(Path(__file__).parent)
 _DEMO = str(Path(__file__).parent / "demo")
 
 
-class Steer(Exception):
+class Steer(Exception, metaclass=Helpful):
     """A task steers its own job by raising, or returning, one of these."""
 
 
 class Retry(Steer):
-    """Run again `after` seconds (default: the task's backoff); uses up a retry."""
+    """Run again `after` this long, e.g. Retry(after="5m") (default: the task's backoff); uses up a retry."""
 
-    def __init__(self, after: float | timedelta | None = None, reason: str = "asked to be retried") -> None:
+    def __init__(self, after: Span | None = None, reason: str = "asked to be retried") -> None:
         super().__init__(reason)
         self.after = None if after is None else seconds(after, "Retry(after=…)")
 
@@ -39,7 +41,7 @@ class Retry(Steer):
 class Snooze(Steer):
     """Run again after this long; costs no attempt."""
 
-    def __init__(self, delay: float | timedelta, reason: str = "snoozed") -> None:
+    def __init__(self, delay: Span, reason: str = "snoozed") -> None:
         super().__init__(reason)
         self.delay = seconds(delay, "Snooze(…)")
 
@@ -124,7 +126,7 @@ class Policy(Struct, frozen=True):
     """A task's retry rules, after job, task and app defaults have been weighed."""
 
     max_retries: int = 3
-    backoff: Backoff | Callable[[int], float] = Backoff()
+    backoff: Backoff | Callable[[int], Span] = Backoff()
     retry_on: tuple[type[BaseException], ...] = (BaseException,)
     no_retry_on: tuple[type[BaseException], ...] = ()
     breaker: Breaker | None = None
@@ -255,7 +257,8 @@ def wait_after(job: Job, failed: int, policy: Policy) -> float:
     if isinstance(policy.backoff, Backoff):
         return policy.backoff.delay(failed, seed=job.id)
     try:
-        return seconds(max(0, policy.backoff(failed)), "backoff")
+        wait: Span = policy.backoff(failed)
+        return seconds(max(0, wait) if isinstance(wait, int | float) else wait, "backoff")
     except Exception:  # a broken backoff function must not keep the job from ending
         return Backoff().delay(failed, seed=job.id)
 
@@ -301,11 +304,3 @@ def clean(text: str, limit: int) -> str:
         return text
     half = (limit - 50) // 2
     return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"
-
-
-def seconds(span: float | timedelta, what: str) -> float:
-    """A span as seconds; refuses what is not a finite number of them, or negative."""
-    value = span.total_seconds() if isinstance(span, timedelta) else span
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 10**10:
-        raise BadSetting(f"{what} takes seconds (0 or more) or a timedelta, got {span!r}")
-    return float(value)

@@ -140,7 +140,7 @@ def render(ctx: Context, scene: str) -> bytes:
     return scene.encode()
 
 
-@app.task(breaker=5, retention={"dead": Retention(age=None), "completed": Retention(keep=0)})
+@app.task(breaker=Breaker(5, "5m"), retention={"dead": Retention(age="90d"), "completed": Retention(keep=0)})
 def forgetful(letter: DeadLetter) -> None: ...
 
 

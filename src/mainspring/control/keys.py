@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..acting import actor
 from ..clock import is_instant
-from ..config import Span, span
+from ..config import span
 from ..credential import (
     KEY,
     ApiKey,
@@ -29,6 +29,7 @@ from ..credential import (
 from ..document import Document
 from ..errors import ApiKeyExists, ApiKeyNotFound, BadInput, StoreError
 from ..hint import hint
+from ..span import Span
 from ..store import Store
 from ..survived_errors import SurvivedErrors
 from .deed import audited, note

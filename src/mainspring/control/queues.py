@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from ..depth import Sample, history
+from ..depth import Sample, checked_window, history
 from ..events import QueuePaused, QueueResumed
 from ..job import Queue
+from ..span import Span
 from ..task import check_name
 from .deed import audited, note, noting
 from .ground import Ground
@@ -20,11 +21,11 @@ class Queues:
     async def list(self) -> Sequence[Queue]:
         return await (await self._ground.opened()).queues(now=self._ground.clock.now())
 
-    async def history(self, window: timedelta = timedelta(hours=1), *, queue: str | None = None) -> Sequence[Sample]:
+    async def history(self, window: Span = timedelta(hours=1), *, queue: str | None = None) -> Sequence[Sample]:
         """How deep the queues were within the window, first to last: by the minute for three hours, every ten minutes
         for four days. With a queue, the total is its own. Where no worker lived there is no sample."""
         store = await self._ground.opened()
-        return await history(store, window, queue, now=self._ground.clock.now())
+        return await history(store, checked_window(window), queue, now=self._ground.clock.now())
 
     @audited("queues.pause")
     async def pause(self, name: str) -> None:

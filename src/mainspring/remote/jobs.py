@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from ..control.jobs import PAGE, Jobs, Page, checked_filter, checked_id, checked_limit
 from ..control.part import Part
 from ..job import SHOWN, Action, Changed, Filter, Job, JobId, Refusal, Sort, State, Update
-from ..outcome import seconds
+from ..span import Span, seconds
 from ..stores.http.answers import ItemAnswer, JobAnswer
 from ..stores.http.answers import Page as Answers
 from ..stores.http.store import MANY, WAIT
@@ -66,7 +66,7 @@ class RemoteJobs(Jobs):
                 break
         return page
 
-    async def wait(self, id: JobId, timeout: float | timedelta) -> Job:
+    async def wait(self, id: JobId, timeout: Span) -> Job:
         line, clock = await line_of(self._ground), self._ground.clock
         end = clock.now() + timedelta(seconds=seconds(timeout, "wait()"))
         while True:
