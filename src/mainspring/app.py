@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
+    Awaitable,
     Callable,
     Collection,
     Coroutine,
     Iterable,
     Iterator,
     Mapping,
+    MutableMapping,
     Sequence,
 )
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -66,13 +68,14 @@ from .webhook.record import TASK as WEBHOOK
 from .worker import Worker
 
 if TYPE_CHECKING:
-    from litestar.types import ASGIApp
-
     from .testing.harness import Harness, Mode
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Async = Coroutine[Any, Any, R]
+Message = MutableMapping[str, Any]
+ASGI = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
+"""A plain ASGI application, as Starlette, FastAPI and others declare it: of scope, receive and send."""
 Errors = type[BaseException] | tuple[type[BaseException], ...]
 
 
@@ -695,10 +698,11 @@ class Mainspring:
 
         return Harness(self, mode, raises=raises)
 
-    def asgi(self, *, auth: bool = True) -> ASGIApp:
+    def asgi(self, *, auth: bool = True) -> ASGI:
         """The REST API as an ASGI application, to serve alone or to mount under any prefix of another.
 
-        Without `auth` everybody is an admin, and only this machine is served.
+        Without `auth` everybody is an admin, and only this machine is served. While there is no key, the first request
+        logs a link that signs in.
         """
         from .api.service import asgi
 

@@ -61,10 +61,11 @@ class Service:
 
     async def run(self, ready: Callable[[], object]) -> None:
         """Until it is told to stop; what has begun is answered."""
+        from ..api.service import asgi
         from ..metrics.process import watch_loop
 
-        asgi: Any = self._app.asgi(auth=self._auth)
-        serving = self._server.Server(asgi, grace=self._app.settings.grace, ready=ready)
+        made: Any = asgi(self._app, auth=self._auth, greets=False)
+        serving = self._server.Server(made, grace=self._app.settings.grace, ready=ready)
         self.stop = serving.stop
         watch = asyncio.create_task(watch_loop(self._meter, self._app.clock))
         try:
