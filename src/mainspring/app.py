@@ -569,6 +569,11 @@ class Mainspring:
         asked = exclusive(Options(**given), task)
         return new_job(task, payload, asked, asked, self.clock.now(), lambda: arguments)
 
+    def check_within(self) -> None:
+        """Refuses `within=` where the store has no transactions, before the caller has written anything of its own."""
+        if reason := getattr(self._root, "refuses_within", ""):
+            raise BadInput(reason)
+
     async def enqueue_many(self, jobs: Iterable[NewJob], *, within: Any = None) -> list[Handle[Any]]:
         """All of them or none, in one round trip: enqueue_many(send.job(to) for to in people)."""
         batch = list(jobs)

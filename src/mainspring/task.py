@@ -138,6 +138,8 @@ class Task(Generic[P, R]):
                 raise unexpected("using", name, JobOptions.__annotations__)
         given = checked(options, f"task {self.name!r}")
         travelling(given, self.name)
+        if given.get("within") is not None:
+            self.app.check_within()
         changed = object.__new__(Task)
         changed.__dict__.update(self.__dict__)
         changed.__dict__.pop("_plain", None)
