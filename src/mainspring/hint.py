@@ -20,6 +20,8 @@ SYNONYMS = {
     "from": "start", "to": "end", "wait": "delay",
 }  # fmt: skip
 _UNEXPECTED = re.compile(r"[uU]nexpected keyword argument '(?P<name>[^']*)'")
+# Share of a name that has to be the same: "dely" is meant for "delay", "depth" is not for "path".
+MIN_LIKENESS = 0.7
 _MAX_NAMES = 20
 _MAX_CHARACTERS = 200
 
@@ -39,7 +41,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     names = list(known)
     if SYNONYMS.get(name) in names:
         return SYNONYMS[name]
-    near = difflib.get_close_matches(name[:_MAX_CHARACTERS], names, 1)
+    near = difflib.get_close_matches(name[:_MAX_CHARACTERS], names, 1, MIN_LIKENESS)
     return near[0] if near else None
 
 

@@ -34,7 +34,7 @@ GRACE = 5.0
 @click.option("--no-reload", is_flag=True, help="Go on with the code as it is.")
 @click.option("--open", "opening", is_flag=True, help="Show the dashboard in a browser.")
 @click.option("--all-lines", is_flag=True, help="Show every log line of a chatty job.")
-@click.option("--about", hidden=True, metavar="TEXT", help="What runs here, in words, in place of the store's name.")
+@click.option("--about", metavar="TEXT", help="What runs here, in words, in place of the store's name.")
 @log_option
 def dev(
     app: str | None,
