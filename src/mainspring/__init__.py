@@ -43,7 +43,7 @@ from .errors import (
 )
 from .handle import Handle
 from .health import Health
-from .job import Breaker, Execution, Failure, Filter, Items, Job, LogLine, NewJob, State
+from .job import Breaker, Execution, Failure, Filter, Items, Job, LogLine, NewJob, ShownState, State
 from .key import Key
 from .leader import Leader
 from .middleware import Middleware
@@ -113,6 +113,7 @@ __all__ = [
     "ScheduleExists",
     "ScheduleNotFound",
     "SchemaMismatch",
+    "ShownState",
     "ShuttingDown",
     "Snooze",
     "Stale",

@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
+    Awaitable,
     Callable,
     Collection,
     Coroutine,
     Iterable,
     Iterator,
     Mapping,
+    MutableMapping,
     Sequence,
 )
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -50,7 +52,8 @@ from .retry import Backoff
 from .runner import Runner
 from .scheduler import Scheduler
 from .settings_report import sources
-from .spec import Declared, ScheduleOptions, declared
+from .span import Span, seconds
+from .spec import Declared, ScheduleOptions, check_own, checked_trigger, declared, interval
 from .stats import LONGEST, Stats, grouped, of, pace, resolution, series, summed, top_errors, total
 from .store import Store
 from .stores import open_store
@@ -61,7 +64,6 @@ from .task import (
     Executor,
     JobOptions,
     Options,
-    Span,
     Task,
     check_name,
     check_public,
@@ -71,7 +73,7 @@ from .task import (
     new_job,
     travelling,
 )
-from .trigger import Trigger, cron, every
+from .trigger import Cron, Trigger, cron
 from .webhook.crier import HEARD, Crier
 from .webhook.delivery import OPTIONS as DELIVERY
 from .webhook.delivery import Delivery
@@ -80,13 +82,14 @@ from .webhook.record import TASK as WEBHOOK
 from .worker import Worker
 
 if TYPE_CHECKING:
-    from litestar.types import ASGIApp
-
     from .testing.harness import Harness, Mode
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Async = Coroutine[Any, Any, R]
+Message = MutableMapping[str, Any]
+ASGI = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
+"""A plain ASGI application, as Starlette, FastAPI and others declare it: of scope, receive and send."""
 Errors = type[BaseException] | tuple[type[BaseException], ...]
 
 
@@ -245,7 +248,11 @@ class Mainspring:
         await self.close()
 
     async def close(self) -> None:
-        """Later calls raise ShuttingDown, until `async with app:` opens it again."""
+        """Later calls raise ShuttingDown, until `async with app:` opens it again.
+
+        Coroutine subscribers get the events so far first, within FLUSH_SECONDS.
+        """
+        await self.events.flush()
         self._closed = True
         await self.herald.close()
         for store in {id(store): store for store in self._handles.values()}.values():
@@ -304,7 +311,7 @@ class Mainspring:
         priority: int | UnsetType = UNSET,
         timeout: Span | UnsetType | None = UNSET,
         max_retries: int | UnsetType = UNSET,
-        backoff: Backoff | Callable[[int], float] | UnsetType = UNSET,
+        backoff: Backoff | Callable[[int], Span] | UnsetType = UNSET,
         retry_on: Errors | UnsetType = UNSET,
         no_retry_on: Errors | UnsetType = UNSET,
         concurrency: int | UnsetType = UNSET,
@@ -313,7 +320,7 @@ class Mainspring:
         memory_limit: int | str | UnsetType = UNSET,
         cpu_limit: Span | UnsetType = UNSET,
         failed_ratio: float | UnsetType = UNSET,
-        breaker: Breaker | int | UnsetType = UNSET,
+        breaker: Breaker | UnsetType = UNSET,
         on_failure: Task[[DeadLetter], Any] | UnsetType = UNSET,
         retention: Retention | Mapping[str, Retention] | UnsetType = UNSET,
         unique_key: KeySpec | UnsetType = UNSET,
@@ -388,7 +395,8 @@ class Mainspring:
                 if key not in known:
                     if key in Options.__struct_fields__:
                         raise BadTask(f"task {title!r}: option {key} does not belong on a {'stub' if stub else 'task'}")
-                    raise BadTask(f"task {title!r}: unexpected keyword argument {key!r}")
+                    way = hint(key, known | {"name"} | (set() if stub else {"middleware"}))
+                    raise BadTask(f"task {title!r}: unexpected keyword argument {key!r}; {way}")
             given = checked({key: value for key, value in options.items() if value is not UNSET}, f"task {title!r}")
             if stub:
                 travelling(given, title)
@@ -449,18 +457,24 @@ class Mainspring:
 
     def cron(
         self,
-        expr: str,
+        expr: str | Cron,
         *,
         tz: str = "UTC",
         day_match: Literal["or", "and"] = "or",
         name: str | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Timer:
-        """Runs the function by a cron expression: @app.cron("0 0 * * *"). It becomes a task if it is none yet."""
+        """Runs the function by a cron expression: @app.cron("0 0 * * *") or @app.cron(cron.DAILY).
+
+        It becomes a task if it is none yet.
+        """
+        check_own("app.cron()", options, ("tz", "day_match", "name"))
         return self._scheduled(cron(expr, tz=tz, day_match=day_match), name, options)
 
     def every(
         self,
+        span: timedelta | str | None = None,
+        /,
         *,
         weeks: float = 0,
         days: float = 0,
@@ -470,13 +484,12 @@ class Mainspring:
         name: str | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Timer:
-        """Runs the function at an interval: @app.every(minutes=5). It becomes a task if it is none yet."""
+        """Runs the function at an interval: @app.every(minutes=5) or @app.every("5m").
+
+        It becomes a task if it is none yet.
+        """
         units = {"weeks": weeks, "days": days, "hours": hours, "minutes": minutes, "seconds": seconds}
-        if not any(units.values()):
-            meant = next((f"{option}s" for option in options if f"{option}s" in units), "minutes")
-            raise BadInput(f"app.every() needs an interval, e.g. app.every({meant}=5)")
-        trigger = every(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
-        return self._scheduled(trigger, name, options)
+        return self._scheduled(interval(span, units, options), name, options)
 
     def _scheduled(self, trigger: Trigger, name: str | None, options: Mapping[str, Any]) -> Timer:
         def register(fn: Any) -> Any:
@@ -503,12 +516,23 @@ class Mainspring:
         known = self.tasks.get(task)
         return Handle(self, enqueued) if known is None else Handle(self, enqueued, known.results)
 
-    def on(self, kind: type[E]) -> Callable[[Callable[[E], object]], Callable[[E], object]]:
-        """Subscribes a function to a kind of event: @app.on(JobEnded)."""
+    @overload
+    def on(self, kind: type[E], /) -> Callable[[Callable[[E], object]], Callable[[E], object]]: ...
+    @overload
+    def on(self, trigger: Trigger, /, *, name: str | None = None, **options: Unpack[ScheduleOptions]) -> Timer: ...
+    def on(self, kind: Any, /, *, name: str | None = None, **options: Any) -> Any:
+        """Runs the function by any trigger, or subscribes it to a kind of event.
 
-        def subscribe(act: Callable[[E], object]) -> Callable[[E], object]:
-            if is_async(act):
-                raise BadInput(f"subscriber {act.__name__!r} is a coroutine function; events go to plain functions")
+        `@app.on(every().day.at("09:00"))` makes a scheduled task of it, as `@app.cron` does; `@app.on(JobEnded)` has it
+        called with each such event, on the event loop if it is a coroutine function.
+        """
+        if not isinstance(kind, type):
+            checked_trigger(name or "on", kind, "app.on()")
+            return self._scheduled(kind, name, options)
+        if name is not None or options:
+            raise BadInput(f"app.on({kind.__name__}) takes no options: those are for schedules")
+
+        def subscribe(act: Callable[[Any], object]) -> Callable[[Any], object]:
             self.events.subscribe(kind, act)
             return act
 
@@ -558,6 +582,11 @@ class Mainspring:
         travelling(given, task)
         asked = exclusive(Options(**given), task)
         return new_job(task, payload, asked, asked, self.clock.now(), lambda: arguments)
+
+    def check_within(self) -> None:
+        """Refuses `within=` where the store has no transactions, before the caller has written anything of its own."""
+        if reason := getattr(self._root, "refuses_within", ""):
+            raise BadInput(reason)
 
     async def enqueue_many(self, jobs: Iterable[NewJob], *, within: Any = None) -> list[Handle[Any]]:
         """All of them or none, in one round trip: enqueue_many(send.job(to) for to in people)."""
@@ -693,10 +722,11 @@ class Mainspring:
 
         return Harness(self, mode, raises=raises)
 
-    def asgi(self, *, auth: bool = True) -> ASGIApp:
+    def asgi(self, *, auth: bool = True) -> ASGI:
         """The REST API as an ASGI application, to serve alone or to mount under any prefix of another.
 
-        Without `auth` everybody is an admin, and only this machine is served.
+        Without `auth` everybody is an admin, and only this machine is served. While there is no key, the first request
+        logs a link that signs in.
         """
         from .api.service import asgi
 
@@ -705,12 +735,13 @@ class Mainspring:
     # insight
 
     async def stats(
-        self, window: timedelta | None = timedelta(hours=1), *, queue: str | None = None, task: str | None = None
+        self, window: Span | None = timedelta(hours=1), *, queue: str | None = None, task: str | None = None
     ) -> Stats:
         """Jobs by state, and how runs went in the last `window` (None: ever): by task, by queue, in time.
 
         With a queue or a task, what is said of runs is said of theirs; jobs by state and queues are always all.
         """
+        window = None if window is None else timedelta(seconds=seconds(window, "stats()"))
         if window is not None and not timedelta(0) < window <= LONGEST:
             raise BadInput(f"statistics reach back up to {LONGEST.days} days, or for ever (None); got {window}")
         if self._remote:

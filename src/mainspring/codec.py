@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Struct, ValidationError
 
 from .errors import BadPayload, BadTask
+from .hint import nearest
 from .job import Failure
 
 MAX_INT = 2**63
@@ -26,6 +27,8 @@ _OTHER = bytes(set(range(256)) - set(b'[]{}"'))
 # Bytes of a fingerprint's digest: it tells apart the few versions of one task.
 FINGERPRINT_BYTES = 5
 PARAMETERS_LIMIT = 500
+# What a task's first parameter is called if its author means the Context of the run.
+_CONTEXT_NAMES = ("ctx", "context")
 
 
 def _enc_hook(value: Any) -> Any:
@@ -122,6 +125,11 @@ class Arguments:
                 if n or parameter.kind is parameter.KEYWORD_ONLY:
                     raise BadTask(f"task {task!r}: the Context parameter {parameter.name!r} must come first")
                 self.context = parameter.name
+            elif not n and hint is Any and parameter.name in _CONTEXT_NAMES and parameter.annotation is parameter.empty:
+                raise BadTask(
+                    f"task {task!r}: its first parameter, {parameter.name!r}, has no type, so it would get the first "
+                    f"argument of the job: write `{parameter.name}: Context` for the run's Context, or rename it"
+                )
             elif context in typing.get_args(hint):
                 raise BadTask(f"task {task!r}: annotate {parameter.name!r} as Context, and nothing else")
             elif parameter.kind is parameter.VAR_POSITIONAL:
@@ -210,7 +218,10 @@ class Arguments:
             if name in values:
                 raise BadPayload(f"task {self.task!r} got argument {name!r} twice")
             if name not in self._names and self._extra is None:
-                raise BadPayload(f"task {self.task!r} has no argument {name!r} (takes: {', '.join(self._names)})")
+                near = nearest(name, self._names)
+                way = f"; did you mean {near!r}?" if near else ""
+                takes = ", ".join(self._names)
+                raise BadPayload(f"task {self.task!r} has no argument {name!r} (takes: {takes}){way}")
             values[name] = value
         return values
 

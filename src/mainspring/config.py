@@ -14,19 +14,17 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from .errors import BadSetting
-from .hint import hint
+from .hint import hint, nearest
 from .retry import Backoff
+from .span import Span, parsed
 
 _logger = logging.getLogger("mainspring")
-Span = float | int | str | timedelta
 Durability = Literal["full", "relaxed"]
 Fire = Literal["any", "leader", "never"]
 LogFormat = Literal["console", "json"]
 LEVELS = ("debug", "info", "warning", "error", "critical")
 JwtAlgorithm = Literal["", "HS256", "RS256"]
 
-_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", re.ASCII)
 _MB = 1 << 20
 _SIZE_UNITS = {"": 1, "K": 1 << 10, "M": _MB, "G": 1 << 30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?\s*", re.ASCII | re.IGNORECASE)
@@ -130,7 +128,9 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> S
     known = Settings.__struct_fields__
     for name in given:
         if name not in known:
-            raise BadSetting(f"unknown setting {name!r} (known: {', '.join(sorted(known))})")
+            near = nearest(name, known)
+            way = f"did you mean {near!r}?" if near else f"known: {', '.join(sorted(known))}"
+            raise BadSetting(f"unknown setting {name!r}; {way}")
     values: dict[str, Any] = {}
     for name in known:
         variable = f"MAINSPRING_{name.upper()}"
@@ -225,14 +225,14 @@ def _number(value: Any, source: str) -> float:
 
 
 def span(value: Span, source: str, *, zero: bool = False) -> float:
-    """Seconds from 5, 2.5, "5m", "168h" or a timedelta; with `zero`, 0 is one, too."""
+    """Seconds from 5, 2.5, "5m", "1h30m" or a timedelta; with `zero`, 0 is one, too."""
     if isinstance(value, timedelta):
         number = value.total_seconds()
     elif isinstance(value, str):
-        match = _SPAN.fullmatch(value)
-        if not match:
-            raise BadSetting(f"{source} must be a span such as 30, '30s', '5m' or '1h', got {value!r}")
-        number = float(match[1]) * _UNITS[match[2] or "s"]
+        found = parsed(value)
+        if found is None:
+            raise BadSetting(f"{source} must be a span such as 30, '30s', '5m' or '1h30m', got {value!r:.80}")
+        number = found
     else:
         number = value
     some = isinstance(number, int | float) and not isinstance(number, bool) and 0 <= number < 10**9

@@ -12,6 +12,7 @@ from .clock import EPOCH, Clock
 from .document import Document
 from .errors import BadInput, StoreError
 from .job import Filter, Queue
+from .span import Span, seconds
 from .store import Store
 from .survived_errors import SurvivedErrors
 
@@ -157,6 +158,13 @@ def _depth(queue: Queue, age: float) -> Depth:
 
 
 # reading
+
+
+def checked_window(window: Span) -> timedelta:
+    """A window for which the depth of queues is kept."""
+    span = timedelta(seconds=seconds(window, "history()"))
+    grid_of(span)
+    return span
 
 
 def grid_of(window: timedelta) -> Grid:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
+from .async_subscriber import AsyncSubscriber
+from .codec import is_async
+from .errors import BadInput
 from .job import Action, Ending, Enqueued, Job, JobId, NewJob, Order, Report, State, WorkerId
 from .outcome import Outcome
 from .schedule import Tick
 from .survived_errors import count
 
 _logger = logging.getLogger("mainspring")
+# Seconds that coroutine subscribers have for their last events when the app is closed.
+FLUSH_SECONDS = 5.0
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -40,6 +46,12 @@ class JobEnded(Event, frozen=True, kw_only=True):
 
     job: Job
     outcome: Outcome
+
+    @property
+    def duration(self) -> timedelta | None:
+        """From the start of the run to its end, as its execution has it; None: the job never started."""
+        began = self.job.started_at
+        return None if began is None else max(self.outcome.finished_at - began, timedelta(0))
 
 
 class JobPartial(JobEnded, frozen=True, kw_only=True):
@@ -71,6 +83,12 @@ class JobLost(Event, frozen=True, kw_only=True):
     """A run's lease was lost: its outcome was refused, or not even offered."""
 
     job: Job
+
+    @property
+    def duration(self) -> timedelta | None:
+        """From the start of the run until its loss was noticed; None: the job never started."""
+        began = self.job.started_at
+        return None if began is None else max(self.at - began, timedelta(0))
 
 
 class JobReported(Event, frozen=True, kw_only=True):
@@ -220,21 +238,36 @@ E = TypeVar("E", bound=Event)
 
 
 class Bus:
-    """Hands events to subscribers after the fact; nothing they do reaches the engine."""
+    """Hands events to subscribers after the fact; nothing they do reaches the engine.
+
+    A plain function is called where the event happens, so it should be quick. A coroutine function is called on the
+    same event loop a little later, one event at a time and in their order; up to MAX_WAITING of them wait.
+    """
 
     def __init__(self) -> None:
         self._subscribers: dict[type[Event], list[Callable[[Any], object]]] = {}
         self._heard_by: dict[type[Event], tuple[Callable[[Any], object], ...]] = {}
 
     def subscribe(self, kind: type[E], act: Callable[[E], object]) -> None:
-        """`act` hears every event of this kind and of those derived from it; Event is all of them."""
-        self._subscribers.setdefault(kind, []).append(act)
+        """`act` gets every event of this kind and of those derived from it; Event is all of them."""
+        if not isinstance(kind, type) or not issubclass(kind, Event):
+            raise BadInput(f"subscribers name a kind of event, e.g. JobEnded; got {kind!r:.80}")
+        if not callable(act):
+            raise BadInput(f"a subscriber is a function of one event, async or not; got {act!r:.80}")
+        self._subscribers.setdefault(kind, []).append(AsyncSubscriber(act) if is_async(act) else act)
         self._heard_by = {}
 
     def unsubscribe(self, kind: type[E], act: Callable[[E], object]) -> None:
-        if act in self._subscribers.get(kind, ()):
-            self._subscribers[kind].remove(act)
-            self._heard_by = {}
+        for one in self._subscribers.get(kind, ()):
+            if act in (one, getattr(one, "act", None)):
+                self._subscribers[kind].remove(one)
+                self._heard_by = {}
+                return
+
+    async def flush(self, timeout: float = FLUSH_SECONDS) -> None:
+        """Waits until coroutine subscribers on this loop have had every event so far, or `timeout` seconds are over."""
+        waits = {one for acts in self._subscribers.values() for one in acts if isinstance(one, AsyncSubscriber)}
+        await asyncio.gather(*(one.flush(timeout) for one in waits))
 
     def wants(self, kind: type[Event]) -> bool:
         """Whether it is worth making such an event at all."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from .codec import Results
 from .errors import JobCancelled, JobDead, JobExpired, JobNotFound, JobUnfinished, ResultTimeout
 from .job import Enqueued, Job, JobId
+from .span import Span, seconds
 
 if TYPE_CHECKING:
     from .app import Mainspring
@@ -41,13 +42,14 @@ class Handle(Generic[R]):
         """The record as the store has it now."""
         return await self._app.jobs.get(self.id)
 
-    async def result(self, timeout: float | None = None) -> R:
+    async def result(self, timeout: Span | None = None) -> R:
         """The task's value, once the job has completed.
 
-        Raises JobDead, JobCancelled, JobExpired, JobNotFound or, after `timeout` seconds, ResultTimeout.
+        Raises JobDead, JobCancelled, JobExpired, JobNotFound or, after `timeout` (seconds, or "5m"), ResultTimeout.
         """
         clock, store = self._app.clock, await self._app.opened()
-        end = None if timeout is None else clock.now() + timedelta(seconds=timeout)
+        limit = None if timeout is None else seconds(timeout, "result(timeout=…)")
+        end = None if limit is None else clock.now() + timedelta(seconds=limit)
         while True:
             job = await self.job()
             shown = job.shown(clock.now())
@@ -60,7 +62,7 @@ class Handle(Generic[R]):
             if end is not None:
                 left = min(left, (end - clock.now()).total_seconds())
                 if left <= 0:
-                    raise ResultTimeout(f"job {self.id} ({job.task}) is {shown} after {timeout:g} s")
+                    raise ResultTimeout(f"job {self.id} ({job.task}) is {shown} after {limit:g} s")
             if job.expires_at is not None:
                 left = max(0.0, min(left, (job.expires_at - clock.now()).total_seconds()))
             await store.wait_final([self.id], left)

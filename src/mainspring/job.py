@@ -6,12 +6,14 @@ import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
+from .hint import HelpfulStruct
 from .retry import Backoff
+from .span import Span, seconds
 
 JobId = str
 WorkerId = str
@@ -25,7 +27,7 @@ SUSPECT = 2
 
 
 class State(StrEnum):
-    """What the store keeps. The last four are final."""
+    """What the store keeps. The last four are final. ShownState has what people see."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -39,6 +41,14 @@ class State(StrEnum):
     @property
     def final(self) -> bool:
         return self in FINAL
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        if value in SHOWN:
+            raise ValueError(
+                f"{value!r} is shown, not stored: the job's state is 'pending'. "
+                f"ShownState.{str(value).upper()} is for job.shown(now) and Filter(states=…)"
+            )
 
 
 FINAL = frozenset({State.COMPLETED, State.DEAD, State.CANCELLED, State.EXPIRED})
@@ -54,6 +64,24 @@ SHOWN: tuple[Shown, ...] = (
     "pending", "scheduled", "retrying", "running", "waiting", "paused",
     "completed", "dead", "cancelled", "expired",
 )  # fmt: skip
+
+
+class ShownState:
+    """What people see of a job in the CLI, the API, the pages, job.shown(now) and Filter(states=…), as plain texts.
+
+    `SCHEDULED` and `RETRYING` are stored as State.PENDING.
+    """
+
+    PENDING: Final = "pending"
+    SCHEDULED: Final = "scheduled"
+    RETRYING: Final = "retrying"
+    RUNNING: Final = "running"
+    WAITING: Final = "waiting"
+    PAUSED: Final = "paused"
+    COMPLETED: Final = "completed"
+    DEAD: Final = "dead"
+    CANCELLED: Final = "cancelled"
+    EXPIRED: Final = "expired"
 
 
 class Action(StrEnum):
@@ -485,6 +513,11 @@ class LiveWorker(Struct, frozen=True):
         return "resuming" if self.info.drained else "open"
 
     @property
+    def running(self) -> int:
+        """Jobs it ran at its last beat; `app.workers.running(id)` has the jobs themselves."""
+        return self.info.running
+
+    @property
     def beat_at(self) -> datetime | None:
         """When it beat last; None if it has not said how long its lease is."""
         return self.until - timedelta(seconds=self.info.lease) if self.info.lease else None
@@ -547,11 +580,20 @@ class Report(Struct, frozen=True, kw_only=True):
     progress: Progress | None = None
 
 
-class Breaker(Struct, frozen=True):
-    """Stops a task after so many failures in a row; after `cooldown` seconds one job may try."""
+class Breaker(Struct, frozen=True, metaclass=HelpfulStruct):
+    """Stops a task after so many failures in a row; after `cooldown`, a span such as 60 or "5m", one job may try."""
 
     failures: int = 5
     cooldown: float = 60.0
+
+    if TYPE_CHECKING:  # kept as seconds, and given as any span
+
+        def __init__(self, failures: int = 5, cooldown: Span = 60.0) -> None: ...
+
+    def __post_init__(self) -> None:
+        given: object = self.cooldown
+        if isinstance(given, str | timedelta):
+            force_setattr(self, "cooldown", seconds(given, "Breaker(cooldown=…)"))
 
 
 class Circuit(Struct, frozen=True):
@@ -599,7 +641,7 @@ class End(Struct, frozen=True):
     runs: int
 
 
-class Filter(Struct, frozen=True, kw_only=True):
+class Filter(Struct, metaclass=HelpfulStruct, frozen=True, kw_only=True):
     """Which jobs: closed and conjunctive. None means any."""
 
     ids: tuple[JobId, ...] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
@@ -12,19 +12,20 @@ from msgspec import Struct
 
 from .bounds import MAX_KEY_CHARACTERS, MAX_LONG_SPAN_SECONDS
 from .errors import BadInput
-from .outcome import seconds
+from .hint import HelpfulStruct
+from .span import Span, seconds
 
 
-class Key(Struct, frozen=True):
+class Key(Struct, frozen=True, metaclass=HelpfulStruct):
     """A key made of the task's name and, as asked, its arguments, its queue and a period of time.
 
-    `Key(args=True, period=3600)`: the same call once an hour. Periods are counted from 1970 in UTC.
+    `Key(args=True, period="1h")`: the same call once an hour. Periods are counted from 1970 in UTC.
     """
 
     args: bool | str | tuple[str, ...] = False
     """True: all of them; names: only those."""
     queue: bool = False
-    period: float | timedelta | None = None
+    period: Span | None = None
 
     def make(self, task: str, values: Mapping[str, Any], queue: str, now: datetime) -> str:
         parts = [task]
@@ -48,6 +49,16 @@ class Key(Struct, frozen=True):
 
 
 KeySpec = str | Key | Callable[..., str]
+
+
+def key_spec(value: Any) -> Any:
+    """What an option of a task or job may be; each call is checked further."""
+    if isinstance(value, Key):
+        if value.period is not None and seconds(value.period, "Key(period=…)", MAX_LONG_SPAN_SECONDS) <= 0:
+            raise BadInput("Key(period=…) must be more than 0 seconds")
+    elif not isinstance(value, str) and (isinstance(value, type) or not callable(value)):
+        raise BadInput(f"is text, a Key or a function of the arguments, got {value!r:.80}")
+    return value
 
 
 def resolve(

@@ -120,7 +120,7 @@ def asked(**names: Sequence[str] | None) -> Wish:
             raise BadInput(f"there is no event type {wanted!r}; {hint(wanted, [*TYPES, *_BOTH])}")
     for state in names.get("states") or ():
         if state not in SHOWN:
-            raise BadInput(f"unknown state {state!r} (known: {', '.join(SHOWN)})")
+            raise BadInput(f"unknown state {state!r}; {hint(state, SHOWN)}")
     return msgspec.convert({name: tuple(given) for name, given in names.items() if given}, Wish)
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import cast
 
 from msgspec import Struct
 
-from .bounds import MAX_SPAN_SECONDS, later
-from .errors import BadSetting, JobTimeout
+from .bounds import later
+from .errors import JobTimeout
+from .hint import Helpful
 from .job import (
     PARTIAL,
     PARTIAL_TYPE,
@@ -32,6 +33,7 @@ from .job import (
 )
 from .retry import Backoff
 from .skew import Unreadable, skewed
+from .span import Span, seconds
 
 # An enum's member costs a look-up each time it is named.
 _COMPLETED, _WELL = State.COMPLETED, Ending.COMPLETED
@@ -42,14 +44,14 @@ _ENGINE = str(Path(__file__).parent)
 _DEMO = str(Path(__file__).parent / "demo")
 
 
-class Steer(Exception):
+class Steer(Exception, metaclass=Helpful):
     """A task steers its own job by raising, or returning, one of these."""
 
 
 class Retry(Steer):
-    """Run again `after` seconds (default: the task's backoff); uses up a retry."""
+    """Run again `after` this long, e.g. Retry(after="5m") (default: the task's backoff); uses up a retry."""
 
-    def __init__(self, after: float | timedelta | None = None, reason: str = "asked to be retried") -> None:
+    def __init__(self, after: Span | None = None, reason: str = "asked to be retried") -> None:
         super().__init__(reason)
         self.after = None if after is None else seconds(after, "Retry(after=…)")
 
@@ -57,7 +59,7 @@ class Retry(Steer):
 class Snooze(Steer):
     """Run again after this long; costs no attempt."""
 
-    def __init__(self, delay: float | timedelta, reason: str = "snoozed") -> None:
+    def __init__(self, delay: Span, reason: str = "snoozed") -> None:
         super().__init__(reason)
         self.delay = seconds(delay, "Snooze(…)")
 
@@ -148,7 +150,7 @@ class Policy(Struct, frozen=True):
     """A task's retry rules, after job, task and app defaults have been weighed."""
 
     max_retries: int = 3
-    backoff: Backoff | Callable[[int], float] = Backoff()
+    backoff: Backoff | Callable[[int], Span] = Backoff()
     retry_on: tuple[type[BaseException], ...] = (BaseException,)
     no_retry_on: tuple[type[BaseException], ...] = ()
     breaker: Breaker | None = None
@@ -284,7 +286,8 @@ def wait_after(job: Job, failed: int, policy: Policy) -> float:
     if isinstance(policy.backoff, Backoff):
         return policy.backoff.delay(failed, seed=job.id)
     try:
-        return seconds(max(0, policy.backoff(failed)), "backoff", math.inf)
+        wait: Span = policy.backoff(failed)
+        return seconds(max(0, wait) if isinstance(wait, int | float) else wait, "backoff", math.inf)
     except BaseException:  # a broken backoff function must not keep the job from ending
         return Backoff().delay(failed, seed=job.id)
 
@@ -341,13 +344,3 @@ def clean(text: str, limit: int) -> str:
         return text
     half = (limit - 50) // 2
     return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"
-
-
-def seconds(span: float | timedelta, what: str, most: float = MAX_SPAN_SECONDS) -> float:
-    """A span as seconds; refuses what is not a finite number of them, negative, or more than `most`."""
-    value = span.total_seconds() if isinstance(span, timedelta) else span
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise BadSetting(f"{what} takes seconds (0 or more) or a timedelta, got {span!r:.80}")
-    if value > most:
-        raise BadSetting(f"{what} takes at most {most / 86_400:,.0f} days ({most:.0f} seconds), got {span!r:.80}")
-    return float(value)

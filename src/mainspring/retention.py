@@ -4,26 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from .config import Settings
 from .errors import BadInput
+from .hint import HelpfulStruct
 from .job import FINAL, State
+from .span import seconds
 
 
-class Retention(Struct, frozen=True):
-    """Kept: the `keep` jobs that finished last, and all that finished less than `age` ago (None: all)."""
+class Retention(Struct, frozen=True, metaclass=HelpfulStruct):
+    """Kept: the `keep` jobs that finished last, and all that finished less than `age` ago (None: all).
+
+    `age` is a timedelta or a text such as "7d".
+    """
 
     keep: int = 100
     age: timedelta | None = timedelta(days=30)
 
+    if TYPE_CHECKING:  # kept as a timedelta, and given as text, too
+
+        def __init__(self, keep: int = 100, age: str | timedelta | None = timedelta(days=30)) -> None: ...
+
     def __post_init__(self) -> None:
         if isinstance(self.keep, bool) or not isinstance(self.keep, int) or self.keep < 0:
             raise BadInput(f"Retention(keep=…) takes a whole number of 0 or more, got {self.keep!r}")
+        if isinstance(self.age, str):
+            force_setattr(self, "age", timedelta(seconds=seconds(self.age, "Retention(age=…)")))
         if self.age is not None and (not isinstance(self.age, timedelta) or self.age < timedelta(0)):
-            raise BadInput(f"Retention(age=…) takes a timedelta, or None to keep all; got {self.age!r}")
+            way = "takes a span such as '7d' or timedelta(days=7), or None to keep all"
+            raise BadInput(f"Retention(age=…) {way}; got {self.age!r}")
 
 
 Rules = Mapping[tuple[State, str], tuple[int, datetime]]

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
 from zlib import crc32
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from .bounds import MAX_SPAN_SECONDS
 from .errors import BadSetting
+from .hint import HelpfulStruct
+from .span import Span
+from .span import seconds as in_seconds
 
 
-class Backoff(Struct, frozen=True, omit_defaults=True):
+class Backoff(Struct, frozen=True, omit_defaults=True, metaclass=HelpfulStruct):
     """Seconds before retry n: initial · multiplier^(n-1), capped, minus up to `jitter` of itself.
 
     `Backoff.constant(5)` and `Backoff.linear(2)` are the other two curves; a task may also give a
-    function of the attempt's number that returns seconds.
+    function of the attempt's number that returns a span. `initial` and `max` are spans: Backoff("4s", max="1h").
     """
 
     initial: float = 1.0
@@ -25,7 +30,18 @@ class Backoff(Struct, frozen=True, omit_defaults=True):
     jitter: float = 0.25
     curve: Literal["exponential", "linear"] = "exponential"
 
+    if TYPE_CHECKING:  # kept as seconds, and given as any span
+
+        def __init__(
+            self, initial: Span = 1.0, multiplier: float = 2.0, max: Span = 3600.0, jitter: float = 0.25,
+            curve: Literal["exponential", "linear"] = "exponential",
+        ) -> None: ...  # fmt: skip
+
     def __post_init__(self) -> None:
+        for name in ("initial", "max"):
+            given: object = getattr(self, name)
+            if isinstance(given, str | timedelta):
+                force_setattr(self, name, in_seconds(given, f"backoff {name}"))
         for name in ("initial", "multiplier", "max", "jitter"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float):
@@ -42,11 +58,12 @@ class Backoff(Struct, frozen=True, omit_defaults=True):
             raise BadSetting(f"backoff jitter is a share from 0 up to (not including) 1, got {self.jitter}")
 
     @classmethod
-    def constant(cls, seconds: float, *, jitter: float = 0.25) -> Backoff:
-        return cls(initial=seconds, multiplier=1.0, max=max(seconds, 3600.0), jitter=jitter)
+    def constant(cls, seconds: Span, *, jitter: float = 0.25) -> Backoff:
+        wait = in_seconds(seconds, "Backoff.constant()")
+        return cls(initial=wait, multiplier=1.0, max=max(wait, 3600.0), jitter=jitter)
 
     @classmethod
-    def linear(cls, step: float, *, max: float = 3600.0, jitter: float = 0.25) -> Backoff:
+    def linear(cls, step: Span, *, max: Span = 3600.0, jitter: float = 0.25) -> Backoff:
         return cls(initial=step, max=max, jitter=jitter, curve="linear")
 
     def delay(self, n: int, seed: str = "") -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, Literal, TypedDict, cast
 
@@ -15,16 +15,15 @@ from .bounds import MAX_DATES, MAX_DEPENDENCIES, MAX_LONG_SPAN_SECONDS
 from .clock import is_instant
 from .codec import encode_call
 from .errors import BadInput, BadPayload
-from .hint import hint
-from .outcome import seconds
+from .hint import hint, nearest
 from .schedule import CATCH_UPS, OVERLAPS, CatchUp, Overlap, Spec
+from .span import Span, seconds
 from .task import Options, Task, check_name, check_public
 from .task import checked as checked_options
-from .trigger import AnyTrigger, Every, Timetable, Trigger, Window
+from .trigger import AnyTrigger, Every, Timetable, Trigger, Window, every
 from .trigger.every import LONGEST
 from .trigger.period import Period
 
-Span = float | timedelta
 _LONGEST = LONGEST.total_seconds()
 Input = Callable[[datetime], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
 
@@ -113,7 +112,28 @@ def _job(name: str, task: Task[Any, Any] | str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def checked_trigger(name: str, trigger: Any) -> AnyTrigger:
+def check_own(call: str, options: Mapping[str, Any], own: Collection[str]) -> None:
+    """Refuses a misspelt option of the call itself; those of the schedule are refused with its name, later."""
+    for option in options:
+        if option not in _CHECKS and (meant := nearest(option, (*own, *_CHECKS))) in own:
+            raise BadInput(f"{call} has no option {option!r}; did you mean {meant!r}?")
+
+
+def interval(span: Any, units: Mapping[str, float], options: Mapping[str, Any]) -> Every:
+    """The interval that app.every() was given, in one way or the other."""
+    check_own("app.every()", options, (*units, "name"))
+    given = {unit: number for unit, number in units.items() if number}
+    if span is None and not given:
+        raise BadInput("app.every() needs an interval, e.g. app.every(minutes=5) or app.every('5m')")
+    if isinstance(span, int | float):
+        raise BadInput(f"app.every({span!r}): say the unit, e.g. app.every(minutes={span!r}) or app.every('{span!r}m')")
+    found = every(span, **given) if span is not None else every(**given)
+    if not isinstance(found, Every):
+        raise BadInput(f"app.every() takes a text such as '5m', a timedelta, or units by name; got {span!r:.80}")
+    return found
+
+
+def checked_trigger(name: str, trigger: Any, what: str = "") -> AnyTrigger:
     if isinstance(trigger, Trigger):
         return cast(AnyTrigger, trigger)
     match trigger:
@@ -127,7 +147,7 @@ def checked_trigger(name: str, trigger: Any) -> AnyTrigger:
             hint = f"{trigger!r}.minutes"
         case _:
             hint = "cron('0 9 * * *'), every(5).minutes or at(…)"
-    raise BadInput(f"schedule {name!r} takes a trigger, e.g. {hint}; got {trigger!r:.80}")
+    raise BadInput(f"{what or f'schedule {name!r}'} takes a trigger, e.g. {hint}; got {trigger!r:.80}")
 
 
 def checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -212,7 +212,8 @@ class Store(Keeper, Protocol):
         its time, never past created_at + debounce_limit; otherwise the job is returned as a duplicate.
         A fingerprint belongs to its payload: a verb that writes a payload also writes the fingerprint that comes
         with it, or None.
-        `within` is the caller's own open transaction: nothing is visible before its commit.
+        `within` is the caller's own open transaction: nothing is visible before its commit. A store without
+        transactions raises BadInput, with the reason that its `refuses_within` has; nothing is written.
         """
         ...
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from .errors import MainspringError
 from .job import Job
+from .span import Span
 
 if TYPE_CHECKING:
     from .handle import Handle
@@ -166,5 +167,5 @@ class SyncHandle(Generic[R]):
     def job(self) -> Job:
         return run(self._handle.job())
 
-    def result(self, timeout: float | None = None) -> R:
+    def result(self, timeout: Span | None = None) -> R:
         return run(self._handle.result(timeout))

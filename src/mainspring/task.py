@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -17,13 +18,15 @@ from .codec import Arguments, Results, encode, is_async
 from .config import size
 from .context import Context
 from .errors import BadInput, BadTask, UnknownTask
+from .hint import unexpected
 from .ids import new_id
 from .job import MAX_PRIORITY, MIN_PRIORITY, Breaker, NewJob, OnConflict, State
-from .key import KeySpec, resolve
+from .key import KeySpec, key_spec, resolve
 from .middleware import Middleware
-from .outcome import Policy, seconds
+from .outcome import Policy
 from .retention import Retention, retentions
 from .retry import Backoff
+from .span import Span, seconds
 
 if TYPE_CHECKING:
     from .app import Mainspring
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Span = float | timedelta
 Executor = Literal["async", "thread", "process"]
 
 _ON_CONFLICT = ("return", "raise", "replace", "debounce")
@@ -47,7 +49,7 @@ class Options(Struct, frozen=True, kw_only=True):
     priority: int = 0
     timeout: float | UnsetType | None = UNSET
     max_retries: int | None = None
-    backoff: Backoff | Callable[[int], float] | None = None
+    backoff: Backoff | Callable[[int], Span] | None = None
     retry_on: tuple[type[BaseException], ...] = (BaseException,)
     no_retry_on: tuple[type[BaseException], ...] = ()
     concurrency: int | None = None
@@ -136,9 +138,11 @@ class Task(Generic[P, R]):
         """The same task with these options for the jobs made through it."""
         for name in options:
             if name not in JobOptions.__annotations__:
-                raise TypeError(f"using() got an unexpected keyword argument {name!r}")
+                raise unexpected("using", name, JobOptions.__annotations__)
         given = checked(options, f"task {self.name!r}")
         travelling(given, self.name)
+        if given.get("within") is not None:
+            self.app.check_within()
         changed = object.__new__(Task)
         changed.__dict__.update(self.__dict__)
         changed.__dict__.pop("_plain", None)
@@ -351,14 +355,17 @@ def _errors(value: Any) -> tuple[type[BaseException], ...]:
 
 
 def _breaker(value: Any) -> Breaker:
-    if type(value) is int:
-        value = Breaker(value)
+    given = Breaker(value) if type(value) is int else value
     try:
-        if not isinstance(value, Breaker):
+        if not isinstance(given, Breaker):
             raise BadInput("not a breaker")
-        return Breaker(_count(1)(value.failures), _positive(value.cooldown))
+        checked = Breaker(_count(1)(given.failures), _positive(given.cooldown))
     except BadInput:
         raise BadInput(f"takes Breaker(failures=5, cooldown=60), each more than 0; got {value!r:.80}") from None
+    if given is not value:
+        text = f"breaker={value} is deprecated: write breaker=Breaker(failures={value})"
+        warnings.warn(text, DeprecationWarning, stacklevel=5)
+    return checked
 
 
 def _ratio(value: Any) -> float:
@@ -431,6 +438,8 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "breaker": _breaker,
     "on_failure": _handler,
     "retention": retentions,
+    "unique_key": key_spec,
+    "idempotency_key": key_spec,
     "on_conflict": _on_conflict,
     "debounce_limit": _positive,
     "delay": _span,

@@ -132,6 +132,11 @@ class Worker:
         """An operator has told it to stop: only a supervisor puts another in its place."""
         self._main: asyncio.Task[None] | None = None
 
+    @property
+    def running(self) -> Sequence[Job]:
+        """The jobs that this worker runs now, oldest run first."""
+        return [run.job for run in self._slots]
+
     # start and stop
 
     async def run(self) -> None:

@@ -206,6 +206,10 @@ class Process:
             pass
         return line
 
+    def errors(self) -> list[str]:
+        """The lines of stderr so far."""
+        return list(self._errors)
+
     def signal(self, number: int) -> None:
         self.popen.send_signal(number)
 

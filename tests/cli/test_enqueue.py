@@ -128,7 +128,7 @@ def test_what_the_app_refuses_is_exit_code_1(cli, shop, args, said):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["a=1", "--delay", "soon"], "it must be a span such as 30, '30s', '5m' or '1h', got 'soon'"),
+        (["a=1", "--delay", "soon"], "it must be a span such as 30, '30s', '5m' or '1h30m', got 'soon'"),
         (["a=1", "--delay", "1", "--run-at", "2030-01-01T00:00:00Z"], "--delay and --run-at exclude each other"),
         (["a=1", "--run-at", "tomorrow"], "'tomorrow' is not an ISO 8601 instant such as 2030-01-31T09:00:00Z"),
         (["a=1", "--run-at", "2030-01-31T09:00"], "has no time zone: add Z for UTC"),

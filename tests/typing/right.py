@@ -7,6 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, assert_type
 
+from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
 from mainspring import (
     Archived,
     Backoff,
@@ -28,6 +32,7 @@ from mainspring import (
     Retention,
     Retry,
     Schedule,
+    ShownState,
     Snooze,
     Stats,
     Task,
@@ -39,7 +44,7 @@ from mainspring import (
     every,
 )
 from mainspring.events import JobEnded
-from mainspring.trigger import At, Calendar, Every
+from mainspring.trigger import At, Calendar, Cron, Every
 
 app = Mainspring("memory://", beat=1, lease="20s")
 
@@ -140,7 +145,7 @@ def render(ctx: Context, scene: str) -> bytes:
     return scene.encode()
 
 
-@app.task(breaker=5, retention={"dead": Retention(age=None), "completed": Retention(keep=0)})
+@app.task(breaker=Breaker(5, "5m"), retention={"dead": Retention(age="90d"), "completed": Retention(keep=0)})
 def forgetful(letter: DeadLetter) -> None: ...
 
 
@@ -319,3 +324,47 @@ async def leading(leader: Leader) -> None:
 
     @leader.on_change
     def told(leading: bool) -> None: ...
+
+
+# the dashboard and the API inside another application
+
+web = FastAPI()
+web.mount("/ops", app.asgi())
+site = Starlette(routes=[Mount("/ops", app.asgi()), Mount("/free", app=app.asgi(auth=False))])
+
+
+# triggers of any kind, and constants
+
+
+@app.on(every().day.at("09:00"), overlap="skip", name="morning")
+async def morning(count: int = 0) -> int:
+    return count
+
+
+@app.on(cron.HOURLY)
+def hourly(ctx: Context) -> None: ...
+
+
+@app.on(at(datetime(2040, 1, 1, tzinfo=UTC)))
+@app.task(timeout="4s", expires="1d")
+async def once() -> None: ...
+
+
+@app.cron(cron.DAILY, tz="Europe/London", grace="10m")
+async def daily() -> None: ...
+
+
+@app.every("5m", jitter="30s")
+async def often() -> None: ...
+
+
+@app.on(JobEnded)
+async def note_duration(event: JobEnded) -> None:
+    assert_type(event.duration, timedelta | None)
+
+
+morning.using(delay=timedelta(hours=1)).job(count=3)
+assert_type(cron.YEARLY, Cron)
+some = Filter(states=(ShownState.RETRYING, "dead"))
+often.using(delay="1h30m", timeout="5m")
+Backoff("4s", max=timedelta(hours=1))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
 from mainspring import Breaker, Context, Filter, Mainspring, Retention, Task, Window, at, cron, every
 from mainspring.events import JobEnded
 
@@ -66,7 +69,7 @@ async def options() -> None:
     send.using(queue=5)  # wrong
     send.using(queue=None)  # wrong
     send.using(priority="high")  # wrong
-    send.using(timeout="5m")  # wrong
+    send.using(timeout=[5])  # wrong
     send.using(max_retries=1.5)  # wrong
     send.using(on_conflict="ignore")  # wrong
     send.using(run_at="2030-01-01")  # wrong
@@ -83,7 +86,7 @@ async def results() -> None:
     text: str = await (await send.enqueue("ada")).result()  # wrong
     number: int = await send.enqueue("ada")  # wrong
     (await send.enqueue("ada")).result()  # wrong
-    await (await send.enqueue("ada")).result(timeout="10")  # wrong
+    await (await send.enqueue("ada")).result(timeout=[10])  # wrong
     (await (await export.enqueue(42)).result()).upper()  # wrong
     late: str = resize.sync.enqueue("a.png", 640).result()  # wrong
     print(text, number, late)
@@ -96,15 +99,15 @@ async def steering() -> None:
     app.worker(queues=5)  # wrong
     await app.jobs.list(sort="priority")  # wrong
     await app.jobs.update("id", prio=5)  # wrong
-    await app.jobs.reschedule("id", 60)  # wrong
+    await app.jobs.reschedule("id", [60])  # wrong
     await app.dead.redrive(5)  # wrong
-    await app.stats(3600)  # wrong
+    await app.stats([3600])  # wrong
     await app.workers.resize("host-1", "20")  # wrong
 
 
 def triggers() -> None:
     print(every(5).mintues)  # wrong
-    every("5")  # wrong
+    every([5])  # wrong
     every(minuts=5)  # wrong
     every().day.at(9)  # wrong
     every(5)  # .minutes is missing
@@ -135,6 +138,10 @@ def bad_retention(a: int) -> None: ...
 
 @app.task(retention={"dead": 30})  # wrong
 def bad_retentions(a: int) -> None: ...
+
+
+@app.task(breaker=5)  # wrong
+def bare_breaker(a: int) -> None: ...
 
 
 @app.task(breaker=Breaker(failures="3"))  # wrong
@@ -182,10 +189,27 @@ app.schedule("x", cron("0 9 * * *"), send, catch_up="none")  # wrong
 async def scheduling() -> None:
     await hourly.enqueue("a")  # wrong
     await app.schedules.backfill("x", "2030-01-01")  # wrong
-    await app.schedules.update("x", jitter="5s")  # wrong
+    await app.schedules.update("x", jitter=[5])  # wrong
 
 
 def passed_on(task: Task[[int], str]) -> None: ...
 
 
 passed_on(send)  # wrong
+
+
+Starlette(routes=[Mount("/ops", app.asgi)])  # wrong
+app.asgi(auth="no")  # wrong
+
+
+@app.on(every(5))  # wrong
+def bad_trigger() -> None: ...
+
+
+@app.on(cron.HOURLY, overlp="skip")  # wrong
+def bad_trigger_option() -> None: ...
+
+
+app.schedule("x", cron.HOURY, send)  # wrong
+send.using(delay=[5])  # wrong
+Filter(states=("retring",))  # wrong

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mainspring import BadInput, Mainspring
+from mainspring import Mainspring
 from mainspring.events import Bus, Event, WorkerStarted, WorkerStopped
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -137,13 +137,3 @@ def test_the_app_subscribes_a_function_by_decorator() -> None:
     app.events.emit(STARTED)
     assert heard == [STARTED]
     assert started.__name__ == "started"
-
-
-def test_the_app_refuses_a_subscriber_nobody_would_await() -> None:
-    app = Mainspring("memory://")
-
-    async def started(event: WorkerStarted) -> None: ...
-
-    with pytest.raises(BadInput) as refused:
-        app.on(WorkerStarted)(started)
-    assert str(refused.value) == "subscriber 'started' is a coroutine function; events go to plain functions"

@@ -101,8 +101,14 @@ def test_every_bucket_has_its_own_key() -> None:
     [
         (Key(args=("cc",)), "key of task 'mail' names argument 'cc', which this call does not give"),
         (Key(period=0), "Key(period=…) must be more than 0 seconds"),
-        (Key(period=-1), "Key(period=…) takes seconds (0 or more) or a timedelta, got -1"),
-        (Key(period="1h"), "Key(period=…) takes seconds (0 or more) or a timedelta, got '1h'"),  # type: ignore[arg-type]
+        (
+            Key(period=-1),
+            "Key(period=…) takes a span such as 30, '4s', '1h30m' or a timedelta, 0 or more; got -1",
+        ),
+        (
+            Key(period="soon"),
+            "Key(period=…) takes a span such as 30, '4s', '1h30m' or a timedelta, 0 or more; got 'soon'",
+        ),
     ],
 )
 def test_a_key_that_cannot_be_made_is_refused(key: Key, message: str) -> None:

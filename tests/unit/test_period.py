@@ -70,7 +70,7 @@ def test_the_minute_past_the_hour_does_not_depend_on_when_it_was_scheduled() -> 
         (lambda: every(0), "say a number of more than 0"),
         (lambda: every(-1), "say a number of more than 0"),
         (lambda: every(True), "say a number of more than 0"),
-        (lambda: every("5"), "say a number of more than 0"),
+        (lambda: every("5"), "say the unit, as in every('5m') for minutes"),
         (lambda: every(float("nan")), "say a number of more than 0"),
         (lambda: every(1e300).weeks, "out of range: from 0.001 seconds to 36525 days"),
         (lambda: every(days=10**12), "36525 days at most"),

@@ -101,7 +101,7 @@ def test_a_curve_that_makes_no_sense_is_refused(given: dict[str, float], message
         {"multiplier": math.nan},
         {"max": math.inf},
         {"initial": math.inf, "max": math.inf},
-        {"initial": "1"},
+        {"initial": "soon"},
         {"initial": Decimal("0.5")},
         {"multiplier": "2"},
         {"jitter": None},

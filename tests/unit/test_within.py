@@ -253,9 +253,22 @@ async def test_a_connection_that_cannot_get_the_write_lock_says_that_it_may_be_r
 
 async def test_the_memory_store_has_no_transactions_and_says_so() -> None:
     app = Mainspring("memory://", clock=VirtualClock())
+    task = app.task(receipt)
     with pytest.raises(BadInput) as refused:
-        await app.task(receipt).using(within=sqlite3.connect(":memory:")).enqueue(1)
-    assert str(refused.value) == "the memory store has no transactions to enqueue within"
+        await app.enqueue_many([task.job(1)], within=sqlite3.connect(":memory:"))
+    way = "use sqlite:///… or postgresql://…"
+    assert str(refused.value) == f"the memory store has no transactions to enqueue within: {way}"
+    assert (await app.stats()).pending == 0
+
+
+@pytest.mark.parametrize("url", ["memory://", "redis://127.0.0.1:1/0", "https://jobs.example"])
+def test_within_is_refused_at_once_where_the_store_has_no_transactions(url: str) -> None:
+    """Before the caller has written a row of its own; no server is asked."""
+    app = Mainspring(url, api_key="msk_a") if url.startswith("https") else Mainspring(url)
+    task = app.task(receipt)
+    with pytest.raises(BadInput, match=r"no transactions to enqueue within: use sqlite:///… or postgresql://…"):
+        task.using(within=object())
+    assert task.using(within=None).options.within is None
 
 
 # code that does not await

@@ -67,7 +67,7 @@ async def test_a_job_is_put_off(spring: Mainspring, client: Client, clock: Virtu
 
 
 @pytest.mark.parametrize(
-    "when", [{}, {"at": "2031-01-01T00:00:00Z", "delay": 5}, {"delay": -1}, {"at": "2031-01-01"}, {"delay": "5"}, []]
+    "when", [{}, {"at": "2031-01-01T00:00:00Z", "delay": 5}, {"delay": -1}, {"at": "2031-01-01"}, {"delay": []}, []]
 )
 async def test_a_time_that_is_none_or_two_is_422(spring: Mainspring, client: Client, when: Any) -> None:
     id = await waiting(spring)

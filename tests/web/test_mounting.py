@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -88,6 +89,8 @@ async def test_routes_are_under_the_prefix(spring: Mainspring, inside: Inside) -
         assert (await http.get(url("/health/live"))).status_code == 200
         missing = await http.get(url("/api/v1/nothing"))
         assert (missing.status_code, missing.json()["code"]) == (404, "no_such_route")
+        assert missing.json()["instance"] == f"{PREFIX}/api/v1/nothing"
+        assert f"{PREFIX}/openapi.json lists" in missing.json()["detail"]
 
 
 @EVERYWHERE
@@ -181,3 +184,49 @@ async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(spring:
 def test_making_the_application_opens_nothing() -> None:
     code = "from mainspring import Mainspring; app = Mainspring('memory://'); app.asgi(); assert not app.is_open"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
+
+
+# how to sign in
+
+
+@EVERYWHERE
+async def test_the_first_request_logs_a_link_that_signs_in(
+    spring: Mainspring, inside: Inside, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = inside(spring)
+    async with browser(app, headers={"Host": "evil.example"}) as http, spring:
+        await http.get(url("/health/live"))
+        (link,) = re.findall(r"open (\S+) \(it signs you in", caplog.text)
+        assert link.startswith(f"http://127.0.0.1:8000{PREFIX}/#token=")
+        assert "mainspring keys create NAME --role admin --app MODULE:APP" in caplog.text
+        caplog.clear()
+        opened = await http.post(url("/api/v1/session"), json={"key": link.partition("#token=")[2]})
+        assert (opened.status_code, opened.json()["role"]) == (200, "admin")
+        assert "signs you in" not in caplog.text
+
+
+async def test_a_link_that_was_not_used_yet_stays_valid(spring: Mainspring, caplog: pytest.LogCaptureFixture) -> None:
+    """As where a host has several processes, each with a first request."""
+    async with spring:
+        for n in range(2):
+            async with browser(in_fastapi(spring)) as http:
+                await http.get(url("/health/live"))
+            assert caplog.text.count("it signs you in") == 1
+            assert caplog.text.count("with the link of the first start") == n
+        token = re.findall(r"#token=(\S+)", caplog.text)[0]
+        async with browser(in_fastapi(spring)) as http:
+            assert (await http.post(url("/api/v1/session"), json={"key": token})).status_code == 200
+
+
+async def test_nothing_is_logged_where_there_is_a_key(spring: Mainspring, caplog: pytest.LogCaptureFixture) -> None:
+    async with admin(in_fastapi(spring), spring) as http:
+        await http.get(url("/api/v1/jobs"))
+    assert "sign" not in caplog.text
+
+
+async def test_nothing_is_logged_where_everybody_may_come_in(
+    spring: Mainspring, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with browser(spring.asgi(auth=False)) as http, spring:
+        await http.get("/queues")
+    assert "sign" not in caplog.text

@@ -235,10 +235,11 @@ async def test_a_run_that_says_nothing_about_the_task_does_not_count(
     assert len(recorder.of(JobStarted)) == 6
 
 
-@pytest.mark.parametrize("given", [5, Breaker(5)])
-def test_a_number_is_short_for_a_breaker(app: Mainspring, given: Any) -> None:
-    @app.task(breaker=given)
-    async def work() -> None: ...
+def test_a_number_for_a_breaker_is_taken_with_a_deprecation_warning(app: Mainspring) -> None:
+    with pytest.warns(DeprecationWarning, match=r"breaker=5 is deprecated: write breaker=Breaker\(failures=5\)"):
+
+        @app.task(breaker=5)  # type: ignore[call-overload]
+        async def work() -> None: ...
 
     assert work.options.breaker == Breaker(failures=5, cooldown=60)
 
@@ -250,7 +251,7 @@ NAN, INF = float("nan"), float("inf")
     "bad",
     [
         0, -1, True, 2.5, "5", Breaker(0), Breaker(5, 0), Breaker(5, -1), Breaker(5, NAN), Breaker(5, INF),
-        Breaker(True), Breaker(2.5), Breaker("5"), Breaker(5, "60"), Breaker(5, 10**12),  # type: ignore[arg-type]
+        Breaker(True), Breaker(2.5), Breaker("5"), Breaker(5, []), Breaker(5, 10**12),  # type: ignore[arg-type]
     ],
     ids=repr,
 )  # fmt: skip

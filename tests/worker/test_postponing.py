@@ -13,7 +13,7 @@ import pytest
 from jobs_for_children import weekday
 from msgspec.structs import replace
 
-from mainspring import Context, DeadLetter, Filter, Mainspring, State, every
+from mainspring import Breaker, Context, DeadLetter, Filter, Mainspring, State, every
 from mainspring.events import JobDied, JobEnded, JobFailed, JobPostponed
 from mainspring.job import Ending, Job, NewJob
 from mainspring.metrics.process import JOBS_POSTPONED
@@ -259,7 +259,7 @@ async def test_it_is_counted_by_task(app: Mainspring) -> None:
 
 
 async def test_it_trips_no_breaker_and_is_in_no_statistics(app: Mainspring) -> None:
-    with_strict(app, breaker=1)
+    with_strict(app, breaker=Breaker(failures=1))
     async with app:
         await postponed(app)
         assert await (await app.opened()).circuits() == []

@@ -299,9 +299,9 @@ def test_a_bad_number_to_keep_is_refused(keep: Any) -> None:
         Retention(keep=keep)
 
 
-@pytest.mark.parametrize("age", [5, "1d", -DAY])
+@pytest.mark.parametrize("age", [5, [], -DAY])
 def test_a_bad_age_is_refused(age: Any) -> None:
-    with pytest.raises(BadInput, match=r"Retention\(age=…\) takes a timedelta, or None to keep all"):
+    with pytest.raises(BadInput, match=r"Retention\(age=…\) takes a span such as '7d' or timedelta"):
         Retention(age=age)
 
 

@@ -12,6 +12,10 @@ from litestar.types import Empty, Receive
 from ..codec import too_deep
 from .header import header
 from .problem import Problem
+from .unknown_field import is_lenient, unknown_field
+
+# A larger body is not decoded a second time to find out which field was meant.
+MAX_EXPLAINED_BYTES = 256 << 10
 
 
 class Strict(Request[Any, Any, Any]):
@@ -45,16 +49,30 @@ async def read(receive: Receive, limit: int | None) -> bytes:
 
 
 def decoded(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
+    kind: Any = decoder.type
     try:
         if too_deep(body):
             raise RecursionError
-        return decoder.decode(body)
+        value = decoder.decode(body)
+        if is_lenient(kind) and (unknown := unknown_field(msgspec.json.decode(body), kind)):
+            raise Problem(422, "invalid", str(unknown))
+        return value
     except msgspec.ValidationError as bad:
-        raise Problem(422, "invalid", str(bad)) from None
+        raise Problem(422, "invalid", _explained(bad, body, kind)) from None
     except RecursionError:
         raise Problem(400, "malformed", "the body is nested too deeply") from None
     except ValueError as bad:  # no JSON, no UTF-8, or a number of more digits than anybody counts
         raise Problem(400, "malformed", f"the body is not JSON: {bad}") from None
+
+
+def _explained(bad: msgspec.ValidationError, body: bytes, kind: Any) -> str:
+    """The error in words, with the nearest field if it is about one that is not there."""
+    if len(body) > MAX_EXPLAINED_BYTES or "unknown field" not in str(bad):
+        return str(bad)
+    try:
+        return str(unknown_field(msgspec.json.decode(body), kind) or bad)
+    except (ValueError, RecursionError):  # it is not JSON beyond that field
+        return str(bad)
 
 
 @cache

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from litestar.types import ASGIApp, Message, Receive, Scope, Send
+from typing import Any
+
+from litestar.types import ASGIApp, Message, Scope
 
 # Browsers may do nothing with what the API says but hand it to the page of the same origin that asked.
 ALWAYS: dict[bytes, bytes] = {
@@ -29,7 +31,9 @@ class Guarded:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Plain ASGI: frameworks that mount it have names of their own for these types."""
+
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 said = {name.lower() for name, _ in message["headers"]}

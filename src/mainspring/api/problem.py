@@ -11,6 +11,7 @@ from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import ExceptionHandlersMap
 
 from .. import errors
+from .mounted import ROOT
 from .path import whole
 
 MEDIA_TYPE = "application/problem+json"
@@ -63,8 +64,13 @@ class Problem(Exception):
 
 def _answer(request: Request[Any, Any, Any], problem: Problem) -> Response[Any]:
     body = {"type": "about:blank", "status": problem.status, "code": problem.code, "detail": problem.detail}
-    content = body | {"instance": whole(request.scope["path"])} | problem.extra
+    content = body | {"instance": _address(request)} | problem.extra
     return Response(content, status_code=problem.status, headers=problem.headers, media_type=MEDIA_TYPE)
+
+
+def _address(request: Request[Any, Any, Any]) -> str:
+    """The path as the client sees it, with the prefix of the application that we are mounted in."""
+    return f"{request.scope.get(ROOT, '')}{whole(request.scope['path'])}"
 
 
 def _problem(request: Request[Any, Any, Any], error: Problem) -> Response[Any]:
@@ -109,8 +115,8 @@ def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[Any
     code = _CODES.get(error.status_code, "error")
     detail = error.detail or code
     if error.status_code == 404:
-        asked = f"{request.scope['method']} {whole(request.scope['path'])}"
-        detail = f"there is no {asked}; /openapi.json lists what there is"
+        asked, root = f"{request.scope['method']} {_address(request)}", request.scope.get(ROOT, "")
+        detail = f"there is no {asked}; {root}/openapi.json lists what there is"
     return _answer(request, Problem(error.status_code, code, detail, headers=error.headers))
 
 

@@ -16,6 +16,7 @@ from ..app import Mainspring
 if TYPE_CHECKING:
     from ..metrics.cluster import Cluster
     from .access.door import Way
+    from .access.greeting import Greeting
     from .idempotency import Answers
     from .recent import Recent
     from .routes.session import Sessions
@@ -37,10 +38,12 @@ class Served:
     answers: Answers
     streams: Streams
     cluster: Cluster
+    greeting: Greeting
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[SERVED] = self  # type: ignore[literal-required]
         _living.set(self.app)
+        await self.greeting(scope)
         await self.through(scope, receive, send)
 
 

@@ -11,7 +11,7 @@ from litestar import Litestar, Request, Router, get
 from litestar.di import Provide
 from litestar.middleware import DefineMiddleware
 from litestar.openapi.config import OpenAPIConfig
-from litestar.types import ASGIApp, Scope
+from litestar.types import Scope
 
 from ..app import Mainspring
 from ..metrics.cluster import Cluster
@@ -19,6 +19,7 @@ from .access.anyone import anyone
 from .access.attempts import Attempts
 from .access.bearer import Bearer
 from .access.door import Door, Principal, Way, may
+from .access.greeting import Greeting
 from .access.issuer import check_jwt
 from .body import Strict
 from .deadline import Deadline
@@ -48,16 +49,18 @@ async def get_openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
     return document(request.app, str(request.scope.get(ROOT, "")))
 
 
-def asgi(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None = None) -> ASGIApp:
+def asgi(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None = None, greets: bool = True) -> Guarded:
     """The API of an app. `ways` say who asks, in place of keys, tokens and sessions: the first that can tell does.
 
-    Without `auth` everybody is an admin, and only this machine is served.
+    Without `auth` everybody is an admin, and only this machine is served. `greets`: the first request logs how to
+    sign in, while there is no key.
     """
     attempts = Attempts(app.clock)
     known = Sessions(app, attempts)
+    greeting = Greeting(app, silent=not greets or not auth or ways is not None)
     if ways is None:
         ways = (Bearer(app, attempts, _web_tokens(app)), known) if auth else (anyone,)
-    kept = Recent(app.clock), Answers(app), Streams(app), Cluster(app)
+    kept = Recent(app.clock), Answers(app), Streams(app), Cluster(app), greeting
     return Guarded(Mounted(Served(litestar(), app, tuple(ways), known, *kept)))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from ..errors import MainspringError
+from ..hint import nearest
 from .failure import Failed
 
 __all__ = ["COMMANDS", "main"]
@@ -66,6 +67,13 @@ class Lazy(click.Group):
         module = _MODULES.get(cmd_name, cmd_name)
         command: click.Command = getattr(importlib.import_module(f".{module}", __name__), module)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and (near := nearest(args[0], COMMANDS)):
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {near!r}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

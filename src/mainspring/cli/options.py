@@ -12,21 +12,13 @@ import msgspec
 
 from ..config import span as seconds
 from ..errors import BadSetting
+from ..span import parsed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_PIECE = re.compile(r"([0-9]+(?:[.][0-9]+)?) ?([a-z]*)")
-_UNITS = {
-    "milliseconds": ("ms", "millisecond"), "seconds": ("", "s", "sec", "secs", "second"),
-    "minutes": ("m", "min", "mins", "minute"), "hours": ("h", "hr", "hrs", "hour"), "days": ("d", "day"),
-    "weeks": ("w", "week"),
-}  # fmt: skip
-_NAMES = {name: unit for unit, names in _UNITS.items() for name in (unit, *names)}
-_LONGEST = 100
-
 
 def span(text: str) -> float:
-    """30, 30s, 5m, 1.5h, 2d -> seconds."""
+    """30, 30s, 5m, 1h30m, 2d -> seconds."""
     try:
         return seconds(text, "it")
     except BadSetting as bad:
@@ -35,14 +27,12 @@ def span(text: str) -> float:
 
 def interval(text: str) -> timedelta:
     """5m, 30 seconds, 1h30m, 1 hour and 30 minutes; a number alone is of seconds."""
-    words = " ".join(text.lower().split())
-    pieces, rest = _PIECE.findall(words), _PIECE.sub("", words).replace("and", "").strip(" ,")
-    units = {_NAMES.get(name): float(number) for number, name in pieces if name or len(pieces) == 1}
-    if len(text) > _LONGEST or rest or not units or None in units or len(units) < len(pieces):
-        way = "; those differ in length: --cron '0 9 1 * *'" if re.search("month|year", words) else ""
+    found = parsed(text)
+    if found is None:
+        way = "; those differ in length: --cron '0 9 1 * *'" if re.search("month|year", text.lower()) else ""
         raise click.BadParameter(f"{text[:60]!r} is not an interval such as 5m, 30 seconds or 1h30m{way}")
     try:
-        return timedelta(**{str(unit): number for unit, number in units.items()})
+        return timedelta(seconds=found)
     except OverflowError:
         raise click.BadParameter(f"{text!r} is too long: an interval is at most 36525 days") from None
 

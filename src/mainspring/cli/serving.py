@@ -61,10 +61,11 @@ class Service:
 
     async def run(self, ready: Callable[[], object]) -> None:
         """Until it is told to stop; what has begun is answered."""
+        from ..api.service import asgi
         from ..metrics.process import watch_loop
 
-        asgi: Any = self._app.asgi(auth=self._auth)
-        serving = self._server.Server(asgi, grace=self._app.settings.grace, ready=ready)
+        made: Any = asgi(self._app, auth=self._auth, greets=False)
+        serving = self._server.Server(made, grace=self._app.settings.grace, ready=ready)
         self.stop = serving.stop
         watch = asyncio.create_task(watch_loop(self._meter, self._app.clock))
         try:
@@ -72,16 +73,22 @@ class Service:
         finally:
             watch.cancel()
 
-    async def greet(self) -> str:
-        """Says how to get in; where the dashboard is."""
+    async def greet(self, *, opens: bool = False) -> str:
+        """Says how to get in; where the dashboard is. `opens`: also where nobody has to sign in, or has a key."""
         if not self._auth:
             hint("anybody on this machine is let in, as an admin (--no-auth)")
-            return self.address
+            return self._open(self.address) if opens else self.address
         from ..api.access.welcome import address, welcome
 
         if not (token := await welcome(self._app)):
-            return self.address
+            return self._open(self.address) if opens else self.address
         page = address(self.address, token)
+        if opens:
+            return self._open(page, " (it signs you in: once, within an hour)")
         click.echo(f"first start: sign in once, within an hour, at {page}")
         hint("then make keys: mainspring keys create NAME --role operator")
+        return page
+
+    def _open(self, page: str, note: str = "") -> str:
+        click.echo(f"Open {page}{note}")
         return page

@@ -24,6 +24,7 @@ from ..store import Store
 from ..survived_errors import count
 from ..task import Task
 from .ground import Ground
+from .part import check_keywords
 
 _logger = logging.getLogger("mainspring")
 # Bytes of what was asked or became of it, which with the names in it makes 10 kB.
@@ -76,6 +77,7 @@ def audited(action: str) -> Callable[[Method[S, P, T]], Method[S, P, T]]:
 
         @wraps(method)
         async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            check_keywords(method.__qualname__, signature, kwargs)
             who = actor()
             if who is None or _deed.get() is not None or kwargs.get("dry_run"):
                 return await method(self, *args, **kwargs)

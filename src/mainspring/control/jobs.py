@@ -18,6 +18,7 @@ from ..codec import data, encode_call
 from ..errors import BadInput, BadPayload, InvalidTransition, JobExists, MainspringError
 from ..events import JobsChanged
 from ..handle import Handle, missing
+from ..hint import hint
 from ..job import (
     ALLOWED,
     PARTIAL,
@@ -38,7 +39,8 @@ from ..job import (
     State,
     Update,
 )
-from ..outcome import clean, seconds
+from ..outcome import clean
+from ..span import Span, seconds
 from ..task import checked, is_internal
 from ..why import Facts, Reason, reasons
 from .deed import audited, note
@@ -117,8 +119,8 @@ class Jobs:
         page.next = _token(found[-1], sort) if len(found) == limit else None
         return page
 
-    async def wait(self, id: JobId, timeout: float | timedelta) -> Job:
-        """The job when it has ended, or as it is after `timeout` seconds."""
+    async def wait(self, id: JobId, timeout: Span) -> Job:
+        """The job when it has ended, or as it is after `timeout`, e.g. 30 or "5m"."""
         clock, store = self._ground.clock, await self._ground.opened()
         end = clock.now() + timedelta(seconds=seconds(timeout, "wait()"))
         while True:
@@ -226,12 +228,11 @@ class Jobs:
         return await self._change(Action.DELETE, which, **part)
 
     @audited("jobs.reschedule")
-    async def reschedule(self, which: JobId | Filter, at: datetime | timedelta, **part: Unpack[Part]) -> Changed:
+    async def reschedule(self, which: JobId | Filter, at: datetime | Span, **part: Unpack[Part]) -> Changed:
         """Waiting jobs are due at that instant, or after that span from now."""
-        if isinstance(at, timedelta):
-            seconds(abs(at), "reschedule()")
-            at = self._ground.clock.now() + at
-        return await self.update(which, run_at=at, **part)
+        now = self._ground.clock.now()
+        run_at = at if isinstance(at, datetime) else now + timedelta(seconds=seconds(at, "reschedule()"))
+        return await self.update(which, run_at=run_at, **part)
 
     @audited("jobs.update")
     async def update(
@@ -243,7 +244,7 @@ class Jobs:
         priority: int | UnsetType = UNSET,
         run_at: datetime | UnsetType = UNSET,
         expires_at: datetime | UnsetType | None = UNSET,
-        timeout: float | timedelta | UnsetType | None = UNSET,
+        timeout: Span | UnsetType | None = UNSET,
         max_retries: int | UnsetType = UNSET,
         tags: Sequence[str] | UnsetType = UNSET,
         metadata: Mapping[str, Any] | UnsetType = UNSET,
@@ -257,7 +258,7 @@ class Jobs:
         given = {name: value for name, value in given.items() if value is not UNSET}
         if not given and arguments is UNSET:
             raise BadInput("update() was given nothing to change")
-        if isinstance(given.get("expires"), int | float | timedelta):
+        if isinstance(given.get("expires"), int | float | timedelta | str):
             raise BadInput(f"expires_at takes a datetime, or None for never; got {expires_at!r}")
         values = checked(given, "this update")
         if "expires" in values:
@@ -437,7 +438,7 @@ def checked_filter(which: Filter) -> Filter:
         raise BadInput(f"unknown outcome {which.outcome!r:.80} (known: {PARTIAL}; for others use states)")
     for state in which.states or ():
         if state not in SHOWN:
-            raise BadInput(f"unknown state {state!r} (known: {', '.join(SHOWN)})")
+            raise BadInput(f"unknown state {state!r}; {hint(state, SHOWN)}")
     for name in ("created_after", "created_before"):
         at = getattr(which, name)
         if at is not None and not is_instant(at):

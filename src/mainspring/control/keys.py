@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ..acting import actor
 from ..clock import EPOCH, is_instant
-from ..config import Span, span
+from ..config import span
 from ..credential import (
     KEY,
     ApiKey,
@@ -31,6 +31,7 @@ from ..document import Document
 from ..errors import ApiKeyExists, ApiKeyNotFound, BadInput, StoreError
 from ..hint import hint
 from ..job import UnreadableRecord
+from ..span import Span
 from ..store import Store
 from ..survived_errors import SurvivedErrors
 from ..unreadable import decoded_documents

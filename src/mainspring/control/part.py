@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, TypedDict
+from inspect import Signature
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 from msgspec.structs import replace
 
 from ..errors import BadInput
+from ..hint import unexpected
 from ..job import Filter, JobId
 
 Zoned = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -22,6 +25,17 @@ class Part(TypedDict, total=False):
     """At most so many jobs, refused ones among them; the answer's `next` is where to go on."""
     after: str | None
     """The `next` of the call before, with the same filter."""
+
+
+def check_keywords(call: str, signature: Signature, given: Mapping[str, Any]) -> None:
+    """Refuses a keyword that a method with the options of a Part does not have."""
+    rest = list(signature.parameters.values())[-1]
+    if rest.annotation != "Unpack[Part]":
+        return
+    for name in given:
+        if name not in signature.parameters and name not in Part.__annotations__:
+            known = [one for one in signature.parameters if one not in ("self", "which", rest.name)]
+            raise unexpected(call, name, [*known, *Part.__annotations__])
 
 
 def bounded(which: Filter, now: datetime) -> Filter:

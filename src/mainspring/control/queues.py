@@ -8,9 +8,10 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from ..acting import actor
-from ..depth import Sample, history
+from ..depth import Sample, checked_window, history
 from ..events import QueuePaused, QueueResumed
 from ..job import Queue
+from ..span import Span
 from ..task import check_name
 from .deed import audited, noting
 from .deed import note as annotate
@@ -36,11 +37,11 @@ class Queues:
         store, now = await self._ground.opened(), self._ground.clock.now()
         return (await pauses_of(store, [name], now)).get(name, ())[::-1]
 
-    async def history(self, window: timedelta = timedelta(hours=1), *, queue: str | None = None) -> Sequence[Sample]:
+    async def history(self, window: Span = timedelta(hours=1), *, queue: str | None = None) -> Sequence[Sample]:
         """How deep the queues were within the window, first to last: by the minute for three hours, every ten minutes
         for four days. With a queue, the total is its own. Where no worker lived there is no sample."""
         store = await self._ground.opened()
-        return await history(store, window, queue, now=self._ground.clock.now())
+        return await history(store, checked_window(window), queue, now=self._ground.clock.now())
 
     @audited("queues.pause")
     async def pause(self, name: str, note: str = "") -> None:

@@ -18,7 +18,7 @@ from ..handle import Handle
 from ..hint import hint
 from ..ids import new_id
 from ..job import Enqueued, Filter, JobId, NewJob
-from ..outcome import seconds
+from ..span import Span, seconds
 from ..store import Store
 from ..task import check_name, check_public, checked
 from ..webhook.inbound import (
@@ -128,9 +128,7 @@ class Triggers:
 
         return (await self._change(name, act, expected)).shown
 
-    async def rotate(
-        self, name: str, *, overlap: float | timedelta = OVERLAP, secret: str | None = None
-    ) -> NewTriggerSecret:
+    async def rotate(self, name: str, *, overlap: Span = OVERLAP, secret: str | None = None) -> NewTriggerSecret:
         """A new secret, shown this once; messages signed with the one before it count for as long as `overlap`."""
         return await self._rotate(name, seconds(overlap, "overlap"), Unsaid(secret_of(secret)))
 

@@ -15,7 +15,7 @@ from ..errors import BadInput
 from ..handle import Handle
 from ..ids import new_id
 from ..job import Enqueued, Filter, NewJob
-from ..outcome import seconds
+from ..span import Span, seconds
 from ..webhook.message import Event, delivery, prefix
 from ..webhook.record import (
     EVENTS,
@@ -163,7 +163,7 @@ class Webhooks:
 
         return (await self._change(name, act, expected)).shown
 
-    async def rotate(self, name: str, *, overlap: float | timedelta = OVERLAP, secret: str | None = None) -> NewSecret:
+    async def rotate(self, name: str, *, overlap: Span = OVERLAP, secret: str | None = None) -> NewSecret:
         """A new secret, shown this once; the one before it signs, too, for as long as `overlap`."""
         return await self._rotate(name, seconds(overlap, "overlap"), Unsaid(secret_of(secret)))
 

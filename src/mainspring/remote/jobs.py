@@ -15,7 +15,7 @@ from ..control.part import Part
 from ..errors import BadInput
 from ..handle import Handle
 from ..job import SHOWN, Action, Changed, Enqueued, Filter, Job, JobId, Refusal, Shown, Sort, State, Update
-from ..outcome import seconds
+from ..span import Span, seconds
 from ..stores.http.answers import ItemAnswer, JobAnswer
 from ..stores.http.answers import Page as Answers
 from ..stores.http.store import MANY, WAIT
@@ -69,7 +69,7 @@ class RemoteJobs(Jobs):
                 break
         return page
 
-    async def wait(self, id: JobId, timeout: float | timedelta) -> Job:
+    async def wait(self, id: JobId, timeout: Span) -> Job:
         line, clock = await line_of(self._ground), self._ground.clock
         end = clock.now() + timedelta(seconds=seconds(timeout, "wait()"))
         while True:

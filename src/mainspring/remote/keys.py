@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from ..config import Span
 from ..control.keys import Keys, undecoded_key
 from ..credential import ApiKey, Role
+from ..span import Span
 from .line import line_of
 
 

@@ -10,9 +10,10 @@ from msgspec import Struct
 
 from ..control.queue_pauses import Pause, checked_note
 from ..control.queues import Queues
-from ..depth import Sample, grid_of
+from ..depth import Sample, checked_window
 from ..events import QueuePaused, QueueResumed
 from ..job import Queue
+from ..span import Span
 from ..task import check_name
 from .line import line_of
 
@@ -45,7 +46,7 @@ class RemoteQueues(Queues):
         await (await line_of(self._ground)).tell("POST", "queues", name, "resume")
         self._ground.events.emit(QueueResumed(at=self._ground.clock.now(), queue=name))
 
-    async def history(self, window: timedelta = timedelta(hours=1), *, queue: str | None = None) -> Sequence[Sample]:
-        grid_of(window)
+    async def history(self, window: Span = timedelta(hours=1), *, queue: str | None = None) -> Sequence[Sample]:
+        window = checked_window(window)
         query = {"window": f"{window.total_seconds():g}s", "queue": queue}
         return (await (await line_of(self._ground)).ask(_Answer, "GET", "depth", query=query)).items

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any, Unpack
 
 from ..control.triggers import NewTriggerSecret, TriggerOptions, Triggers
 from ..control.webhooks import OVERLAP
-from ..outcome import seconds
+from ..span import Span, seconds
 from ..webhook.inbound import InboundTrigger
 from .line import line_of
 
@@ -37,9 +36,7 @@ class RemoteTriggers(Triggers):
         line = await line_of(self._ground)
         return await line.ask(InboundTrigger, "PATCH", "triggers", name, body=said, if_match=expected)
 
-    async def rotate(
-        self, name: str, *, overlap: float | timedelta = OVERLAP, secret: str | None = None
-    ) -> NewTriggerSecret:
+    async def rotate(self, name: str, *, overlap: Span = OVERLAP, secret: str | None = None) -> NewTriggerSecret:
         body = {"overlap": seconds(overlap, "overlap"), "secret": secret}
         return await self._made("triggers", name, "rotate", body=body)
 

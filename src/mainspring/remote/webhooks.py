@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Unpack
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from ..control.webhooks import OVERLAP, NewSecret, WebhookChanges, WebhookOptions, Webhooks
 from ..handle import Handle
 from ..job import Enqueued
-from ..outcome import seconds
+from ..span import Span, seconds
 from ..webhook.record import Kind, Standing, Webhook
 from .line import line_of
 
@@ -78,7 +78,7 @@ class RemoteWebhooks(Webhooks):
         line = await line_of(self._ground)
         return (await line.ask(WebhookAnswer, "PATCH", "webhooks", name, body=said, if_match=expected)).record()
 
-    async def rotate(self, name: str, *, overlap: float | timedelta = OVERLAP, secret: str | None = None) -> NewSecret:
+    async def rotate(self, name: str, *, overlap: Span = OVERLAP, secret: str | None = None) -> NewSecret:
         body = {"overlap": seconds(overlap, "overlap"), "secret": secret}
         return await self._made("webhooks", name, "rotate", body=body)
 

@@ -7,7 +7,7 @@ from .harness import Harness
 from .monitor import QueueMonitor
 from .recorder import Recorder
 from .retries import RetryTracker, backoff_table
-from .stress import Stress, stress
+from .stress import Percentiles, Stress, stress
 
 __all__ = [
     "ConcurrencyTester",
@@ -15,6 +15,7 @@ __all__ = [
     "FaultStore",
     "Faults",
     "Harness",
+    "Percentiles",
     "QueueMonitor",
     "Recorder",
     "RetryTracker",

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from ..clock import SystemClock
 from ..context import Context, running
 from ..errors import BadInput
+from ..hint import hint
+from ..span import Span, seconds
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 # How long, in real seconds, a step waits for a task in another thread before time goes on without it; and for one call
@@ -136,7 +138,7 @@ class VirtualClock:
 
     # what tests use
 
-    def advance(self, span: timedelta | None = None, **parts: float) -> None:
+    def advance(self, span: Span | None = None, **parts: float) -> None:
         """Moves time at once: advance(minutes=5). What was due on the way is due now."""
         self.set(self._now + span_of(span, parts))
 
@@ -148,7 +150,7 @@ class VirtualClock:
         while self._timers and self._timers[0][0] <= instant:
             self._fire()
 
-    async def elapse(self, span: timedelta | None = None, **parts: float) -> None:
+    async def elapse(self, span: Span | None = None, **parts: float) -> None:
         """Lets time pass: every timer on the way fires at its own instant, and what it wakes runs first."""
         end = self._now + span_of(span, parts)
         self._elapsing += 1
@@ -276,8 +278,13 @@ def _later(seconds: float) -> timedelta:
     return timedelta(microseconds=max(1, round(seconds * 1_000_000))) if seconds > 0 else timedelta(0)
 
 
-def span_of(span: timedelta | None, parts: dict[str, float]) -> timedelta:
-    total = (span or timedelta(0)) + timedelta(**parts)
+def span_of(span: Span | None, parts: dict[str, float]) -> timedelta:
+    given = timedelta(seconds=seconds(span, "it")) if isinstance(span, int | float | str) else span
+    try:
+        total = (given or timedelta(0)) + timedelta(**parts)
+    except TypeError as bad:
+        names = ["weeks", "days", "hours", "minutes", "seconds"]
+        raise BadInput(f"{bad}; {next(hint(part, names) for part in parts)}") from None
     if total < timedelta(0):
         raise BadInput(f"time passes forward only, got {total}")
     return total

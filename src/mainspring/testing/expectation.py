@@ -12,6 +12,7 @@ import msgspec
 from ..codec import encode_call
 from ..errors import BadInput, BadPayload
 from ..job import Job
+from ..span import Span, seconds
 from ..task import Task
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Expectation:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         queue: str | None,
-        delay: float | timedelta | None,
+        delay: Span | None,
     ) -> None:
         known = app.tasks.get(task) if isinstance(task, str) else task
         if known is not None and app.tasks.get(known.name) is not known:
@@ -37,7 +38,7 @@ class Expectation:
             raise BadInput("arguments by position need the task itself, which knows their names")
         self._name: str | None = task if isinstance(task, str) or task is None else task.name
         self._queue = queue
-        self._delay = timedelta(seconds=delay) if isinstance(delay, int | float) else delay
+        self._delay = None if delay is None else timedelta(seconds=seconds(delay, "delay"))
         self._values = _plain(self._name, known.arguments.bind(tuple(args), kwargs) if known else kwargs)
         self._defaults = _defaults(known, self._values) if known else {}
 

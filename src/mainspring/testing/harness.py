@@ -18,10 +18,11 @@ from ..handle import Handle
 from ..hint import hint
 from ..job import Filter, Job, JobId, NewJob, State
 from ..schedule import Tick
+from ..span import Span
 from ..store import Store
 from ..stores import open_store
 from ..sync import Sync
-from ..task import Span, Task
+from ..task import Task
 from .clock import VirtualClock, span_of
 from .driver import Driver, earliest
 from .expectation import Expectation, described
@@ -176,7 +177,7 @@ class Harness:
         """The ticks of a schedule for which there was a job, in the order they were fired."""
         return [tick.at for tick in self.ticks(schedule) if tick.what == "fired"]
 
-    async def advance(self, span: timedelta | None = None, /, *, limit: int = LIMIT, **parts: float) -> list[Job]:
+    async def advance(self, span: Span | None = None, /, *, limit: int = LIMIT, **parts: float) -> list[Job]:
         """Time passes with a worker at work: every tick, delayed job and retry on the way is met at its own instant.
 
         `await jobs.advance(hours=3)`; returns the record after each run. It passes in runs too: one that sleeps on the

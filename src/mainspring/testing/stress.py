@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -26,6 +27,23 @@ BATCH = 500
 LOOK, SELDOM = 0.05, 60.0
 
 
+class Percentiles(Struct, frozen=True):
+    """How long things took: the time within which 50, 95 and 99 of 100 were done, and the longest."""
+
+    p50: timedelta = timedelta(0)
+    p95: timedelta = timedelta(0)
+    p99: timedelta = timedelta(0)
+    max: timedelta = timedelta(0)
+
+    @classmethod
+    def of(cls, spans: Iterable[timedelta]) -> Percentiles:
+        """By nearest rank: each is one of the spans."""
+        ranked = sorted(spans)
+        if not ranked:
+            return cls()
+        return cls(*(ranked[ceil(len(ranked) * share / 100) - 1] for share in (50, 95, 99, 100)))
+
+
 class Stress(Struct, frozen=True, kw_only=True):
     """What became of the jobs."""
 
@@ -40,6 +58,16 @@ class Stress(Struct, frozen=True, kw_only=True):
     runs: int
     duration: timedelta
     """From the first enqueue to the last outcome, by the app's clock."""
+    latency: Percentiles = Percentiles()
+    """Of completed jobs, from when each was enqueued to its end."""
+    run_time: Percentiles = Percentiles()
+    """Of completed jobs, from the start of the last run to its end."""
+
+    @property
+    def rate(self) -> float:
+        """Completed jobs a second; 0 if no time has passed, as on a virtual clock."""
+        took = self.duration.total_seconds()
+        return self.completed / took if took > 0 else 0.0
 
 
 async def stress(
@@ -56,7 +84,7 @@ async def stress(
     """Enqueues the jobs, the n-th with `arguments(n)`, and runs workers until all are final, or patience ends.
 
     `patience` is in real seconds. A virtual clock is moved along. Unless `check` is False, a job lost or done
-    twice is an AssertionError.
+    twice is an AssertionError. The rate and the percentiles are by the app's clock, too.
     """
     books, began = _Books(), app.clock.now()
     app.middleware.append(books.around)
@@ -94,11 +122,14 @@ class _Books:
 
     def result(self, ids: Sequence[JobId], found: Mapping[JobId, Job], began: datetime) -> Stress:
         ended = [job for job in found.values() if job.state.final]
-        completed = sum(job.state is State.COMPLETED for job in ended)
+        well = [(job, job.finished_at) for job in ended if job.state is State.COMPLETED and job.finished_at is not None]
+        completed = len(well)
         last = max((job.finished_at for job in ended if job.finished_at is not None), default=began)
         return Stress(
             jobs=len(ids), completed=completed, failed=len(ended) - completed, lost=len(ids) - len(ended),
             duplicates=sum(times - 1 for times in self.returned.values()), runs=self.runs, duration=last - began,
+            latency=Percentiles.of(end - job.created_at for job, end in well),
+            run_time=Percentiles.of(end - job.started_at for job, end in well if job.started_at),
         )  # fmt: skip
 
 

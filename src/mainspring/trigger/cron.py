@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from datetime import MAXYEAR, datetime, timedelta
 from functools import lru_cache
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 import msgspec
 
 from ..errors import BadInput
+from ..hint import hint
 from . import cron_effects, cron_words
 from .cron_effects import Effect
 from .cron_fields import LONGEST, read
@@ -77,12 +78,10 @@ class Cron(Trigger, frozen=True, kw_only=True, tag="cron"):
         return msgspec.structs.replace(self, name=name) if self.plan.fields.hashed else self
 
 
-def cron(expr: str, *, tz: str = "UTC", day_match: DayMatch = "or") -> Cron:
-    """A trigger by cron expression: `cron("0 9 * * mon-fri", tz="Europe/London")`.
-
-    Five fields, or six with seconds first. What is not understood, or can never come, is refused here.
-    """
-    return Cron(expr=expr, tz=tz, day_match=day_match)
+def _with(rule: Cron, tz: str, day_match: DayMatch) -> Cron:
+    """The same rule, in that zone and with that match of its days unless they are the defaults."""
+    tz = rule.tz if tz == "UTC" else tz
+    return msgspec.structs.replace(rule, tz=tz, day_match=rule.day_match if day_match == "or" else day_match)
 
 
 def _parted(expr: Any, tz: Any) -> tuple[str, str]:
@@ -111,3 +110,53 @@ def _plan(expr: str, day_match: DayMatch, name: str) -> Plan:
 
 def _shown(expr: str) -> str:
     return repr(expr) if len(expr) <= 60 else f"{expr[:60]!r}…"
+
+
+class _Constant:
+    """A Cron that is made when it is asked for."""
+
+    def __init__(self, expr: str) -> None:
+        self._expr = expr
+
+    def __get__(self, crons: Crons, owner: type) -> Cron:
+        return Cron(expr=self._expr)
+
+
+class Crons:
+    """cron(), with the expressions that are needed most: `cron("0 9 * * mon-fri")`, `cron.HOURLY`.
+
+    The constants are triggers in UTC; `cron(cron.DAILY, tz="Europe/London")` is the same rule in another zone.
+    """
+
+    EVERY_MINUTE = _Constant("* * * * *")
+    EVERY_5_MINUTES = _Constant("*/5 * * * *")
+    EVERY_10_MINUTES = _Constant("*/10 * * * *")
+    EVERY_15_MINUTES = _Constant("*/15 * * * *")
+    EVERY_30_MINUTES = _Constant("*/30 * * * *")
+    HOURLY = _Constant("0 * * * *")
+    DAILY = _Constant("0 0 * * *")
+    WEEKDAYS = _Constant("0 0 * * mon-fri")
+    WEEKLY = _Constant("0 0 * * sun")
+    MONTHLY = _Constant("0 0 1 * *")
+    QUARTERLY = _Constant("0 0 1 1,4,7,10 *")
+    YEARLY = _Constant("0 0 1 1 *")
+
+    def __call__(self, expr: str | Cron, *, tz: str = "UTC", day_match: DayMatch = "or") -> Cron:
+        """A trigger by cron expression: `cron("0 9 * * mon-fri", tz="Europe/London")`.
+
+        Five fields, or six with seconds first. What is not understood, or can never come, is refused here.
+        """
+        if isinstance(expr, Cron):
+            return _with(expr, tz, day_match)
+        return Cron(expr=expr, tz=tz, day_match=day_match)
+
+    if not TYPE_CHECKING:  # a checker reports a misspelt one itself
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            known = [one for one in vars(Crons) if one.isupper()]
+            raise BadInput(f"cron.{name[:80]}: there is no such constant; {hint(name.upper(), known)}")
+
+
+cron = Crons()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 from typing import TYPE_CHECKING, NoReturn, overload
 
 from ..errors import BadInput
+from ..hint import hint
+from ..span import Span, seconds
 from .calendar import Calendar
 from .every import Every
 from .wall import MICROSECOND
 from .weekday import WEEKEND, WORKDAYS
 
+UNITS = ("weeks", "days", "hours", "minutes", "seconds")
 _CRON = {"month": "0 9 1 * *", "months": "0 9 1 * *", "year": "0 9 1 1 *", "years": "0 9 1 1 *"}
 
 
@@ -91,15 +95,19 @@ def _way_out(name: str) -> str:
 @overload
 def every(number: float | None = None, /) -> Period: ...  # pyright: ignore[reportOverlappingOverload]  # every()
 @overload
-def every(span: timedelta, /) -> Every: ...
+def every(span: timedelta | str, /) -> Every: ...
 @overload
 def every(*, weeks: float = 0, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> Every: ...
-def every(span: float | timedelta | None = None, /, **units: float) -> Period | Every:
-    """every(5).minutes, every().day.at("09:00"), every().monday, every(hours=1, minutes=30), every(timedelta)."""
+def every(span: Span | None = None, /, **units: float) -> Period | Every:
+    """every(5).minutes, every().day.at("09:00"), every().monday, every("1h30m"), every(hours=1, minutes=30)."""
     if units and span is not None:
         raise BadInput(f"every({span!r}, {', '.join(units)}=...): say it in one way, as every(minutes=5)")
     if units:
         span = _sum(units)
+    if isinstance(span, str):
+        if span.strip().isdigit():
+            raise BadInput(f"every({span!r:.80}): say the unit, as in every({span.strip() + 'm'!r:.80}) for minutes")
+        return Every(seconds=seconds(span, f"every({span!r:.80})", math.inf))
     return Every(seconds=span / MICROSECOND / 1_000_000) if isinstance(span, timedelta) else Period(span)
 
 
@@ -108,6 +116,8 @@ def _sum(units: dict[str, float]) -> timedelta:
         return timedelta(**units)
     except (TypeError, ValueError, OverflowError):
         said = ", ".join(f"{unit}={number!r}" for unit, number in units.items())
+        unknown = next((unit for unit in units if unit not in UNITS), None)
+        way = "" if unknown is None else f"; {hint(unknown, UNITS)}"
         raise BadInput(
-            f"every({said}) is no interval: say numbers of weeks, days, hours, minutes, seconds; 36525 days at most"
+            f"every({said}) is no interval: say numbers of {', '.join(UNITS)}; 36525 days at most{way}"
         ) from None

@@ -29,6 +29,13 @@ async def welcome(app: Mainspring) -> str | None:
     return secret
 
 
+async def is_pending(app: Mainspring) -> bool:
+    """Whether a token that was made before can still be used."""
+    if app.settings.jwt_algorithm or await app.keys.any():
+        return False
+    return bool(await (await app.opened()).documents(_KIND, now=app.clock.now(), limit=1))
+
+
 def is_token(secret: str) -> bool:
     return id_of(secret, TOKEN) is not None
 

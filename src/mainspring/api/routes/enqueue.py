@@ -18,13 +18,12 @@ from ...bounds import MAX_KEY_CHARACTERS
 from ...errors import BadInput, UnknownTask
 from ...handle import Handle
 from ...job import NewJob, OnConflict
-from ...retry import Backoff
 from ..access.door import Spring, may
 from ..header import header
 from ..idempotency import minted
 from ..problem import Problem, code_of
 from .intake import intake
-from .values import Count, Instant, Limit, Name, Priority, Seconds
+from .values import BackoffRequest, Count, Instant, Limit, LimitOrInstant, Name, Priority, Seconds, span_or_instant
 
 MANY = 1000
 _TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -46,14 +45,14 @@ class JobRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     queue: Name | UnsetType = UNSET
     priority: Priority | UnsetType = UNSET
     delay: Seconds | UnsetType = UNSET
-    """Seconds from now."""
+    """Seconds from now, or a span such as 1h30m."""
     run_at: Instant | UnsetType = UNSET
-    expires: Limit | Instant | UnsetType | None = UNSET
-    """An instant, or seconds from when it is due: not started by then, it never is."""
+    expires: LimitOrInstant | UnsetType | None = UNSET
+    """An instant, or a span (seconds, or text) from when it is due: not started by then, it never is."""
     timeout: Limit | UnsetType | None = UNSET
-    """Seconds; null: no limit."""
+    """Seconds, or a span such as 5m; null: no limit."""
     max_retries: Count | UnsetType = UNSET
-    backoff: Backoff | UnsetType = UNSET
+    backoff: BackoffRequest | UnsetType = UNSET
     unique_key: Key | UnsetType | None = UNSET
     idempotency_key: Key | UnsetType | None = UNSET
     on_conflict: OnConflict | UnsetType = UNSET
@@ -152,6 +151,10 @@ def new_job(spring: Mainspring, asked: JobRequest, n: int = 0) -> NewJob:
     if asked.task is UNSET:
         raise Problem(422, "invalid", "Object missing required field `task`")
     given = {name: value for name in _OPTIONS if (value := getattr(asked, name)) is not UNSET}
+    if asked.backoff is not UNSET:
+        given["backoff"] = asked.backoff.backoff()
+    if isinstance(asked.expires, str):
+        given["expires"] = span_or_instant(asked.expires, "expires")
     job, id = spring.job(asked.task, asked.arguments, **given), minted(n) if asked.id is UNSET else asked.id
     return job if id is None else replace(job, id=id)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated
 
 from litestar import Response, post
@@ -24,7 +23,7 @@ class Cancellation(Struct, forbid_unknown_fields=True):
 
 
 class Postponement(Struct, forbid_unknown_fields=True):
-    """When: an instant, or seconds from now."""
+    """When: an instant, or seconds or a span such as 1h30m from now."""
 
     at: Instant | UnsetType = UNSET
     delay: Seconds | UnsetType = UNSET
@@ -63,7 +62,7 @@ async def resume_job(spring: Spring, id: FromPath[str]) -> Response[JobView]:
 @post("/jobs/{id:str}/reschedule", status_code=200, **may("operator"))
 async def reschedule_job(spring: Spring, id: FromPath[str], data: JSONBody[Postponement]) -> Response[JobView]:
     """A waiting job is due at this instant, or so many seconds from now."""
-    when = data.at if data.delay is UNSET else timedelta(seconds=data.delay)
+    when = data.at if data.delay is UNSET else data.delay
     if when is UNSET or UNSET not in (data.at, data.delay):
         raise Problem(422, "invalid", "give either `at`, an instant, or `delay`, seconds from now")
     await spring.jobs.reschedule(id, when)

@@ -40,7 +40,7 @@ class JobEdit(Struct, kw_only=True, forbid_unknown_fields=True):
     run_at: Instant | UnsetType = UNSET
     expires_at: Instant | UnsetType | None = UNSET
     timeout: values.Limit | UnsetType | None = UNSET
-    """Seconds; null: no limit."""
+    """Seconds, or a span such as 5m; null: no limit."""
     max_retries: Count | UnsetType = UNSET
     tags: list[Name] | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET

@@ -12,8 +12,9 @@ from msgspec.structs import asdict
 from ...schedule import CatchUp, Overlap, Schedule, Spec, Status
 from ...trigger import AnyTrigger, Preview, Window, cron
 from ..access.redaction import shown_data, shown_mapping, shown_text
+from .values import SpanText
 
-Span = Annotated[float, Meta(ge=0, description="Seconds.")]
+Span = Annotated[float, Meta(ge=0, description="Seconds.")] | SpanText
 
 
 class Policies(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -34,13 +35,13 @@ class Policies(Struct, kw_only=True, forbid_unknown_fields=True):
     after: Literal["start", "finish"] | UnsetType = UNSET
     pause_after_failures: int | UnsetType | None = UNSET
     depends_on: list[str] | UnsetType = UNSET
-    adapt: float | UnsetType | None = UNSET
+    adapt: Span | UnsetType | None = UNSET
     spread: bool | UnsetType = UNSET
     queue: str | UnsetType = UNSET
     priority: int | UnsetType = UNSET
-    timeout: float | UnsetType | None = UNSET
+    timeout: Span | UnsetType | None = UNSET
     max_retries: int | UnsetType = UNSET
-    expires: float | UnsetType | None = UNSET
+    expires: Span | UnsetType | None = UNSET
     tags: list[str] | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
 

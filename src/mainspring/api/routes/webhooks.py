@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
 from ...app import Mainspring
+from ...span import seconds
 from ...webhook.record import Extra, Kind, Standing, Webhook, abridged
 from ..access.door import Principal, Spring, Who, may
 from ..access.redaction import shown_line, shown_text
@@ -18,10 +19,11 @@ from ..problem import Problem
 from .enqueue import Accepted
 from .job_view import JobPage, job_item
 from .jobs import Limit
-from .values import Slug
+from .values import Slug, SpanText
 
+MAX_OVERLAP_SECONDS = 366 * 86_400
 IfMatch = Annotated[str | None, HeaderParameter(name="If-Match")]
-Overlap = Annotated[float, Meta(ge=0, le=366 * 86_400, description="Seconds.")]
+Overlap = Annotated[float, Meta(ge=0, le=MAX_OVERLAP_SECONDS, description="Seconds.")] | SpanText
 # Of the secret before.
 DAY = 86_400.0
 
@@ -76,8 +78,12 @@ class MadeWebhook(Struct, frozen=True):
 
 class Rotation(Struct, forbid_unknown_fields=True):
     overlap: Overlap = DAY
-    """How long the secret before still counts, beside the new one."""
+    """How long the secret before still counts, beside the new one: seconds, or a span such as 2d."""
     secret: str | None = None
+
+    def __post_init__(self) -> None:
+        if seconds(self.overlap, "overlap") > MAX_OVERLAP_SECONDS:
+            raise ValueError(f"overlap is at most 366 days, got {self.overlap!r}")
 
 
 @get("/webhooks", **may("viewer"))

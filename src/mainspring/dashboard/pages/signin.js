@@ -25,7 +25,8 @@ export function SignIn({ onDone, why }) {
         value=${key} aria-describedby="said" onInput=${(event) => set(event.target.value)} /></div>
     <p id="said" class="fault" role="alert">${words}</p>
     <button class="primary" disabled=${state.busy || !key.trim()}>${state.busy ? "Signing in…" : "Sign in"}</button>
-    <p class="muted">No key yet? Create one where the store can be reached:</p>
-    <pre class="code">mainspring keys create NAME --role operator</pre>
+    <p class="muted">No key yet? On a first start the server's log has a link that signs you in. Or create a key where
+      the store can be reached:</p>
+    <pre class="code">mainspring keys create NAME --role operator --app MODULE:APP</pre>
   </form></main>`;
 }

@@ -41,6 +41,7 @@ class HttpStore:
     """Verbs that are not here need the database itself, and say so."""
 
     remote = True
+    refuses_within = "an API has no transactions to enqueue within: use sqlite:///… or postgresql://…"
     """Where one call of the API does what control does in several, control asks the API."""
 
     def __init__(self, place: Place, key: str) -> None:
@@ -99,7 +100,7 @@ class HttpStore:
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
         if within is not None:
-            raise BadInput("within= needs the database itself: an API has no transactions to enqueue within")
+            raise BadInput(self.refuses_within)
         if len(jobs) > MANY:
             raise BadInput(f"an API takes {MANY:,} jobs at once, all or nothing; got {len(jobs):,}")
         body = {"jobs": [_request(job) for job in jobs]}

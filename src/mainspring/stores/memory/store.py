@@ -54,6 +54,8 @@ from .workers import Workers
 class MemoryStore(MemoryKeeper):
     """The executable specification. One lock makes every verb atomic, from any thread or loop."""
 
+    refuses_within = "the memory store has no transactions to enqueue within: use sqlite:///… or postgresql://…"
+
     def __init__(self, clock: Clock | None = None) -> None:
         super().__init__()
         self._clock = clock or SystemClock()
@@ -126,7 +128,7 @@ class MemoryStore(MemoryKeeper):
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
         self._check()
         if within is not None:
-            raise BadInput("the memory store has no transactions to enqueue within")
+            raise BadInput(self.refuses_within)
         with self._lock:
             answers = enqueue.enqueue(self._jobs, jobs, now)
         self._new.ring()

@@ -68,6 +68,8 @@ PROBED = 8.0
 class RedisStore(RedisKeeper):
     """Each verb is one script, or a play that is written whole. A handle serves the loop in which it was opened."""
 
+    refuses_within = "the Redis store has no transactions to enqueue within: use sqlite:///… or postgresql://…"
+
     def __init__(
         self, place: Place, *, clock: Clock | None = None, durability: Durability = "full", kin: Kin | None = None
     ) -> None:
@@ -171,7 +173,7 @@ class RedisStore(RedisKeeper):
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
         homes = self._open()
         if within is not None:
-            raise BadInput("the Redis store has no transactions to enqueue within: use sqlite:///… or postgresql://…")
+            raise BadInput(self.refuses_within)
         if not jobs:
             return []
         with self._clock.outside():

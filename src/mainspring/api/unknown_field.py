@@ -1,0 +1,89 @@
+"""Members of a JSON body that its type does not have, each with the nearest one that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+from msgspec import inspect
+
+from ..hint import hint
+
+
+class UnknownField(NamedTuple):
+    """A member that means nothing there."""
+
+    name: str
+    path: str
+    known: tuple[str, ...]
+
+    def __str__(self) -> str:
+        where = "" if self.path == "$" else f" - at `{self.path}`"
+        return f"Object contains unknown field `{self.name[:80]}`{where}; {hint(self.name, self.known)}"
+
+
+def unknown_field(value: Any, kind: Any) -> UnknownField | None:
+    """The first one in a body that was decoded as plain data."""
+    return next(_unknown(value, _shape(kind), "$"), None)
+
+
+@cache
+def is_lenient(kind: Any) -> bool:
+    """Whether a part of the type takes members that it does not have, as records that are stored do."""
+    return _lenient(_shape(kind), set())
+
+
+@cache
+def _shape(kind: Any) -> inspect.Type:
+    return inspect.type_info(kind)
+
+
+def _unknown(value: Any, shape: inspect.Type, path: str) -> Iterator[UnknownField]:
+    match shape:
+        case inspect.Metadata(type=inner):
+            yield from _unknown(value, inner, path)
+        case inspect.UnionType():
+            if (one := _chosen(value, shape)) is not None:
+                yield from _unknown(value, one, path)
+        case inspect.ListType(item_type=item) if isinstance(value, list):
+            for n, one in enumerate(value):
+                yield from _unknown(one, item, f"{path}[{n}]")
+        case inspect.StructType() if isinstance(value, dict):
+            yield from _of_struct(value, shape, path)
+
+
+def _of_struct(value: dict[str, Any], shape: inspect.StructType, path: str) -> Iterator[UnknownField]:
+    fields = {field.encode_name: field.type for field in shape.fields}
+    for name, member in value.items():
+        if name in fields:
+            yield from _unknown(member, fields[name], f"{path}.{name}")
+        elif name != shape.tag_field:
+            yield UnknownField(name, path, tuple(fields))
+
+
+def _chosen(value: Any, union: inspect.UnionType) -> inspect.Type | None:
+    """The part of a union that the value is read as, if it may hold members."""
+    kinds = [one.type if isinstance(one, inspect.Metadata) else one for one in union.types]
+    if isinstance(value, list):
+        return next((one for one in kinds if isinstance(one, inspect.ListType)), None)
+    structs = [one for one in kinds if isinstance(one, inspect.StructType)]
+    if isinstance(value, dict) and len(structs) > 1:
+        return next((one for one in structs if one.tag_field and value.get(one.tag_field) == one.tag), None)
+    return structs[0] if structs and isinstance(value, dict) else None
+
+
+def _lenient(shape: inspect.Type, seen: set[type]) -> bool:
+    match shape:
+        case inspect.Metadata(type=inner):
+            return _lenient(inner, seen)
+        case inspect.UnionType(types=types):
+            return any(_lenient(one, seen) for one in types)
+        case inspect.ListType(item_type=item):
+            return _lenient(item, seen)
+        case inspect.StructType():
+            if shape.cls in seen:
+                return False
+            seen.add(shape.cls)
+            return not shape.forbid_unknown_fields or any(_lenient(field.type, seen) for field in shape.fields)
+    return False

@@ -1,0 +1,106 @@
+"""Bodies: a field that is not there gets the nearest one, and a span may be text."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from http_client import Client
+
+from mainspring import Mainspring
+
+JOB = {"task": "send", "arguments": {"to": "ada"}}
+PLAN = {"name": "x", "task": "fail", "trigger": {"kind": "every", "seconds": 60}}
+
+UNKNOWN: list[tuple[str, dict[str, Any], str]] = [
+    ("/jobs", JOB | {"queu": "mail"}, "Object contains unknown field `queu`; did you mean 'queue'?"),
+    ("/jobs", JOB | {"retries": 3}, "unknown field `retries`; did you mean 'max_retries'?"),
+    ("/jobs", {"jobs": [JOB, JOB | {"dely": 3}]}, "unknown field `dely` - at `$.jobs[1]`; did you mean 'delay'?"),
+    ("/jobs", JOB | {"backoff": {"inital": 3}}, "unknown field `inital` - at `$.backoff`; did you mean 'initial'?"),
+    (
+        "/jobs/bulk",
+        {"action": "cancel", "filter": {"state": ["dead"]}},
+        "`$.filter`; did you mean 'states'?",
+    ),
+    ("/schedules", PLAN | {"jiter": 3}, "unknown field `jiter`; did you mean 'jitter'?"),
+    (
+        "/schedules",
+        PLAN | {"trigger": {"kind": "cron", "expr": "0 9 * * *", "timezone": "Europe/London"}},
+        "unknown field `timezone` - at `$.trigger`; did you mean 'tz'?",
+    ),
+    (
+        "/schedules",
+        PLAN | {"window": {"opens": "09:00", "closes": "17:00", "outsid": "move"}},
+        "unknown field `outsid` - at `$.window`; did you mean 'outside'?",
+    ),
+    ("/webhooks", {"name": "a", "url": "https://a.example", "event": []}, "did you mean 'events'?"),
+    ("/keys", {"name": "a", "expire": "30d"}, "did you mean 'expires'?"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "words"), UNKNOWN, ids=[words[:40] for _, _, words in UNKNOWN])
+async def test_an_unknown_field_gets_the_nearest_one(client: Client, path: str, body: Any, words: str) -> None:
+    async with client("admin") as http:
+        refused = await http.post(path, json=body)
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
+        assert words in refused.json()["detail"]
+        assert (await http.get("/jobs")).json()["items"] == []
+        assert (await http.get("/schedules")).json()["items"] == []
+
+
+async def test_a_span_is_seconds_or_text(client: Client, spring: Mainspring) -> None:
+    spans = {"delay": "1h30m", "timeout": "5m", "expires": "2 days", "backoff": {"initial": "4s", "max": "1h"}}
+    async with client("operator") as http:
+        made = (await http.post("/jobs", json=JOB | spans)).json()
+        job, now = await spring.jobs.get(made["id"]), spring.clock.now()
+        assert (job.run_at - now, job.timeout) == (timedelta(minutes=90), 300)
+        assert job.expires_at == job.run_at + timedelta(days=2)
+        assert job.backoff is not None
+        assert (job.backoff.initial, job.backoff.max) == (4, 3600)
+        assert (await http.patch(f"/jobs/{job.id}", json={"timeout": "10m"})).json()["timeout"] == 600
+        later = await http.post(f"/jobs/{job.id}/reschedule", json={"delay": "2h"})
+        assert later.status_code == 200, later.text
+        assert (await spring.jobs.get(job.id)).run_at == now + timedelta(hours=2)
+
+
+async def test_an_expiry_may_still_be_an_instant(client: Client, spring: Mainspring) -> None:
+    async with client("operator") as http:
+        made = await http.post("/jobs", json=JOB | {"expires": "2040-01-01T09:00:00Z"})
+        job = await spring.jobs.get(made.json()["id"])
+        assert job.expires_at is not None
+        assert job.expires_at.isoformat() == "2040-01-01T09:00:00+00:00"
+
+
+@pytest.mark.parametrize("field", ["delay", "timeout", "expires", "debounce_limit"])
+async def test_a_text_that_is_no_span_is_refused(client: Client, field: str) -> None:
+    async with client("operator") as http:
+        refused = await http.post("/jobs", json=JOB | {field: "soon"})
+        assert refused.status_code == 422
+        assert field in refused.json()["detail"]
+        assert "'soon'" in refused.json()["detail"]
+
+
+async def test_spans_of_schedules_may_be_text(client: Client, spring: Mainspring) -> None:
+    async with client("operator") as http:
+        said = {"grace": "10m", "jitter": "30s", "catch_up_window": "1d", "timeout": "5m", "expires": "1h"}
+        made = await http.post("/schedules", json=PLAN | said)
+        assert made.status_code == 201, made.text
+        spec = (await spring.schedules.get("x")).spec
+        assert (spec.grace, spec.jitter, spec.catch_up_window, spec.timeout) == (600, 30, 86_400, 300)
+        changed = await http.patch("/schedules/x", json={"adapt": "2h"})
+        assert changed.json()["spec"]["adapt"] == 7200
+
+
+async def test_the_overlap_of_a_rotation_may_be_text(client: Client, spring: Mainspring) -> None:
+    async with client("admin") as http:
+        await spring.triggers.create("x", task="fail")
+        assert (await http.post("/triggers/x/rotate", json={"overlap": "2d"})).status_code < 300
+        refused = await http.post("/triggers/x/rotate", json={"overlap": "400d"})
+        assert (refused.status_code, "366 days" in refused.json()["detail"]) == (422, True)
+
+
+async def test_a_large_body_is_refused_without_a_second_look(client: Client) -> None:
+    async with client("operator") as http:
+        refused = await http.post("/jobs", json=JOB | {"queu": "x" * 300_000})
+        assert (refused.status_code, refused.json()["detail"]) == (422, "Object contains unknown field `queu`")
