@@ -8,11 +8,10 @@ from typing import Any
 import msgspec
 
 from mainspring.clock import instant, micros
-from mainspring.document import NEWS_KEPT
+from mainspring.document import NEWS_KEPT, Document, Entry
 from mainspring.job import Circuit
 from mainspring.stores.redis.home import Home, Homes
 from mainspring.stores.redis.index import REGISTERS, held_keys, spots
-from mainspring.stores.redis.kept import document_of, entry_of
 from mainspring.stores.redis.known import read_hash, read_home
 from mainspring.stores.redis.records import packed, unpacked
 
@@ -127,14 +126,15 @@ async def _kept(homes: Homes) -> None:
     home, fading = homes.first, dict[bytes, int]()
     kinds = [name.partition(":")[2] for name in await _names(home) if name.startswith(("doc:", "docs:"))]
     for kind in kinds:
-        documents = [document_of(text) for text in (await read_hash(home, f"{home.base}:doc:{kind}")).values()]
+        texts = (await read_hash(home, f"{home.base}:doc:{kind}")).values()
+        documents = [msgspec.json.decode(text, type=Document) for text in texts]
         assert {one.kind for one in documents} == {kind}
         assert await _scores(home, f"docs:{kind}") == {one.name.encode(): 0 for one in documents}
         for one in documents:
             if one.expires_at is not None:
                 fading[f"{kind}\0{one.name}".encode()] = micros(one.expires_at)
     assert await _scores(home, "fading") == fading
-    entries = [entry_of(text) for text in (await read_hash(home, f"{home.base}:entry")).values()]
+    entries = [msgspec.json.decode(text, type=Entry) for text in (await read_hash(home, f"{home.base}:entry")).values()]
     assert await _scores(home, "trail") == {one.id.encode(): 0 for one in entries}
     assert await _scores(home, "audited") == {one.id.encode(): micros(one.at) for one in entries}
     kept, told = await home.many([("LLEN", f"{home.base}:news"), ("HGET", f"{home.base}:meta", "told")])
