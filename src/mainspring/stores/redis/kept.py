@@ -30,8 +30,11 @@ _entry = msgspec.json.Decoder(Entry).decode
 
 def document_of(key: Key, text: bytes) -> Document:
     """The document; one that cannot be decoded has everything that is kept of it as its text."""
-    found = readable(f"document {key[0]}", [(key[1], text)], _document)
-    return found[0] if found else Document(kind=key[0], name=key[1], text=text.decode(errors="backslashreplace"))
+    return _decoded(key, text) or Document(kind=key[0], name=key[1], text=text.decode(errors="backslashreplace"))
+
+
+def _decoded(key: Key, text: bytes) -> Document | None:
+    return next(iter(readable(f"document {key[0]}", [(key[1], text)], _document)), None)
 
 
 def entries_of(pairs: Iterable[tuple[str, bytes | None]]) -> list[Entry]:
@@ -63,7 +66,8 @@ class Kept(MemoryKeeper):
     async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
         """Of documents that were read because the index has them as expired."""
         for key, old in self._documents.items():
-            if old.expires_at is None:  # it cannot be decoded: the others in that index say when they expire
+            text = self._read[0][key]
+            if text is not None and _decoded(key, text) is None:
                 self._documents[key] = replace(old, expires_at=now)
         return await super().tidy(audited_since=audited_since, now=now)
 
