@@ -38,7 +38,7 @@ from .handle import Handle
 from .health import Health, check
 from .herald import Herald
 from .hint import hint
-from .job import Breaker, Enqueued, Job, JobId, NewJob, OnConflict, Shown
+from .job import INTERNAL, Breaker, Enqueued, Job, JobId, NewJob, OnConflict, Shown, is_internal
 from .journal import keep_journal
 from .key import KeySpec
 from .leader import Leader
@@ -60,7 +60,6 @@ from .stores import open_store
 from .sync import Sync
 from .tally import SECONDS, begin
 from .task import (
-    INTERNAL,
     Executor,
     JobOptions,
     Options,
@@ -69,7 +68,6 @@ from .task import (
     check_public,
     checked,
     exclusive,
-    is_internal,
     new_job,
     travelling,
 )

@@ -21,9 +21,16 @@ Lease = str
 OnConflict = Literal["return", "raise", "replace", "debounce"]
 
 MIN_PRIORITY, MAX_PRIORITY = -32768, 32767
+# How the names of internal tasks begin.
+INTERNAL = "mainspring."
 # A job whose worker died under it this often is a suspect: a worker runs one of them at a time, so that a
 # poison pill, at its last crash, takes no innocent neighbour along.
 SUSPECT = 2
+
+
+def is_internal(task: str) -> bool:
+    """Whether it is a task of Mainspring's own, such as the deliveries of webhooks, which are signed."""
+    return task.startswith(INTERNAL)
 
 
 class State(StrEnum):

@@ -208,8 +208,9 @@ class Store(Keeper, Protocol):
         final (an idempotency key stays taken after completed); a holder past its expires_at ends as
         expired here. An id the store has seen in that queue is that job, wherever it is by now: it is answered as
         new, before its key is looked at, and not written again. "replace" and "debounce" change a job only while it is
-        pending or paused, and of the same task: replace gives it the new input and keeps its time, debounce also moves
-        its time, never past created_at + debounce_limit; otherwise the job is returned as a duplicate.
+        pending or paused, and never one of an internal task: replace gives it the new input and keeps its time,
+        debounce also moves its time, never past created_at + debounce_limit; otherwise the job is returned as a
+        duplicate.
         A fingerprint belongs to its payload: a verb that writes a payload also writes the fingerprint that comes
         with it, or None.
         `within` is the caller's own open transaction: nothing is visible before its commit. A store without

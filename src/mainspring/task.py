@@ -20,7 +20,7 @@ from .context import Context
 from .errors import BadInput, BadTask, UnknownTask
 from .hint import unexpected
 from .ids import new_id
-from .job import MAX_PRIORITY, MIN_PRIORITY, Breaker, NewJob, OnConflict, State
+from .job import MAX_PRIORITY, MIN_PRIORITY, Breaker, NewJob, OnConflict, State, is_internal
 from .key import KeySpec, key_spec, resolve
 from .middleware import Middleware
 from .outcome import Policy
@@ -38,8 +38,6 @@ R = TypeVar("R")
 Executor = Literal["async", "thread", "process"]
 
 _ON_CONFLICT = ("return", "raise", "replace", "debounce")
-# How the names of internal tasks begin.
-INTERNAL = "mainspring."
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -273,11 +271,6 @@ def check_name(name: Any, what: str) -> str:
         bounds = f"1 to {MAX_NAME_CHARACTERS} printable characters without spaces around"
         raise BadInput(f"a {what} is {bounds}, got {name!r:.80}")
     return cast("str", name)
-
-
-def is_internal(task: str) -> bool:
-    """Whether it is a task of Mainspring's own, such as the deliveries of webhooks, which are signed."""
-    return task.startswith(INTERNAL)
 
 
 def check_public(task: str, what: str) -> str:

@@ -321,7 +321,7 @@ async def test_a_message_has_a_limit_and_says_what_it_cost(app: Mainspring) -> N
 
     async with told(app, ["job.completed"], include=["result", "arguments"]) as receiver:
         await big.enqueue("x" * LIMIT)
-        await big.using(tags=[f"{n:0199}" for n in range(400)]).enqueue("x")
+        await big.using(tags=[f"{n:03}{chr(0x1F98A) * 195}" for n in range(100)]).enqueue("x")
         await app.drain()
     first, second = bodies(receiver)
     assert (first["data"]["truncated"], first["data"]["result"], "arguments" in first["data"]) == (True, "short", False)

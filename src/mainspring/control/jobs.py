@@ -38,10 +38,11 @@ from ..job import (
     Sort,
     State,
     Update,
+    is_internal,
 )
 from ..outcome import clean
 from ..span import Span, seconds
-from ..task import checked, is_internal
+from ..task import checked
 from ..why import Facts, Reason, reasons
 from .deed import audited, note
 from .ground import Ground

@@ -32,6 +32,7 @@ from ..job import (
     Refusal,
     State,
     Update,
+    is_internal,
 )
 from ..outcome import Outcome
 from ..schedule import Firing, Leadership
@@ -62,7 +63,7 @@ def size_of(job: Job) -> int:
 
 def meet(held: Job, new: NewJob, now: datetime) -> tuple[Job, Literal["duplicate", "replaced", "debounced"]]:
     """What becomes of the job that holds a key when another request for it comes."""
-    changes = new.on_conflict in ("replace", "debounce") and held.task == new.task
+    changes = new.on_conflict in ("replace", "debounce") and not is_internal(held.task)
     if not changes or held.state not in ACTIVE_HOLD or held.unreadable:
         return held, "duplicate"
     changed = replace(

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ...job import Action, Enqueued, State
+from ...job import INTERNAL, Action, Enqueued, State
 from ...outcome import Retry, Snooze
 from .build import (
     NOW,
@@ -253,10 +253,10 @@ class KeysContract(Contract):
             assert await everything(store) == [before]
 
     @pytest.mark.parametrize("wish", ["replace", "debounce"])
-    async def test_a_job_of_another_task_is_not_changed_but_returned(self, wish: str) -> None:
+    async def test_a_job_of_an_internal_task_is_not_changed_but_returned(self, wish: str) -> None:
         async with self.opened() as store:
-            before = await bring(store, State.PENDING, unique_key="key")
-            new = new_job(task="other", unique_key="key", on_conflict=wish, payload='"new"', run_at=later(9))
+            before = await bring(store, State.PENDING, task=f"{INTERNAL}task", unique_key="key")
+            new = new_job(unique_key="key", on_conflict=wish, payload='"new"', run_at=later(9))
             assert await store.enqueue([new], now=NOW) == [Enqueued(before.id, "duplicate", "key")]
             assert await everything(store) == [before]
 
