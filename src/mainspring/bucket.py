@@ -36,6 +36,12 @@ def percentile(spread: Mapping[int, int], share: float, ends: tuple[int, int] | 
     for number in sorted(spread):
         left -= spread[number]
         if left <= 0:
-            found = middle(number)
-            return found if ends is None else min(max(found, ends[0] / 1e6), ends[1] / 1e6)
+            return middle(number) if ends is None else _between(number, spread[number], *ends) / 1e6
     return None
+
+
+def _between(number: int, count: int, least: int, most: int) -> float:
+    """The microseconds that a bucket stands for where these are the ends: an end that is alone in it is exact."""
+    if count == 1 and number in (bucket(most), bucket(least)):
+        return most if number == bucket(most) else least
+    return min(max(middle(number) * 1e6, least), most)

@@ -157,7 +157,7 @@ def test_a_run_is_counted_with_its_ending_and_duration() -> None:
     for took in (1, 1, 3):
         count(sums, ended(took))
     spread, end = {bucket(1_000_000): 2, bucket(3_000_000): 1}, micros(NOW)
-    assert sums == Sums({"completed": 3}, 5_000_000, spread, {}, end, end)
+    assert sums == Sums({"completed": 3}, 5_000_000, spread, {}, end, end, took_ends=(1_000_000, 3_000_000))
 
 
 @pytest.mark.parametrize("started", [None, NOW + timedelta(seconds=5)], ids=["unknown", "after its end"])
