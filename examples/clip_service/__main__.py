@@ -5,6 +5,7 @@ import asyncio
 import os
 import socket
 import time
+from contextlib import suppress
 from datetime import timedelta
 
 import uvicorn
@@ -33,9 +34,9 @@ def main() -> None:
     print(f"Dashboard: {origin}/ops/#token={key} (it signs you in, for twelve hours)")
     print("Ctrl-C stops it; its jobs go on when it is started again.", flush=True)
     try:
-        _serve(listener)
-    except KeyboardInterrupt:
-        print("Stopped. What was running has ended or will run again.")
+        with suppress(KeyboardInterrupt):  # the server has stopped in good order by then
+            _serve(listener)
+        print("Stopped. What was running has ended, or will run again.")
     finally:
         partners.stop()
 

@@ -52,6 +52,12 @@ def _client(base_url: str) -> httpx.Client:
     return httpx.Client(base_url=base_url, timeout=TIMEOUT_SECONDS)
 
 
+def close() -> None:
+    """Ends the connections to the partners of the settings."""
+    _client(settings().partners).close()
+    _client.cache_clear()
+
+
 async def rest_when_throttled(ctx: Context, call_next: Next) -> Any:
     """Middleware of the app: a throttled run is retried when the partner says, not when the task's backoff does."""
     try:

@@ -20,13 +20,14 @@ PAGE_CLIPS = 50
 @app.task(queue="platform", timeout=120, max_retries=3, backoff=Backoff(initial=10))
 def sync_clips(ctx: Context) -> None:
     """Reads a fixed number of pages. A retry reads them again and writes the same rows."""
-    until = due(ctx)
+    until, more = due(ctx), False
     for page in range(1, PAGES + 1):
         params = {"since": until - LOOK_BACK_SECONDS, "until": until, "page": page, "size": PAGE_CLIPS}
         answer = call("GET", "/clips", params=params)
         _store(ctx, answer["clips"])
+        more = answer["more"]
         ctx.progress(page, PAGES, "pages")
-    if answer["more"]:
+    if more:
         ctx.log.warning("there are more clips than fit into %d pages of %d", PAGES, PAGE_CLIPS)
 
 

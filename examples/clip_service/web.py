@@ -11,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 from sqlalchemy import select
 
+from . import client
 from .database import session
 from .mail import send_mail
 from .metrics import registry
@@ -24,6 +25,7 @@ async def lifespan(_: FastAPI) -> AsyncIterator[None]:
     apart = os.environ.get("CLIP_SERVICE_WORKER") == "no"
     async with app, nullcontext() if apart else app.worker(concurrency=20):
         yield
+    client.close()
 
 
 web = FastAPI(title="Clips", lifespan=lifespan)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from clip_service import client
 from clip_service.database import engine
 from clip_service.partners import Partners
 from clip_service.seed import seed
@@ -26,6 +27,7 @@ def partners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Partne
     monkeypatch.setenv("CLIP_SERVICE_PARTNERS", partners.start())
     assert seed(START, CLIPS)
     yield partners
+    client.close()
     engine().dispose()
     partners.stop()
 
