@@ -56,7 +56,7 @@ def test_the_page_of_a_webhook_has_its_facts_and_no_secret(cli, hook):
 
 def test_deliveries_are_listed_with_their_event(cli, hook, inside):
     empty = cli("webhooks", "deliveries", "ops", "--app", hook)
-    assert "has been told nothing that is still kept" in empty.stderr
+    assert "has no deliveries that are still kept" in empty.stderr
 
     async def told(app):
         await app.webhooks.test("ops")

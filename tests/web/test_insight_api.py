@@ -51,7 +51,7 @@ async def test_the_runs_of_a_job_are_listed_with_how_they_ended(spring: Mainspri
         assert rest["next"] is None
         assert (await http.get(f"/executions/{id}.2")).json() == page["items"][1]
         figures = (await http.get(f"/jobs/{id}/stats")).json()
-    assert (figures["runs"], figures["completed"], figures["failed"]) == (3, 1, 2)
+    assert (figures["runs"], figures["partial"], figures["failed"]) == (3, 1, 2)
 
 
 async def test_a_run_that_is_not_there_is_404(spring: Mainspring, client: Client) -> None:

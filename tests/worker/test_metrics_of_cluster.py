@@ -49,7 +49,8 @@ async def test_runs_are_counted_by_job_and_status(app: Mainspring) -> None:
     await app.drain()
     found = await scraped(app)
     statuses = {labels[2]: value for labels, value in found.items() if labels[0] == "job_execution_total"}
-    assert statuses == {"completed": 2, "failed": 1, "discarded": 1, "timeout": 0, "cancelled": 0, "crashed": 0}
+    ended = {"completed": 2, "partial": 0, "failed": 1, "discarded": 1, "timeout": 0, "cancelled": 0, "crashed": 0}
+    assert statuses == ended
     assert found["mainspring_job_retries_total", "work"] == 1
     assert found["mainspring_job_deaths_total", "work"] == 1
     assert found["mainspring_jobs", "dead"] == 1

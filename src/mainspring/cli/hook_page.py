@@ -46,8 +46,8 @@ def trigger_page(trigger: InboundTrigger, now: datetime) -> Text:
 def delivery_table(jobs: Sequence[Job], now: datetime) -> Table:
     table = render.grid("job", "state", "event", "try", "when", "about", cut=("event", "about"))
     for job in jobs:
-        told = data(job.payload)
-        event = told.get("type", "") if isinstance(told, dict) else ""
+        payload = data(job.payload)
+        event = payload.get("type", "") if isinstance(payload, dict) else ""
         at = render.when(job.finished_at or job.started_at or job.created_at, now)
         about = _answer(job) if job.result is not None else render.reason(job)
         table.add_row(

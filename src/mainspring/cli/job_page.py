@@ -33,7 +33,7 @@ def job_page(
     job: Job, executions: Sequence[Execution], reasons: Sequence[Reason], now: datetime, by: str | None = None
 ) -> list[RenderableType]:
     """`by`: who enqueued it by hand."""
-    page: list[RenderableType] = [head(job, now), facts(_pairs(job, now) | {"enqueued by": by or ""})]
+    page: list[RenderableType] = [head(job, now), facts(_pairs(job, now) | {"made by": by or ""})]
     if reasons:
         page += [Text(), Text("WHY", style="dim"), why_lines(reasons, now)]
     page += section("arguments", _json(job.payload))

@@ -8,7 +8,8 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from ..job import SORTS, Filter, JobId, Sort
+from ..errors import BadSetting
+from ..job import SORTS, Filter, Job, JobId, Sort
 from . import records
 from .actions import cancel, delete, pause, resume, retry, run_again
 from .edit import reschedule, update
@@ -78,7 +79,7 @@ def _none(app: Mainspring, which: Filter, sort: Sort | None) -> str:
 async def show(app: Mainspring, id: JobId, as_json: bool) -> None:
     """Everything about one job: why it waits, and every run."""
     job, now = await app.jobs.get(id), app.clock.now()
-    runs, by = await app.executions.list(job_id=id), await app.audit.enqueued_by(job)
+    runs, by = await app.executions.list(job_id=id), await _maker(app, job)
     # That it is finished, and how, the page says anyway.
     why = [reason for reason in await app.jobs.why(id) if reason.code != "final"]
     if as_json:
@@ -87,6 +88,14 @@ async def show(app: Mainspring, id: JobId, as_json: bool) -> None:
     from . import job_page, render
 
     return render.show(*job_page.job_page(job, runs, why, now, by))
+
+
+async def _maker(app: Mainspring, job: Job) -> str | None:
+    """Who enqueued it by hand. Over an API a key may see jobs and not the audit trail."""
+    try:
+        return await app.audit.enqueued_by(job)
+    except BadSetting:
+        return None
 
 
 for command in (cancel, retry, run_again, pause, resume, delete, update, reschedule, logs):

@@ -90,7 +90,9 @@ async def show(app: Mainspring, name: str, as_json: bool) -> None:
 @webhooks.command()
 @click.argument("name")
 @click.option("--url", help="Where it is.")
-@click.option("--event", "events", type=click.Choice(EVENTS), multiple=True, help="All it is told of; may be repeated.")
+@click.option(
+    "--event", "events", type=click.Choice(EVENTS), multiple=True, help="The events it gets; may be repeated."
+)
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Only of jobs of these queues; '' for all.")
 @click.option("--task", "tasks", multiple=True, metavar="NAME", help="Only of jobs of these tasks; '' for all.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only of jobs with all these tags; '' for all.")
@@ -123,7 +125,7 @@ async def update(
 @as_json
 @with_app
 async def deliveries(app: Mainspring, name: str, limit: int, after: str | None, as_json: bool) -> None:
-    """The jobs that tell NAME, or have told it, newest first."""
+    """List the deliveries to NAME, newest first."""
     page, now = await app.webhooks.deliveries(name, limit=limit, after=after), app.clock.now()
     if as_json:
         records.emit([records.job_record(job, now) for job in page])
@@ -132,7 +134,7 @@ async def deliveries(app: Mainspring, name: str, limit: int, after: str | None, 
 
         render.show(hook_page.delivery_table(page, now))
     else:
-        hint("no older deliveries are kept" if after else f"webhook {name!r} has been told nothing that is still kept")
+        hint("no older deliveries are kept" if after else f"webhook {name!r} has no deliveries that are still kept")
     if page.next is not None:
         hint(f"there may be more: --after {page.next}")
 

@@ -32,7 +32,7 @@ class Audit:
         return await (await self._ground.opened()).audit(which or Trail(), limit=limit, before=before)
 
     async def enqueue(self, jobs: Sequence[NewJob], hand_over: HandOver) -> List[Handle[Any]]:
-        """Hands them over, as one act of whoever is named."""
+        """Stores them, as one act of the current actor."""
         who = actor()
         if who is None or not jobs:
             return await hand_over(jobs)

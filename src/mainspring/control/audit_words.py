@@ -37,20 +37,20 @@ def target_text(action: str, target: str) -> str:
     if isinstance(ids, Sequence) and not isinstance(ids, str):
         return f"{len(ids):,} {things}: {_list(ids)}"
     words = [f"{_any(states)} {things}" if states else things]
-    words += [f"{_PARTS.get(name, name)} {_said(name, value)}" for name, value in chosen.items()]
+    words += [f"{_PARTS.get(name, name)} {_value(name, value)}" for name, value in chosen.items()]
     return " ".join(words) if chosen or states else f"all {things}"
 
 
 def reason_of(entry: Entry) -> str | None:
-    """Why, as whoever acted gave it: the reason of a cancel, the note of a pause."""
+    """The reason that was given: the reason of a cancel, the note of a pause."""
     asked = data(entry.asked)
     if not isinstance(asked, dict):
         return None
-    said = asked.get("reason") or asked.get("note")
-    return said if isinstance(said, str) and said else None
+    reason = asked.get("reason") or asked.get("note")
+    return reason if isinstance(reason, str) and reason else None
 
 
-def _said(name: str, value: Any) -> str:
+def _value(name: str, value: Any) -> str:
     if name == "owner":
         return _OWNERS.get(value, str(value))
     joined = " and " if name == "tags" else " or "

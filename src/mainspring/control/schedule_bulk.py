@@ -1,4 +1,4 @@
-"""app.schedules.many: the same to many schedules, each of which is done or refused for itself."""
+"""app.schedules.many: one change to many schedules; each is done or refused by itself."""
 
 from __future__ import annotations
 
@@ -166,8 +166,8 @@ class ManySchedules:
                 try:
                     firing = await plan(row, now)
                 except Exception as error:  # an input function is anybody's code
-                    said = str(error) if isinstance(error, MainspringError) else f"{type(error).__name__}: {error}"
-                    refused[row.name] = clean(said, _REASON_LIMIT)
+                    known = isinstance(error, MainspringError)
+                    refused[row.name] = clean(f"{'' if known else f'{type(error).__name__}: '}{error}", _REASON_LIMIT)
                 else:
                     firings += [] if firing is None else [firing]
             lost = List[str]()

@@ -96,8 +96,8 @@ async def stats_of(store: Store, row: Schedule, window: timedelta, now: datetime
     sampled: list[tuple[Tick, Sequence[Execution]]] = []
     async for one in _runs(store, fired[:SAMPLE_JOBS]):
         sampled.append(one)
-    told = [(tick, [run for run in runs if run.ending not in NOT_COUNTED]) for tick, runs in sampled if runs]
-    tallies = [_tally(row, run, begin(run.finished_at, span)) for _, runs in told for run in runs]
+    counted = [(tick, [run for run in runs if run.ending not in NOT_COUNTED]) for tick, runs in sampled if runs]
+    tallies = [_tally(row, run, begin(run.finished_at, span)) for _, runs in counted for run in runs]
     late = sorted(_late(tick, runs) for tick, runs in sampled if runs and tick.reason not in (BY_HAND, BACKFILL))
     reasons, ends = Counter[str](), row.completed + row.failed
     for tick in ticks:
@@ -106,10 +106,10 @@ async def stats_of(store: Store, row: Schedule, window: timedelta, now: datetime
     return ScheduleStats(
         fired=row.fired, skipped=row.skipped, missed=row.missed, completed=row.completed, failed=row.failed,
         failures=row.failures, success=row.completed / ends if ends else None, reasons=dict(reasons),
-        next_at=row.next_run_at if row.status == "active" else None, window=window, runs=_figures(told),
+        next_at=row.next_run_at if row.status == "active" else None, window=window, runs=_figures(counted),
         late_p50=_rank(late, 0.5), late_p95=_rank(late, 0.95), late_p99=_rank(late, 0.99),
         series=series(tallies, since, now, timedelta(seconds=SECONDS[span])), errors=top_errors(tallies),
-        sample=Sample(since=since, ticks=len(sampled), jobs=len(told), runs=len(tallies),
+        sample=Sample(since=since, ticks=len(sampled), jobs=len(counted), runs=len(tallies),
                       complete=whole and len(fired) <= SAMPLE_JOBS),
     )  # fmt: skip
 
@@ -136,15 +136,15 @@ def _tally(row: Schedule, run: Execution, at: datetime) -> Tally:
     return Tally(at, row.spec.queue, row.spec.task, sums)
 
 
-def _figures(told: Sequence[tuple[Tick, Sequence[Execution]]]) -> Figures:
+def _figures(counted: Sequence[tuple[Tick, Sequence[Execution]]]) -> Figures:
     """Their percentiles are exact: each run is at hand."""
     sums = Sums()
-    for _, runs in told:
+    for _, runs in counted:
         for run in runs:
             sums.count(run.outcome, [run.duration])
             sums.last = max(sums.last, micros(run.finished_at))
-    took = sorted(run.duration.total_seconds() for _, runs in told for run in runs)
-    waits = sorted(max(0.0, (runs[0].started_at - tick.seen_at).total_seconds()) for tick, runs in told if runs)
+    took = sorted(run.duration.total_seconds() for _, runs in counted for run in runs)
+    waits = sorted(max(0.0, (runs[0].started_at - tick.seen_at).total_seconds()) for tick, runs in counted if runs)
     return replace(
         figures(sums), p50=_rank(took, 0.5), p95=_rank(took, 0.95), p99=_rank(took, 0.99),
         wait_p50=_rank(waits, 0.5), wait_p95=_rank(waits, 0.95),

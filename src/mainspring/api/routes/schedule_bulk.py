@@ -60,8 +60,8 @@ async def bulk_schedules(spring: Spring, data: JSONBody[BulkSchedules]) -> Sched
 
 
 def _chosen(data: BulkSchedules) -> ScheduleFilter:
-    said = sum((data.names is not None, data.filter is not None, data.all))
-    if data.names is not None and said == 1:
+    given = sum((data.names is not None, data.filter is not None, data.all))
+    if data.names is not None and given == 1:
         return ScheduleFilter(names=tuple(data.names))
     if data.names is not None:
         raise Problem(422, "invalid", "`names` choose the schedules: filter and all do not go with them")

@@ -13,7 +13,7 @@ import { lately, useWindow, WindowChoice } from "./window.js";
 const WINDOWS = ["1h", "24h", "3d", "7d"];
 const SOME = 5; // kinds of failure
 
-/** Loaded anew when `version` is another. */
+/** Loaded again when `version` changes. */
 export function ScheduleStats({ name, version }) {
   const window = useWindow("7d", WINDOWS);
   const load = (signal) => get(`schedules/${segment(name)}/stats`, { window }, signal);
