@@ -107,6 +107,12 @@ async def test_a_wrong_option_of_an_update_gets_the_nearest_right_one(app: Mains
         await app.schedules.create("x", every(5).minutes, "work")
         with pytest.raises(BadInput, match="did you mean 'jitter'"):
             await app.schedules.update("x", jiter=5)  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="did you mean 'queues'"):
+            await app.webhooks.create("x", "https://x.example", ["job.dead"], ques=["a"])  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="did you mean 'task'"):
+            await app.triggers.create("x", tsk="work")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="did you mean 'name'"):
+            await app.queues.pause(nam="x")  # type: ignore[call-arg]
         with pytest.raises(BadInput, match="did you mean 'retrying'"):
             await app.jobs.list(Filter(states=("retring",)))  # type: ignore[arg-type]
 

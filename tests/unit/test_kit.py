@@ -26,6 +26,7 @@ from mainspring.testing import (
     ConcurrencyTester,
     Faults,
     FaultStore,
+    Percentiles,
     QueueMonitor,
     RetryTracker,
     VirtualClock,
@@ -191,6 +192,26 @@ async def test_a_run_that_fails_is_over_too(clock: VirtualClock) -> None:
 
 
 # stress
+
+
+async def test_stress_reports_rate_and_percentiles(app: Mainspring, clock: VirtualClock) -> None:
+    @app.task
+    async def work(n: int) -> None:
+        await clock.sleep(1 if n < 95 else 10)
+
+    async with app:
+        found = await stress(app, work, jobs=100, workers=1, concurrency=100, arguments=lambda n: (n,))
+    assert found.rate == pytest.approx(100 / found.duration.total_seconds())
+    assert found.run_time == Percentiles(*(timedelta(seconds=s) for s in (1, 1, 10, 10)))
+    assert found.latency.p50 >= found.run_time.p50
+    assert found.latency.p50 <= found.latency.p95 <= found.latency.p99 <= found.latency.max == found.duration
+
+
+def test_percentiles_are_by_nearest_rank() -> None:
+    assert Percentiles.of([]) == Percentiles()
+    one = timedelta(seconds=1)
+    assert Percentiles.of([one]) == Percentiles(one, one, one, one)
+    assert Percentiles.of(n * one for n in range(1, 101)) == Percentiles(50 * one, 95 * one, 99 * one, 100 * one)
 
 
 async def test_stress_counts_jobs_and_runs(app: Mainspring) -> None:

@@ -28,14 +28,15 @@ class Part(TypedDict, total=False):
 
 
 def check_keywords(call: str, signature: Signature, given: Mapping[str, Any]) -> None:
-    """Refuses a keyword that a method with the options of a Part does not have."""
-    rest = list(signature.parameters.values())[-1]
-    if rest.annotation != "Unpack[Part]":
+    """Refuses a keyword that a method does not have; options other than those of a Part it checks itself."""
+    last = list(signature.parameters.values())[-1]
+    if last.kind is last.VAR_KEYWORD and last.annotation != "Unpack[Part]":
         return
+    more = Part.__annotations__ if last.kind is last.VAR_KEYWORD else {}
     for name in given:
-        if name not in signature.parameters and name not in Part.__annotations__:
-            known = [one for one in signature.parameters if one not in ("self", "which", rest.name)]
-            raise unexpected(call, name, [*known, *Part.__annotations__])
+        if name not in signature.parameters and name not in more:
+            known = [one for one in signature.parameters if one not in ("self", "which", "part")]
+            raise unexpected(call, name, [*known, *more])
 
 
 def bounded(which: Filter, now: datetime) -> Filter:

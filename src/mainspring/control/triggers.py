@@ -15,7 +15,7 @@ from ..acting import acting
 from ..document import Document
 from ..errors import BadInput, UnknownTask
 from ..handle import Handle
-from ..hint import hint
+from ..hint import hint, unexpected
 from ..ids import new_id
 from ..job import Enqueued, Filter, JobId, NewJob
 from ..span import Span, seconds
@@ -227,7 +227,7 @@ class Triggers:
         """With what was given; refuses what does not go together."""
         for name in given:
             if name not in TriggerOptions.__annotations__:
-                raise TypeError(f"unexpected keyword argument {name!r}")
+                raise unexpected("triggers", name, TriggerOptions.__annotations__)
         values: dict[str, Any] = dict(given)
         what = f"trigger {trigger.name!r}"
         values |= checked({key: values[key] for key in ("queue", "priority") if values.get(key) is not None}, what)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ..config import Settings
 from ..errors import BadInput
 from ..handle import Handle
+from ..hint import unexpected
 from ..ids import new_id
 from ..job import Enqueued, Filter, NewJob
 from ..span import Span, seconds
@@ -231,7 +232,7 @@ def _checked(given: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
             checked_url(value, Allowance(settings.webhook_allow))
             values[name] = value
         elif name not in checks:
-            raise TypeError(f"unexpected keyword argument {name!r}")
+            raise unexpected("webhooks", name, ["url", *checks])
         else:
             values[name] = checks[name](value)
     return values
