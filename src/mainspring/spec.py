@@ -19,6 +19,7 @@ from .schedule import CATCH_UPS, OVERLAPS, CatchUp, Overlap, Spec
 from .task import Options, Task, check_name
 from .task import checked as checked_options
 from .trigger import AnyTrigger, Every, Timetable, Trigger, Window
+from .trigger.bounds import MAX_DEPENDENCIES, MAX_EXCLUDED_DATES, check_count
 from .trigger.every import LONGEST
 from .trigger.period import Period
 
@@ -241,6 +242,7 @@ def _instant(value: Any) -> datetime:
 
 def _dates(value: Any) -> tuple[date, ...]:
     dates = [value] if isinstance(value, date) or not isinstance(value, Iterable) else list(value)
+    check_count("dates", dates, MAX_EXCLUDED_DATES, "leave out those that are past")
     if not all(isinstance(day, date) and not isinstance(day, datetime) for day in dates):
         raise BadInput(f"takes dates, e.g. [date(2030, 12, 25)]; got {value!r:.80}")
     return tuple(sorted(set(dates)))
@@ -248,6 +250,7 @@ def _dates(value: Any) -> tuple[date, ...]:
 
 def _names(value: Any) -> tuple[str, ...]:
     names = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+    check_count("schedules", names, MAX_DEPENDENCIES, "let one schedule stand for several")
     return tuple(dict.fromkeys(check_name(one, "schedule name") for one in names))
 
 
