@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from .errors import BadSetting, JobTimeout
 from .job import Account, Breaker, Ending, Failure, Job, JobId, Lease, NewJob, State, WorkerId
+from .mask import CUT, mask_to_cut
 from .retry import Backoff
 from .skew import Unreadable, skewed
 
@@ -295,12 +296,15 @@ def _ours(file: str) -> bool:
 
 
 def clean(text: str, limit: int) -> str:
-    """Text that every store and page can hold: no NUL, no lone surrogates, at most `limit` characters."""
+    """Text that every store and page can hold: no NUL, no lone surrogates, at most `limit` characters.
+
+    Where it has to be cut, its secrets are masked first: no mask would know half of one.
+    """
     text = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
-    if len(text) <= limit:
+    if len(text) <= limit or len(text := mask_to_cut(text)) <= limit:
         return text
     half = (limit - 50) // 2
-    return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"
+    return f"{text[:half]}\n… {len(text) - 2 * half} {CUT}{text[-half:]}"
 
 
 def seconds(span: float | timedelta, what: str) -> float:

@@ -10,6 +10,7 @@ import msgspec
 
 from ..finding import Finding
 from ..job import UnreadableRecord
+from ..mask import mask_to_cut
 from ..tally import Sums
 
 _logger = logging.getLogger("mainspring")
@@ -28,7 +29,7 @@ _sums = msgspec.json.Decoder(Sums).decode
 
 def unreadable(kind: str, name: str, error: Exception | str) -> UnreadableRecord:
     """The record by its name and its decoding error; it is logged once in a process."""
-    found = UnreadableRecord(kind, name, _text(error)[:MAX_ERROR_CHARACTERS])
+    found = UnreadableRecord(kind, name, mask_to_cut(_text(error))[:MAX_ERROR_CHARACTERS])
     if (kind, name) not in _logged:
         if len(_logged) >= MAX_LOGGED:
             _logged.clear()

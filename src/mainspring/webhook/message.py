@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -81,6 +81,8 @@ def prefix(name: str) -> str:
 def told(job: Job, outcome: Outcome | None, kind: str, include: Collection[Extra] = ()) -> dict[str, Any]:
     """A job's summary, and of what may be large or private only what was asked for, and as long as there is room."""
     summary, extras = _summary(job, outcome, kind), _extras(job, outcome, include)
+    if len(extras) < len(set(include)):
+        summary["truncated"] = True
     while len(encode(summary | extras)) > LIMIT:
         summary["truncated"] = True
         if extras:
@@ -105,12 +107,14 @@ def _summary(job: Job, outcome: Outcome | None, kind: str) -> dict[str, Any]:
 
 
 def _extras(job: Job, outcome: Outcome | None, include: Collection[Extra]) -> dict[str, Any]:
+    """Masked. What would not fit is not even looked at: masking takes time, and the end of a run waits for it."""
     result = outcome.result if outcome else job.result
-    known: dict[Extra, Any] = {
-        "arguments": lambda: data(job.payload), "metadata": lambda: job.metadata,
-        "result": lambda: None if result is None else data(result),
+    known: dict[Extra, Callable[[], str]] = {
+        "arguments": lambda: job.payload, "metadata": lambda: encode(job.metadata).decode(),
+        "result": lambda: result or "null",
     }  # fmt: skip
-    return {name: mask(known[name]()) for name in EXTRAS if name in include}
+    texts = {name: known[name]() for name in EXTRAS if name in include}
+    return {name: mask(data(text)) for name, text in texts.items() if len(text) <= LIMIT}
 
 
 def _error(failure: Failure | None) -> dict[str, str] | None:
