@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from msgspec import UNSET, Struct, UnsetType
@@ -145,6 +146,11 @@ class Failure(Struct, frozen=True, omit_defaults=True):
         first = self.message.partition("\n")[0].rstrip()
         return (f"{self.type}: {first}" if first else self.type)[:LINE_LIMIT]
 
+
+# Of what is longer, a brief job has nothing.
+BRIEF_CHARACTERS = 4096
+# The metadata of a brief job that has longer ones: no others are this very object.
+LEFT_OUT: Mapping[str, Any] = MappingProxyType({})
 
 # Failure.type of a job whose record cannot be decoded, and the lease of one that was set aside because of it.
 UNREADABLE = "mainspring.Unreadable"
@@ -304,6 +310,11 @@ class Job(Struct, frozen=True, kw_only=True):
     def unreadable(self) -> bool:
         """Its record cannot be decoded: what could be read of it stands here, and its failure says why."""
         return self.failure is not None and self.failure.type == UNREADABLE
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was left out of it, as it may be of a brief one."""
+        return self.payload != "" and self.result != "" and self.metadata is not LEFT_OUT
 
     def shown(self, now: datetime) -> Shown:
         """The state people see: derived, so nothing has to move when its time comes."""

@@ -52,6 +52,7 @@ class RemoteJobs(Jobs):
         after: str | None = None,
         newest: bool = True,
         sort: Sort | None = None,
+        brief: bool = False,
     ) -> Page:
         checked_limit(limit, PAGE)
         line, page = await line_of(self._ground), Page()

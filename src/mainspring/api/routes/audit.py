@@ -14,6 +14,7 @@ from ...document import Entry, Trail
 from ..access.door import Spring, may
 from ..access.redaction import shown_data, shown_text
 from ..parameters import When, instant
+from ..showing import shown_each
 
 Limit = Annotated[int, QueryParameter(ge=1, le=200)]
 
@@ -51,7 +52,7 @@ async def list_audit(
     """Changes that were made in somebody's name, newest first."""
     which = Trail(who=by, action=action, target=target, since=instant(since), until=instant(until))
     found = await spring.audit.list(which, limit=limit, before=before)
-    return AuditPage([_view(entry) for entry in found], found[-1].id if len(found) == limit else None)
+    return AuditPage(await shown_each(spring, found, _view), found[-1].id if len(found) == limit else None)
 
 
 @get("/time", **may("viewer", unscoped=True))

@@ -52,7 +52,8 @@ async def _lines(spring: Mainspring, groups: Sequence[DeadGroup]) -> dict[JobId,
     """Of the newest of each, as far as they are still there."""
     if not groups:
         return {}
-    jobs = await spring.jobs.list(Filter(ids=tuple(group.newest for group in groups)), limit=len(groups))
+    newest = Filter(ids=tuple(group.newest for group in groups))
+    jobs = await spring.jobs.list(newest, limit=len(groups), brief=True)
     return {job.id: job.failure.line for job in jobs if job.failure is not None}
 
 

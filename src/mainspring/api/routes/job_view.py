@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
-from ...job import Action, Execution, Job, LogLine, Progress, Shown, State, Update
+from ...job import BRIEF_CHARACTERS, Action, Execution, Job, LogLine, Progress, Shown, State, Update
 from ..access.redaction import (
     shown_data,
     shown_error,
@@ -23,7 +23,7 @@ from ..access.redaction import (
 )
 
 # Characters of arguments that a list shows, and of those it looks at.
-BRIEF, LONG = 160, 4096
+BRIEF, LONG = 160, BRIEF_CHARACTERS
 
 
 class JobView(Job, frozen=True, kw_only=True):
@@ -136,7 +136,7 @@ def job_item(job: Job, now: datetime, *, arguments: bool = False, full: bool = F
 
 def _beginning(payload: str) -> str:
     """Secrets are masked in the whole before it is cut, so a list does not look into what is long."""
-    if len(payload) > LONG:
+    if not payload or len(payload) > LONG:  # a brief job has no longer one
         return "…"
     text = bytes(shown_data(payload)).decode()
     return text if len(text) <= BRIEF else f"{text[: BRIEF - 1]}…"

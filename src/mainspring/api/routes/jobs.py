@@ -18,6 +18,7 @@ from ..access.door import Spring, may
 from ..access.redaction import shown_line
 from ..problem import Problem
 from ..recent import Lately
+from ..showing import shown_each, shown_one
 from . import values
 from .filters import Which, which_jobs
 from .job_view import JobPage, JobView, LogPage, etag, job_item, job_view, log_line
@@ -25,6 +26,8 @@ from .values import Count, Instant, Name, Priority
 
 # Seconds that a request may wait for a job to end.
 LONGEST = 30.0
+# Characters of the jobs in one answer with `full`: a page that has more ends before, but for its first job.
+MAX_ANSWER_CHARACTERS = 4 << 20
 Limit = Annotated[int, QueryParameter(ge=1, le=200)]
 Lines = Annotated[int, QueryParameter(ge=1, le=1000)]
 IfMatch = Annotated[str | None, HeaderParameter(name="If-Match")]
@@ -76,11 +79,17 @@ async def list_jobs(
     arguments: Annotated[bool, QueryParameter(description="How each job's arguments begin.")] = False,
     full: Annotated[bool, QueryParameter(description="All of each job, as under its id.")] = False,
 ) -> JobPage:
-    """Jobs, newest first; those that are due by `sort=due`, soonest first."""
+    """Jobs, newest first; those that are due by `sort=due`, soonest first.
+
+    With `full`, a page of large jobs may have fewer than `limit`: `next` says whether there are more.
+    """
     newest = sort != "due" if order is None else order == "desc"
-    page = await spring.jobs.list(which, limit=limit, after=after, newest=newest, sort=sort)
+    page = await spring.jobs.list(which, limit=limit, after=after, newest=newest, sort=sort, brief=True)
+    if full:
+        page = await spring.jobs.whole(page, MAX_ANSWER_CHARACTERS)
     now = spring.clock.now()
-    return JobPage([job_item(job, now, arguments=arguments, full=full) for job in page], page.next)
+    items = await shown_each(spring, page, lambda job: job_item(job, now, arguments=arguments, full=full))
+    return JobPage(items, page.next)
 
 
 @get("/jobs/counts", **may("viewer"))
@@ -93,7 +102,7 @@ async def get_job(
     spring: Spring, id: FromPath[str], wait: Annotated[float, QueryParameter(ge=0, le=LONGEST)] = 0.0
 ) -> Response[JobView]:
     """All of a job. With `wait` the answer comes when it has ended, or after so many seconds."""
-    return tagged(spring, await (spring.jobs.wait(id, wait) if wait else spring.jobs.get(id)))
+    return await tagged(spring, await (spring.jobs.wait(id, wait) if wait else spring.jobs.get(id)))
 
 
 @patch("/jobs/{id:str}", **may("operator"))
@@ -104,7 +113,7 @@ async def update_job(
     if if_match is not None:
         _unchanged(await spring.jobs.get(id), if_match)
     await spring.jobs.update(id, **data.given())
-    return tagged(spring, await spring.jobs.get(id))
+    return await tagged(spring, await spring.jobs.get(id))
 
 
 @delete("/jobs/{id:str}", status_code=204, **may("operator"))
@@ -126,7 +135,7 @@ async def job_logs(
     """What its runs have logged, first to last."""
     lines = await spring.jobs.logs(id, limit=limit, after=(0, 0) if after is None else _line(after))
     more = f"{lines[-1].run}.{lines[-1].n}" if len(lines) == limit else None
-    return LogPage([log_line(line) for line in lines], more)
+    return LogPage(await shown_each(spring, lines, log_line), more)
 
 
 def _shown(reason: Reason) -> Reason:
@@ -135,8 +144,10 @@ def _shown(reason: Reason) -> Reason:
     return replace(reason, text=shown_line(reason.text)) if said else reason
 
 
-def tagged(spring: Mainspring, job: Job) -> Response[JobView]:
-    return Response(job_view(job, spring.clock.now()), headers={"ETag": f'"{etag(job)}"'})
+async def tagged(spring: Mainspring, job: Job) -> Response[JobView]:
+    now = spring.clock.now()
+    view = await shown_one(spring, job, lambda job: job_view(job, now))
+    return Response(view, headers={"ETag": f'"{etag(job)}"'})
 
 
 def _unchanged(job: Job, if_match: str) -> None:

@@ -10,9 +10,11 @@ from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody, Quer
 from msgspec import Struct
 
 from ...amendment import fingerprint
+from ...app import Mainspring
 from ...control.schedules import Backfill, ScheduleStats
 from ...schedule import Owner, Schedule, Status, Tick
 from ..access.door import Spring, may
+from ..showing import shown_each, shown_one
 from .schedule_view import NewSchedule, Rules, ScheduleView, TickView, schedule_view, tick_views
 
 Limit = Annotated[int, QueryParameter(ge=1, le=200)]
@@ -70,7 +72,7 @@ async def list_schedules(
     With filters, where there are very many, changes that others made in the last seconds may not be seen yet.
     """
     page = await spring.schedules.page(q=q, task=task, owner=owner, status=status, limit=limit, after=after)
-    return SchedulePage([schedule_view(row) for row in page.rows], page.next)
+    return SchedulePage(await shown_each(spring, page.rows, schedule_view), page.next)
 
 
 @post("/schedules", **may("operator"))
@@ -78,12 +80,12 @@ async def create_schedule(spring: Spring, data: JSONBody[NewSchedule]) -> Respon
     """Makes a schedule of the users' own, which no deploy touches."""
     given = data.given()
     row = await spring.schedules.create(data.name, given.pop("trigger"), data.task, **given)
-    return _tagged(row, status_code=201)
+    return await _tagged(spring, row, status_code=201)
 
 
 @get("/schedules/{name:str}", **may("viewer"))
 async def get_schedule(spring: Spring, name: FromPath[str]) -> Response[ScheduleView]:
-    return _tagged(await spring.schedules.get(name))
+    return await _tagged(spring, await spring.schedules.get(name))
 
 
 @patch("/schedules/{name:str}", **may("operator"))
@@ -92,7 +94,7 @@ async def update_schedule(
 ) -> Response[ScheduleView]:
     """Says some of it anew; with If-Match only if nobody has changed it since it was read."""
     expected = None if if_match in (None, "*") else str(if_match).removeprefix("W/").strip('"')
-    return _tagged(await spring.schedules.update(name, expected=expected, **data.given()))
+    return await _tagged(spring, await spring.schedules.update(name, expected=expected, **data.given()))
 
 
 @delete("/schedules/{name:str}", status_code=204, **may("operator"))
@@ -104,14 +106,16 @@ async def delete_schedule(spring: Spring, name: FromPath[str]) -> None:
 @post("/schedules/{name:str}/pause", status_code=200, **may("operator"))
 async def pause_schedule(spring: Spring, name: FromPath[str], data: JSONBody[Note | None] = None) -> ScheduleView:
     """It makes no jobs until it is resumed; its running jobs go on."""
-    return schedule_view(await spring.schedules.pause(name, data.note if data else ""))
+    row = await spring.schedules.pause(name, data.note if data else "")
+    return await shown_one(spring, row, schedule_view)
 
 
 @post("/schedules/{name:str}/resume", status_code=200, **may("operator"))
 async def resume_schedule(
     spring: Spring, name: FromPath[str], data: JSONBody[Resumption | None] = None
 ) -> ScheduleView:
-    return schedule_view(await spring.schedules.resume(name, catch_up=data is not None and data.catch_up))
+    row = await spring.schedules.resume(name, catch_up=data is not None and data.catch_up)
+    return await shown_one(spring, row, schedule_view)
 
 
 @post("/schedules/{name:str}/trigger", **may("operator"))
@@ -124,7 +128,7 @@ async def trigger_schedule(spring: Spring, name: FromPath[str], data: JSONBody[T
 @post("/schedules/{name:str}/reschedule", status_code=200, **may("operator"))
 async def reschedule_schedule(spring: Spring, name: FromPath[str], data: JSONBody[Appointment]) -> ScheduleView:
     """Its next tick is at this instant; those after it follow its trigger."""
-    return schedule_view(await spring.schedules.reschedule(name, data.at))
+    return await shown_one(spring, await spring.schedules.reschedule(name, data.at), schedule_view)
 
 
 @post("/schedules/{name:str}/backfill", status_code=200, **may("operator"))
@@ -155,9 +159,10 @@ async def schedule_stats(spring: Spring, name: FromPath[str]) -> ScheduleStats:
     return await spring.schedules.stats(name)
 
 
-def _tagged(row: Schedule, *, status_code: int = 200) -> Response[ScheduleView]:
+async def _tagged(spring: Mainspring, row: Schedule, *, status_code: int = 200) -> Response[ScheduleView]:
     """Its ETag is of what was said about it: that a tick came in between is no change."""
-    return Response(schedule_view(row), status_code=status_code, headers={"ETag": f'"{fingerprint(row.spec)}"'})
+    view = await shown_one(spring, row, schedule_view)
+    return Response(view, status_code=status_code, headers={"ETag": f'"{fingerprint(row.spec)}"'})
 
 
 ROUTES = [

@@ -15,6 +15,7 @@ from ...webhook.record import Extra, Kind, Standing, Webhook, abridged
 from ..access.door import Principal, Spring, Who, may
 from ..access.redaction import shown_line, shown_text
 from ..problem import Problem
+from ..showing import shown_each
 from .enqueue import Accepted
 from .job_view import JobPage, job_item
 from .jobs import Limit
@@ -136,7 +137,7 @@ async def webhook_deliveries(
 ) -> JobPage:
     """The jobs that tell it, or have told it, newest first."""
     page, now = await spring.webhooks.deliveries(name, limit=limit, after=after), spring.clock.now()
-    return JobPage([job_item(job, now) for job in page], page.next)
+    return JobPage(await shown_each(spring, page, lambda job: job_item(job, now)), page.next)
 
 
 def revision(if_match: str | None) -> int | None:
