@@ -8,12 +8,13 @@ from typing import Literal
 
 from msgspec import Struct
 
-from .mask import mask_text
 from .store import Store
+from .survived_errors import SurvivedErrors
 from .worker import Worker
 
 # Real seconds that the store may take to answer.
 PATIENCE = 5.0
+_unanswered = SurvivedErrors("health", "whoever asks hears that this is not ready")
 DEAF = "notifications do not reach it, so it looks for jobs at its poll interval; mainspring doctor says why"
 
 
@@ -63,5 +64,6 @@ async def _trouble(opened: Callable[[], Awaitable[Store]]) -> list[str]:
     except TimeoutError:
         return [f"the store has not answered within {PATIENCE:g} s"]
     except Exception as error:  # whatever it is, the answer to "how are you?" is an answer
-        return [mask_text(f"the store does not answer: {error}")]
+        _unanswered(error)
+        return [f"the store does not answer ({type(error).__name__}); the log says why"]
     return [trouble] if trouble else []

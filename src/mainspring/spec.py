@@ -19,7 +19,7 @@ from .schedule import CATCH_UPS, OVERLAPS, CatchUp, Overlap, Spec
 from .task import Options, Task, check_name
 from .task import checked as checked_options
 from .trigger import AnyTrigger, Every, Timetable, Trigger, Window
-from .trigger.bounds import MAX_DEPENDENCIES, MAX_EXCLUDED_DATES, check_count
+from .trigger.bounds import LAST_YEAR, MAX_DEPENDENCIES, MAX_EXCLUDED_DATES, check_count
 from .trigger.every import LONGEST
 from .trigger.period import Period
 
@@ -240,6 +240,12 @@ def _instant(value: Any) -> datetime:
     return value  # type: ignore[no-any-return]
 
 
+def _start(value: Any) -> datetime:
+    if _instant(value).year > LAST_YEAR:
+        raise BadInput(f"is in the year {LAST_YEAR} at the latest, got {value}")
+    return value  # type: ignore[no-any-return]
+
+
 def _dates(value: Any) -> tuple[date, ...]:
     dates = [value] if isinstance(value, date) or not isinstance(value, Iterable) else list(value)
     check_count("dates", dates, MAX_EXCLUDED_DATES, "leave out those that are past")
@@ -285,7 +291,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "jitter": _span,
     "window": _optional(Window.of),
     "exclude": _dates,
-    "start_at": _optional(_instant),
+    "start_at": _optional(_start),
     "end_at": _optional(_instant),
     "max_runs": _optional(_count),
     "run_on_start": _flag,

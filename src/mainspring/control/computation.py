@@ -45,7 +45,10 @@ class Computation:
 
         def work() -> T:
             self.check()
-            return calculate()
+            try:
+                return calculate()
+            except OverflowError:
+                raise BadInput(f"{self._what} goes beyond the last year there is, 9999: say earlier instants") from None
 
         with self._clock.outside():
             return await asyncio.get_running_loop().run_in_executor(_threads(), copy_context().run, work)

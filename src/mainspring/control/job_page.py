@@ -21,12 +21,12 @@ class Page(list[Job]):
     """Some jobs; `next` is the `after` that goes on from here, None if there are no more."""
 
     next: str | None = None
-    sort: Sort = "created"
+    order: Sort = "created"
 
     def up_to(self, jobs: Sequence[Job]) -> Page:
         """These, which are the first of it, with a `next` of their own if there are more."""
         page = Page(jobs)
-        page.sort, page.next = self.sort, self.next if len(jobs) == len(self) else page_token(jobs[-1], self.sort)
+        page.order, page.next = self.order, self.next if len(jobs) == len(self) else page_token(jobs[-1], self.order)
         return page
 
 

@@ -89,7 +89,7 @@ class Jobs:
         now = self._ground.clock.now()
         found = await store.jobs(which, now=now, limit=limit, after=end, newest=newest, sort=sort, brief=brief)
         page = Page(found)
-        page.sort, page.next = sort, page_token(found[-1], sort) if len(found) == limit else None
+        page.order, page.next = sort, page_token(found[-1], sort) if len(found) == limit else None
         return page
 
     async def whole(self, page: Page, room: int) -> Page:

@@ -6,8 +6,8 @@ import asyncio
 import math
 from builtins import list as List
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from itertools import islice
 from typing import Any, Literal, TypeVar, Unpack
 
@@ -31,18 +31,18 @@ from ..spread import Rebalance, place, rebalance, unplaced
 from ..store import Store
 from ..task import Task, check_name
 from ..trigger import Preview
-from ..trigger.zone import zone_of
+from ..trigger.bounds import LAST_YEAR
 from .computation import Computation
 from .deed import audited, note
 from .ground import Ground
 from .jobs import PAGE, checked_limit
 from .schedule_index import ScheduleIndex, SchedulePage, fits, pages, scanned
+from .schedule_ticks import check_number, coming_ticks, past_ticks, shown_tick, without
 
 T = TypeVar("T")
 _Deed = Literal["create", "update", "pause", "resume", "reschedule", "rebalance", "delete"]
 # How often a change is tried again when others change the same schedule meanwhile.
 TRIES = 50
-MOST_TICKS = 10_000
 _HOLDING: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running", "waiting", "paused", "completed")
 
 
@@ -150,12 +150,12 @@ class Schedules:
 
     async def preview(self, name: str, n: int = 10) -> Sequence[Preview]:
         """Its next ticks, with what changes of the clocks do to them; of a paused one, as if it were resumed now."""
-        _check_number("n", n, PAGE)
+        check_number("n", n, PAGE)
         row = await self.get(name)
         now, computation = self._ground.clock.now(), self._computation(f"the preview of {name!r}")
         left = n if row.spec.max_runs is None else max(0, row.spec.max_runs - row.fired)
-        ticks = computation.each(islice(_coming(row, now), min(n, left)))
-        return await computation.run(lambda: [_shown(row, tick) for tick in ticks])
+        ticks = computation.each(islice(coming_ticks(row, now), min(n, left)))
+        return await computation.run(lambda: [shown_tick(row, tick) for tick in ticks])
 
     # spreading
 
@@ -224,12 +224,18 @@ class Schedules:
 
     @audited("schedules.update")
     async def update(
-        self, name: str, *, trigger: Any = None, expected: str | None = None, **options: Unpack[ScheduleOptions]
+        self,
+        name: str,
+        *,
+        trigger: Any = None,
+        expected: str | Callable[[Spec], bool] | None = None,
+        **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         """Says some of it anew. Its next tick stays unless the new policies mean other instants.
 
         What code has declared may be changed too; it stays so until the code says something else than it did.
-        With `expected`, the fingerprint() of the spec that was read, only if nobody has changed it since.
+        With `expected`, the fingerprint() of the spec that was read, or what tells whether it is that one, only if
+        nobody has changed it since.
         """
         given: dict[str, Any] = dict(options) if trigger is None else {"trigger": trigger, **options}
         if not given:
@@ -237,7 +243,7 @@ class Schedules:
         limit = self._ground.settings.payload_limit
 
         async def change(row: Schedule, now: datetime) -> Firing:
-            if expected is not None and fingerprint(row.spec) != expected:
+            if expected is not None and not _is_expected(row.spec, expected):
                 raise ScheduleChanged(f"schedule {name!r} was changed by others since it was read; read it again")
             task = self._ground.tasks.get(row.spec.task)
             computation = self._computation(f"the check of {name!r}")
@@ -267,6 +273,8 @@ class Schedules:
         """Its next tick is at this instant; those after it follow its trigger."""
         if not is_instant(at):
             raise BadInput(f"reschedule takes a datetime with a time zone, got {at!r}")
+        if at.year > LAST_YEAR:
+            raise BadInput(f"reschedule takes an instant in the year {LAST_YEAR} at the latest, got {at}")
 
         def change(row: Schedule, now: datetime) -> Firing:
             if at < now:
@@ -333,13 +341,13 @@ class Schedules:
         """
         row, now = await self.get(name), self._ground.clock.now()
         computation = self._computation(f"the backfill of {name!r}")
-        ticks = await computation.run(lambda: _past(row, start, end or now, now, limit, computation))
+        ticks = await computation.run(lambda: past_ticks(row, start, end or now, now, limit, computation))
         there = [tick for tick in ticks if await self._has_job(name, tick)]
-        made = _without(ticks, there)
+        made = without(ticks, there)
         if not dry_run:
             for n in range(0, len(made), STEP):
                 there += await self._make(name, made[n : n + STEP])
-        made = _without(made, there)
+        made = without(made, there)
         return Backfill(made=made, there=sorted(there), dry_run=dry_run)
 
     async def _has_job(self, name: str, tick: datetime) -> bool:
@@ -416,57 +424,5 @@ async def _missing(store: Store, name: str) -> ScheduleNotFound:
     return ScheduleNotFound(f"there is no schedule {name!r}; {hint(name, known)}")
 
 
-def _check_number(what: str, n: int, most: int) -> None:
-    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= most:
-        raise BadInput(f"{what} is from 1 to {most:,}, got {n!r}")
-
-
-def _coming(row: Schedule, now: datetime) -> Iterator[datetime]:
-    """Its ticks as they stand: from the next one on, which a user may have set.
-
-    Where runs decide about the next tick, nobody knows of more than that one.
-    """
-    tick, known = row.next_run_at, row.spec.after == "start"
-    if row.status != "ended" and ((tick is None and known) or (tick and row.paused_at is not None and tick <= now)):
-        tick = row.timetable.next(now)
-    while tick is not None:
-        yield tick
-        if not known:
-            return
-        tick = row.timetable.next(tick)
-
-
-def _shown(row: Schedule, tick: datetime) -> Preview:
-    shown = row.timetable.preview(1, after=tick - timedelta(microseconds=1))
-    if shown and shown[0].at == tick:
-        return shown[0]
-    return Preview(tick, tick.astimezone(zone_of(row.spec.trigger.tz)), "not by its trigger")
-
-
-def _without(ticks: Sequence[datetime], others: Collection[datetime]) -> List[datetime]:
-    known = set(others)
-    return [tick for tick in ticks if tick not in known]
-
-
-def _past(
-    row: Schedule, start: datetime, end: datetime, now: datetime, limit: int, computation: Computation
-) -> List[datetime]:
-    for what, at in (("start", start), ("end", end)):
-        if not is_instant(at):
-            raise BadInput(f"backfill takes datetimes with a time zone, got {what}={at!r}")
-    if not start < end <= now:
-        raise BadInput(f"backfill goes from an earlier to a later instant, both past; got {start} to {end}")
-    _check_number("limit", limit, MOST_TICKS)
-    # From one microsecond before, so that a tick at `start` itself is one of them.
-    ticks: List[datetime] = []
-    tick = row.timetable.next(start - timedelta(microseconds=1))
-    while tick is not None and tick < end:
-        computation.check()
-        if len(ticks) == limit:
-            raise BadInput(
-                f"that is more than {limit:,} ticks of {row.name!r}; go in smaller steps or raise limit= "
-                f"(at most {MOST_TICKS:,})"
-            )
-        ticks.append(tick)
-        tick = row.timetable.next(tick)
-    return ticks
+def _is_expected(spec: Spec, expected: str | Callable[[Spec], bool]) -> bool:
+    return fingerprint(spec) == expected if isinstance(expected, str) else expected(spec)

@@ -9,7 +9,8 @@ from typing import Any, Unpack
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
-from ..control.jobs import PAGE, Jobs, Page, checked_filter, checked_id, checked_limit
+from ..control.job_page import Page
+from ..control.jobs import PAGE, Jobs, checked_filter, checked_id, checked_limit
 from ..control.part import Part
 from ..job import SHOWN, Action, Changed, Filter, Job, JobId, Refusal, Sort, State, Update
 from ..outcome import seconds

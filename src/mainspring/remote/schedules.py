@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Unpack
 
@@ -12,7 +12,7 @@ from ..control.schedules import Backfill, Schedules
 from ..errors import BadInput
 from ..handle import Handle
 from ..job import Enqueued, JobId
-from ..schedule import Schedule
+from ..schedule import Schedule, Spec
 from ..spec import ScheduleOptions
 from ..spread import Rebalance
 from ..store import Store
@@ -30,7 +30,12 @@ class RemoteSchedules(Schedules):
         return await self._row("POST", body=asked | _body(name, options))
 
     async def update(
-        self, name: str, *, trigger: Any = None, expected: str | None = None, **options: Unpack[ScheduleOptions]
+        self,
+        name: str,
+        *,
+        trigger: Any = None,
+        expected: str | Callable[[Spec], bool] | None = None,
+        **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         if expected is not None:
             raise BadInput("expected= needs the database itself; over an API it is the header If-Match")

@@ -17,6 +17,8 @@ MAX_WEEKDAYS = 50
 MAX_WEEKDAY_CHARACTERS = 200
 # Characters of a name: of a schedule, a task, a queue.
 MAX_NAME_CHARACTERS = 200
+# The last year in which a schedule may start, or be set to tick: from there on ticks can be told in every zone.
+LAST_YEAR = 9998
 # Characters of a bad value that an error quotes.
 MAX_QUOTED_CHARACTERS = 60
 

@@ -55,7 +55,8 @@ def stopped(kind: str, job: Job) -> Event:
 
 
 def passed(schedule: str, tick: Tick) -> Event:
-    facts = {"schedule": schedule, "tick": msgspec.to_builtins(tick)}
+    shown = msgspec.structs.replace(tick, reason=short(tick.reason))
+    facts = {"schedule": schedule, "tick": msgspec.to_builtins(shown)}
     return Event(kind=f"schedule.{tick.what}", at=tick.seen_at, about=f"{schedule}:{tick.n}", facts=facts)
 
 
@@ -101,7 +102,7 @@ def _summary(job: Job, outcome: Outcome | None, kind: str) -> dict[str, Any]:
         "finished_at": outcome.finished_at if outcome else job.finished_at,
         "run_at": outcome.run_at if again and outcome else None,
         "error": _error(outcome.failure if outcome else job.failure),
-        "reason": None if job.cancel_reason is None else _short(job.cancel_reason),
+        "reason": None if job.cancel_reason is None else short(job.cancel_reason),
     }  # fmt: skip
     return {name: value for name, value in facts.items() if value is not None}
 
@@ -118,9 +119,9 @@ def _extras(job: Job, outcome: Outcome | None, include: Collection[Extra]) -> di
 
 
 def _error(failure: Failure | None) -> dict[str, str] | None:
-    return None if failure is None else {"type": failure.type, "message": _short(failure.message)}
+    return None if failure is None else {"type": failure.type, "message": short(failure.message)}
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
     """Masked first: half a secret has no telling name."""
     return clean(mask_text(text), TEXT_LIMIT)

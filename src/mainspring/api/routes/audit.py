@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from ...document import Entry, Trail
 from ..access.door import Spring, may
-from ..access.redaction import shown_data, shown_text
+from ..access.redaction import shown_data, shown_target
 from ..parameters import When, instant
 from ..showing import shown_each
 
@@ -64,7 +64,7 @@ async def get_time(spring: Spring) -> Time:
 
 def _view(entry: Entry) -> EntryView:
     outcome = None if entry.outcome is None else shown_data(entry.outcome)
-    shown = {"target": shown_text(entry.target), "asked": shown_data(entry.asked), "outcome": outcome}
+    shown = {"target": shown_target(entry.target), "asked": shown_data(entry.asked), "outcome": outcome}
     return EntryView(**(asdict(entry) | shown))
 
 

@@ -15,6 +15,7 @@ from ...job import Action, DeadGroup, Filter, JobId
 from ..access.door import Spring, may
 from ..access.redaction import shown_error, shown_message
 from ..recent import Lately
+from ..unchanged import kept
 from .bulk import BulkResult, Choice, chosen, result
 from .filters import GROUPS
 
@@ -65,7 +66,9 @@ def _view(group: DeadGroup, line: str) -> DeadGroupView:
 async def redrive_dead(spring: Spring, data: JSONBody[Redrive]) -> BulkResult:
     """Dead jobs become pending, with all their retries, up to 1,000 a call; some of their arguments may be changed."""
     which = await chosen(spring, data, None)
-    changed = await spring.dead.redrive(which, arguments=data.arguments, **data.part())
+    # Of many jobs, none is the one whose secret is to be kept.
+    arguments = data.arguments if isinstance(data.arguments, UnsetType) else kept(data.arguments)
+    changed = await spring.dead.redrive(which, arguments=arguments, **data.part())
     return result(Action.RETRY, data, changed)
 
 

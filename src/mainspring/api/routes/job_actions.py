@@ -15,9 +15,11 @@ from .job_view import JobView
 from .jobs import tagged
 from .values import Instant, Seconds
 
+MAX_REASON_CHARACTERS = 1024
+
 
 class Cancellation(Struct, forbid_unknown_fields=True):
-    reason: Annotated[str, Meta(max_length=1024)] = "cancelled by an operator"
+    reason: Annotated[str, Meta(max_length=MAX_REASON_CHARACTERS)] = "cancelled by an operator"
     """Kept with the job."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -158,8 +157,7 @@ def _shown_progress(progress: Progress | None) -> Progress | None:
 _EDITABLE = Update.__struct_fields__
 
 
-def etag(job: Job) -> str:
-    """Of what can be edited: a run that comes and goes in between is no change of that, unless it moves run_at."""
+def editable(job: Job) -> bytes:
+    """What can be edited: a run that comes and goes in between is no change of that, unless it moves run_at."""
     edited: Mapping[str, Any] = {name: getattr(job, name) for name in _EDITABLE}
-    text = msgspec.json.encode({name: value for name, value in edited.items() if value is not msgspec.UNSET})
-    return blake2b(text, digest_size=16).hexdigest()
+    return msgspec.json.encode({name: value for name, value in edited.items() if value is not msgspec.UNSET})

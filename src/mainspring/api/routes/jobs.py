@@ -11,17 +11,20 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
+from ...codec import data as payload_data
 from ...errors import BadInput
 from ...job import Job, Sort
 from ...why import Reason
 from ..access.door import Spring, may
 from ..access.redaction import shown_line
+from ..etag import etag
 from ..problem import Problem
 from ..recent import Lately
 from ..showing import shown_each, shown_one
+from ..unchanged import given_values, kept
 from . import values
 from .filters import Which, which_jobs
-from .job_view import JobPage, JobView, LogPage, etag, job_item, job_view, log_line
+from .job_view import JobPage, JobView, LogPage, editable, job_item, job_view, log_line
 from .values import Count, Instant, Name, Priority
 
 # Seconds that a request may wait for a job to end.
@@ -48,9 +51,14 @@ class JobEdit(Struct, kw_only=True, forbid_unknown_fields=True):
     tags: list[Name] | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
 
-    def given(self) -> dict[str, Any]:
-        """As app.jobs.update takes them."""
-        return {name: value for name, value in asdict(self).items() if value is not UNSET}
+    def given(self, job: Job | None = None) -> dict[str, Any]:
+        """As app.jobs.update takes them; what is masked is as the job has it."""
+        values = {name: value for name, value in asdict(self).items() if value is not UNSET}
+        if "arguments" in values:
+            values["arguments"] = kept(values["arguments"], None if job is None else payload_data(job.payload))
+        if "metadata" in values:
+            values["metadata"] = kept(values["metadata"], None if job is None else job.metadata)
+        return values
 
 
 class Counts(Struct, frozen=True, kw_only=True):
@@ -110,9 +118,10 @@ async def update_job(
     spring: Spring, id: FromPath[str], data: JSONBody[JobEdit], if_match: IfMatch = None
 ) -> Response[JobView]:
     """Edits a job that waits; with If-Match only if nobody has edited it since it was read."""
+    job = await spring.jobs.get(id)
     if if_match is not None:
-        _unchanged(await spring.jobs.get(id), if_match)
-    await spring.jobs.update(id, **data.given())
+        await _check_unchanged(spring, job, if_match)
+    await spring.jobs.update(id, **await given_values(spring, lambda: data.given(job)))
     return await tagged(spring, await spring.jobs.get(id))
 
 
@@ -147,14 +156,14 @@ def _shown(reason: Reason) -> Reason:
 async def tagged(spring: Mainspring, job: Job) -> Response[JobView]:
     now = spring.clock.now()
     view = await shown_one(spring, job, lambda job: job_view(job, now))
-    return Response(view, headers={"ETag": f'"{etag(job)}"'})
+    return Response(view, headers={"ETag": f'"{await etag(spring, editable(job))}"'})
 
 
-def _unchanged(job: Job, if_match: str) -> None:
+async def _check_unchanged(spring: Mainspring, job: Job, if_match: str) -> None:
     """Refuses to edit what others have edited. Between this look and the edit itself they still may: then the edit
     that comes last stands, of what both have touched."""
     wanted = [one.strip().removeprefix("W/").strip('"') for one in if_match.split(",")]
-    if "*" not in wanted and etag(job) not in wanted:
+    if "*" not in wanted and await etag(spring, editable(job)) not in wanted:
         raise Problem(412, "changed", f"job {job.id} was edited since it was read; read it again", job_id=job.id)
 
 

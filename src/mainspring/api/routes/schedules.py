@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from typing import Annotated, Any
 
 from litestar import Response, delete, get, patch, post
 from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody, QueryParameter
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...amendment import fingerprint
 from ...app import Mainspring
+from ...codec import data as payload_data
 from ...control.schedules import Backfill, ScheduleStats
-from ...schedule import Owner, Schedule, Status, Tick
+from ...schedule import Owner, Schedule, Spec, Status, Tick
 from ..access.door import Spring, may
+from ..access.redaction import shown_reason, shown_tick
+from ..etag import etag, keyed, secret_of
 from ..showing import shown_each, shown_one
+from ..unchanged import given_values, kept
 from .schedule_view import NewSchedule, Rules, ScheduleView, TickView, schedule_view, tick_views
 
 Limit = Annotated[int, QueryParameter(ge=1, le=200)]
@@ -78,7 +84,7 @@ async def list_schedules(
 @post("/schedules", **may("operator"))
 async def create_schedule(spring: Spring, data: JSONBody[NewSchedule]) -> Response[ScheduleView]:
     """Makes a schedule of the users' own, which no deploy touches."""
-    given = data.given()
+    given = await given_values(spring, data.given)
     row = await spring.schedules.create(data.name, given.pop("trigger"), data.task, **given)
     return await _tagged(spring, row, status_code=201)
 
@@ -93,8 +99,15 @@ async def update_schedule(
     spring: Spring, name: FromPath[str], data: JSONBody[Rules], if_match: IfMatch = None
 ) -> Response[ScheduleView]:
     """Says some of it anew; with If-Match only if nobody has changed it since it was read."""
-    expected = None if if_match in (None, "*") else str(if_match).removeprefix("W/").strip('"')
-    return await _tagged(spring, await spring.schedules.update(name, expected=expected, **data.given()))
+    spec = (await spring.schedules.get(name)).spec
+    secret, wanted = await secret_of(spring), str(if_match).removeprefix("W/").strip('"')
+
+    def is_as_read(spec: Spec) -> bool:
+        return keyed(secret, fingerprint(spec).encode()) == wanted
+
+    expected = None if if_match in (None, "*") else is_as_read
+    given = await given_values(spring, lambda: data.given(spec))
+    return await _tagged(spring, await spring.schedules.update(name, expected=expected, **given))
 
 
 @delete("/schedules/{name:str}", status_code=204, **may("operator"))
@@ -121,7 +134,11 @@ async def resume_schedule(
 @post("/schedules/{name:str}/trigger", **may("operator"))
 async def trigger_schedule(spring: Spring, name: FromPath[str], data: JSONBody[Trigger | None] = None) -> Triggered:
     """One job at once, paused or not; its next tick is left alone."""
-    handle = await spring.schedules.trigger(name, kwargs=data.kwargs if data else None)
+    kwargs = None if data is None else data.kwargs
+    if kwargs is not None:
+        given, payload = kwargs, (await spring.schedules.get(name)).spec.payload
+        kwargs = await given_values(spring, lambda: kept(given, payload_data(payload)))
+    handle = await spring.schedules.trigger(name, kwargs=kwargs)
     return Triggered(handle.id)
 
 
@@ -150,19 +167,24 @@ async def schedule_executions(
     spring: Spring, name: FromPath[str], limit: Limit = 50, before: FromQuery[int | None] = None
 ) -> list[Tick]:
     """What became of its ticks, newest first; each fired one names its job."""
-    return list(await spring.schedules.ticks(name, limit=limit, before=before))
+    return [shown_tick(tick) for tick in await spring.schedules.ticks(name, limit=limit, before=before)]
 
 
 @get("/schedules/{name:str}/stats", **may("viewer"))
 async def schedule_stats(spring: Spring, name: FromPath[str]) -> ScheduleStats:
     """How it has gone so far."""
-    return await spring.schedules.stats(name)
+    stats = await spring.schedules.stats(name)
+    reasons = Counter[str]()
+    for reason, count in stats.reasons.items():
+        reasons[shown_reason(reason)] += count
+    return replace(stats, reasons=dict(reasons))
 
 
 async def _tagged(spring: Mainspring, row: Schedule, *, status_code: int = 200) -> Response[ScheduleView]:
     """Its ETag is of what was said about it: that a tick came in between is no change."""
     view = await shown_one(spring, row, schedule_view)
-    return Response(view, status_code=status_code, headers={"ETag": f'"{fingerprint(row.spec)}"'})
+    tag = await etag(spring, fingerprint(row.spec).encode())
+    return Response(view, status_code=status_code, headers={"ETag": f'"{tag}"'})
 
 
 ROUTES = [

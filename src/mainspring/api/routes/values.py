@@ -12,8 +12,8 @@ from ...job import MAX_PRIORITY, MIN_PRIORITY
 _LONGEST = 10**9
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 # Of what stands in URLs: webhooks and triggers.
-Slug = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
-KeyName = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$")]
+Slug = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$(?!\\n)")]
+KeyName = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$(?!\\n)")]
 Instant = Annotated[datetime, Meta(tz=True)]
 Seconds = Annotated[float, Meta(ge=0, le=_LONGEST)]
 # Something that ends after a while.

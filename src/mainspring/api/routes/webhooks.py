@@ -16,6 +16,7 @@ from ..access.door import Principal, Spring, Who, may
 from ..access.redaction import shown_line, shown_text
 from ..problem import Problem
 from ..showing import shown_each
+from ..unchanged import kept_text
 from .enqueue import Accepted
 from .job_view import JobPage, job_item
 from .jobs import Limit
@@ -105,7 +106,10 @@ async def update_webhook(
     spring: Spring, who: Who, name: FromPath[str], data: JSONBody[WebhookEdit], if_match: IfMatch = None
 ) -> Response[WebhookView]:
     """Says some of it anew; with If-Match only if nobody has changed it since it was read."""
-    return await _tagged(spring, await spring.webhooks.update(name, expected=revision(if_match), **data.given()), who)
+    given = data.given()
+    if "url" in given:
+        given["url"] = kept_text(given["url"], (await spring.webhooks.get(name)).url, "url")
+    return await _tagged(spring, await spring.webhooks.update(name, expected=revision(if_match), **given), who)
 
 
 @delete("/webhooks/{name:str}", status_code=204, **may("admin"))
