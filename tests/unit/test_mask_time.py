@@ -8,7 +8,10 @@ import time
 import pytest
 
 from mainspring import mask as module
+from mainspring.clock import EPOCH
+from mainspring.job import Job, State
 from mainspring.mask import MASK, MAX_CHARACTERS, MAX_PARTS, MAX_TEXT_CHARACTERS, mask, mask_text
+from mainspring.webhook.message import told
 
 # CPU seconds. It takes half a second; at this length one quadratic pattern takes minutes.
 MAX_SECONDS = 8.0
@@ -83,3 +86,18 @@ def test_a_secret_on_the_border_of_two_steps_is_found(step: int, monkeypatch: py
             assert "kan4ri" not in shown
             assert "a2FuNHJp" not in shown
             assert shown.endswith("and more")
+
+
+def test_what_is_too_long_for_a_webhook_is_not_even_masked() -> None:
+    """The end of a run waits for it: a megabyte of arguments froze the worker."""
+    payload = '{"text":"' + ("eyJ-" * (1 << 18))[: 1 << 20] + '"}'
+    job = Job(
+        id="1", task="t", payload=payload, queue="q", priority=0, state=State.COMPLETED, run_at=EPOCH, created_at=EPOCH,
+        result="[1]",
+    )  # fmt: skip
+    began = time.thread_time()
+    said = [told(job, None, "job.completed", ("arguments", "result")) for _ in range(50)]
+    assert time.thread_time() - began < 2.0
+    assert said[0]["truncated"] is True
+    assert "arguments" not in said[0]
+    assert said[0]["result"] == [1]

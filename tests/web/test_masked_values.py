@@ -81,6 +81,17 @@ async def test_a_job_that_is_saved_as_it_is_shown_keeps_its_secrets(spring: Main
         assert job.metadata == {"password": SECRET, "n": 2}
 
 
+async def test_a_dead_job_that_is_redriven_as_it_is_shown_keeps_its_secrets(spring: Mainspring, client: Client) -> None:
+    handle = await spring.tasks["fail"].enqueue(why=URL)
+    await spring.worker().drain()
+    async with client("operator") as http:
+        shown = (await http.get(f"/jobs/{handle.id}")).json()["payload"]
+        assert shown == {"why": SHOWN}
+        done = await http.post("/dead/redrive", json={"ids": [handle.id], "arguments": shown})
+        assert done.json()["done"] == 1
+    assert (await spring.jobs.get(handle.id)).payload == f'{{"why":"{URL}"}}'
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [

@@ -11,11 +11,12 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
+from ...codec import data as payload_data
 from ...job import Action, DeadGroup, Filter, JobId
 from ..access.door import Spring, may
 from ..access.redaction import shown_error, shown_message
 from ..recent import Lately
-from ..unchanged import kept
+from ..unchanged import given_values, kept
 from .bulk import BulkResult, Choice, chosen, result
 from .filters import GROUPS
 
@@ -66,10 +67,18 @@ def _view(group: DeadGroup, line: str) -> DeadGroupView:
 async def redrive_dead(spring: Spring, data: JSONBody[Redrive]) -> BulkResult:
     """Dead jobs become pending, with all their retries, up to 1,000 a call; some of their arguments may be changed."""
     which = await chosen(spring, data, None)
-    # Of many jobs, none is the one whose secret is to be kept.
-    arguments = data.arguments if isinstance(data.arguments, UnsetType) else kept(data.arguments)
+    arguments = await _meant(spring, data)
     changed = await spring.dead.redrive(which, arguments=arguments, **data.part())
     return result(Action.RETRY, data, changed)
+
+
+async def _meant(spring: Mainspring, data: Redrive) -> dict[str, Any] | UnsetType:
+    """What is masked is as the one job has it that is named; of many, none is the one whose secret is to be kept."""
+    given = data.arguments
+    if isinstance(given, UnsetType):
+        return given
+    stored = (await spring.jobs.get(data.ids[0])).payload if data.ids is not None and len(data.ids) == 1 else "{}"
+    return await given_values(spring, lambda: kept(given, payload_data(stored)))
 
 
 ROUTES = [list_dead, redrive_dead]
