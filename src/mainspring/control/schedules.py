@@ -43,6 +43,8 @@ T = TypeVar("T")
 _Deed = Literal["create", "update", "pause", "resume", "reschedule", "rebalance", "delete"]
 # How often a change is tried again when others change the same schedule meanwhile.
 TRIES = 50
+# Names that one that is not known is compared with, and their characters: it takes their product.
+MAX_LIKE, MAX_LIKE_CHARACTERS = 100, 60
 _HOLDING: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running", "waiting", "paused", "completed")
 
 
@@ -205,7 +207,7 @@ class Schedules:
         known = self._ground.tasks.get(task) if isinstance(task, str) else task
         if known is None and self._ground.tasks:
             way_out = hint(task, self._ground.tasks)
-            raise BadInput(f"schedule {name!r}: no task {task!r} is registered in this app; {way_out}")
+            raise BadInput(f"schedule {name!r}: no task {task!r:.80} is registered in this app; {way_out}")
         limit = self._ground.settings.payload_limit
         said = await self._computation(f"the check of {name!r}").run(
             lambda: declared(name, trigger, known or task, options, limit)
@@ -420,8 +422,9 @@ class Schedules:
 
 
 async def _missing(store: Store, name: str) -> ScheduleNotFound:
-    known = [row.name for row in await store.schedules(limit=PAGE)]
-    return ScheduleNotFound(f"there is no schedule {name!r}; {hint(name, known)}")
+    rows = await store.schedules(limit=MAX_LIKE)
+    known = [row.name for row in rows if len(row.name) <= MAX_LIKE_CHARACTERS]
+    return ScheduleNotFound(f"there is no schedule {name!r}; {hint(name[:MAX_LIKE_CHARACTERS], known)}")
 
 
 def _is_expected(spec: Spec, expected: str | Callable[[Spec], bool]) -> bool:
