@@ -8,12 +8,14 @@ from typing import Literal
 
 from msgspec import Struct
 
+from .mask import mask_text
 from .store import Store
 from .survived_errors import SurvivedErrors
 from .worker import Worker
 
 # Real seconds that the store may take to answer.
 PATIENCE = 5.0
+SILENT = "the store does not answer"
 _unanswered = SurvivedErrors("health", "whoever asks hears that this is not ready")
 DEAF = "notifications do not reach it, so it looks for jobs at its poll interval; mainspring doctor says why"
 
@@ -30,7 +32,9 @@ class Health(Struct, frozen=True):
 
     def answer(self, question: Literal["live", "ready"]) -> Answer:
         well = self.live if question == "live" else self.ready
-        return Answer(200 if well else 503, Body("ok" if well else "failing", self.reasons, self.notes))
+        # Anybody may ask over HTTP: where the store is, and why it does not answer, is for the log.
+        told = [f"{SILENT}; the log says why" if reason.startswith(SILENT) else reason for reason in self.reasons]
+        return Answer(200 if well else 503, Body("ok" if well else "failing", told, self.notes))
 
 
 class Body(Struct, frozen=True):
@@ -65,5 +69,5 @@ async def _trouble(opened: Callable[[], Awaitable[Store]]) -> list[str]:
         return [f"the store has not answered within {PATIENCE:g} s"]
     except Exception as error:  # whatever it is, the answer to "how are you?" is an answer
         _unanswered(error)
-        return [f"the store does not answer ({type(error).__name__}); the log says why"]
+        return [mask_text(f"{SILENT}: {error}")]
     return [trouble] if trouble else []

@@ -44,7 +44,6 @@ _FLAG = re.compile(
 )
 _URL = re.compile(r"(?i)(\bhttps?|\bwss?|)(://[^\s/?#:@\"'<>]{0,256}:)")
 _PORT = re.compile(r"\d{1,5}[/?#]")
-_BEGINNING = re.compile(r"(?<!\S)\S*+\Z")
 _URL_END = re.compile(r"[\s\"'<>]")
 _MAX_PASSWORD_CHARACTERS = 512
 _BEARER = re.compile(r"(?i)\b(bearer[ \t]{1,20})([^\s\"',;]+)")
@@ -92,11 +91,17 @@ def mask_text(text: str) -> str:
 def mask_to_cut(text: str) -> str:
     """The text without its secrets, to be cut by the caller: half a secret has no telling name.
 
-    Of a text that is too long to be masked whole, its beginning, up to a space: what follows may be half a secret.
+    Of a text that is too long to be masked whole, its beginning, without a last word that may be half a secret.
     """
     if len(text) <= MAX_TEXT_CHARACTERS:
         return mask_text(text)
-    return mask_text(_BEGINNING.sub("", text[:MAX_TEXT_CHARACTERS])) + " …"
+    return mask_text(_without_last_word(text[:MAX_TEXT_CHARACTERS])) + " …"
+
+
+def _without_last_word(text: str) -> str:
+    """Without a last word in which a secret may have begun that only what follows would tell."""
+    begin = max(text.rfind(" "), text.rfind("\n"), text.rfind("\t")) + 1
+    return text[:begin] if "eyJ" in text[begin:] or "://" in text[begin:] else text
 
 
 def _search(pattern: re.Pattern[str], text: str, at: int) -> re.Match[str] | None:

@@ -22,7 +22,6 @@ WORST: dict[str, tuple[str, ...]] = {
     "_FLAG": (" -pass ", "--pass", " -p", " --tokentoken", "-a-"),
     "_URL": ("://:", "://a:@", "http://a:8", "://", "http://a:8/@", "://" + "a" * 200),
     "_URL_END": ("://a:", "<", "://a:\n"),
-    "_BEGINNING": ("a", "a ", " "),
     "_PORT": ("http://a:12345/", "http://a:1@"),
     "_BEARER": ("bearer ", "bearer x ", "bearer"),
     "_BASIC": ("basic aaaa ", "basic QTpC ", "basic " + "A" * 3000),

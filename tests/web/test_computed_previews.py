@@ -30,7 +30,7 @@ async def test_a_calendar_with_too_many_times_is_refused(client: Client, times: 
     assert f"{times:,} times are too many: at most 1,440" in answer.json()["detail"]
 
 
-async def test_a_preview_is_computed_in_a_thread_of_its_own(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_preview_is_computed_in_a_thread_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: set[str] = set()
     check = Computation.check
 
@@ -39,7 +39,13 @@ async def test_a_preview_is_computed_in_a_thread_of_its_own(client: Client, monk
         check(self)
 
     monkeypatch.setattr(Computation, "check", look)
-    async with client("operator") as http:
+    spring = Mainspring("memory://")
+
+    @spring.task
+    async def send(to: str) -> None: ...
+
+    key = await spring.keys.create("ops", "operator")
+    async with browser(spring.asgi(), headers={"Authorization": f"Bearer {key}"}) as http:
         asked = {"trigger": calendar(1440), "count": 1000}
         assert len((await http.post("/cron/preview", json=asked)).json()["next"]) == 1000
         made = {"name": "nightly", "task": "send", "trigger": calendar(2), "kwargs": {"to": "a"}}

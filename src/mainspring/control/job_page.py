@@ -31,7 +31,10 @@ class Page(list[Job]):
 
 
 async def whole_page(store: Store, page: Page, room: int, now: datetime) -> Page:
-    """Large jobs are read one at a time, so that only one that is too much is read in vain."""
+    """The jobs of a brief page as they are: the first of it, then as many as have `room` characters together.
+
+    Large jobs are read one at a time, so that only one that is too much is read in vain.
+    """
     found: list[Job] = []
     for brief in page:
         job = brief

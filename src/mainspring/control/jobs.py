@@ -36,7 +36,7 @@ from ..task import checked
 from ..why import Facts, Reason, reasons
 from .deed import audited, note
 from .ground import Ground
-from .job_page import Page, is_text, page_cursor, page_token, running_jobs, whole_page
+from .job_page import Page, is_text, page_cursor, page_token, running_jobs
 from .part import Part, resumed, token
 
 PAGE = 1000
@@ -91,10 +91,6 @@ class Jobs:
         page = Page(found)
         page.order, page.next = sort, page_token(found[-1], sort) if len(found) == limit else None
         return page
-
-    async def whole(self, page: Page, room: int) -> Page:
-        """The jobs of a brief page as they are: the first of it, then as many as have `room` characters together."""
-        return await whole_page(await self._ground.opened(), page, room, self._ground.clock.now())
 
     async def wait(self, id: JobId, timeout: float | timedelta) -> Job:
         """The job when it has ended, or as it is after `timeout` seconds."""

@@ -12,6 +12,7 @@ from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
 from ...codec import data as payload_data
+from ...control.job_page import whole_page
 from ...errors import BadInput
 from ...job import Job, Sort
 from ...why import Reason
@@ -94,7 +95,7 @@ async def list_jobs(
     newest = sort != "due" if order is None else order == "desc"
     page = await spring.jobs.list(which, limit=limit, after=after, newest=newest, sort=sort, brief=True)
     if full:
-        page = await spring.jobs.whole(page, MAX_ANSWER_CHARACTERS)
+        page = await whole_page(await spring.opened(), page, MAX_ANSWER_CHARACTERS, spring.clock.now())
     now = spring.clock.now()
     items = await shown_each(spring, page, lambda job: job_item(job, now, arguments=arguments, full=full))
     return JobPage(items, page.next)
