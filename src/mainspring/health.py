@@ -8,6 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from .errors import StoreUnavailable
 from .mask import mask_text
 from .store import Store
 from .survived_errors import SurvivedErrors
@@ -33,8 +34,15 @@ class Health(Struct, frozen=True):
     def answer(self, question: Literal["live", "ready"]) -> Answer:
         well = self.live if question == "live" else self.ready
         # Anybody may ask over HTTP: where the store is, and why it does not answer, is for the log.
-        told = [f"{SILENT}; the log says why" if reason.startswith(SILENT) else reason for reason in self.reasons]
+        told = [_for_strangers(reason) for reason in self.reasons]
         return Answer(200 if well else 503, Body("ok" if well else "failing", told, self.notes))
+
+
+def _for_strangers(reason: str) -> str:
+    if not reason.startswith(SILENT):
+        return reason
+    _unanswered(StoreUnavailable(reason))
+    return f"{SILENT}; the log says why"
 
 
 class Body(Struct, frozen=True):
@@ -68,6 +76,5 @@ async def _trouble(opened: Callable[[], Awaitable[Store]]) -> list[str]:
     except TimeoutError:
         return [f"the store has not answered within {PATIENCE:g} s"]
     except Exception as error:  # whatever it is, the answer to "how are you?" is an answer
-        _unanswered(error)
         return [mask_text(f"{SILENT}: {error}")]
     return [trouble] if trouble else []

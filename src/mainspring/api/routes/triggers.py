@@ -74,7 +74,8 @@ async def list_triggers(spring: Spring) -> list[TriggerView]:
 @post("/triggers", **may("admin", unkept=True))
 async def create_trigger(spring: Spring, data: JSONBody[NewTrigger]) -> MadeTrigger:
     """From now on a signed message sets it off. Its secret is told now and never again."""
-    made = await spring.triggers.create(**{**asdict(data), "kwargs": kept(data.kwargs)})
+    given: dict[str, Any] = asdict(data) | {"kwargs": kept(data.kwargs)}
+    made = await spring.triggers.create(**given)
     return MadeTrigger(_view(made.trigger), made.secret)
 
 
