@@ -19,8 +19,6 @@ MAX_METADATA_BYTES = 65_536
 MAX_REASON_CHARACTERS, MAX_NOTE_CHARACTERS = 1024, 1000
 # The fixed arguments of a trigger, as JSON, and what it takes out of a message.
 MAX_TRIGGER_BYTES = 65_536
-# Excluded dates of a schedule, ten years of them, and the schedules it waits on.
-MAX_DATES, MAX_DEPENDENCIES = 3660, 100
 # Payloads and metadata in one claim: a job is taken only while those before it have fewer bytes than this.
 CLAIM_BYTES = 16 << 20
 

@@ -19,6 +19,7 @@ from .clock import Clock
 from .codec import encode
 from .errors import BadInput
 from .job import Account, Items, Job, Lease, LogLine, Progress, Report, Usage
+from .mask import mask_to_cut
 
 if TYPE_CHECKING:
     from .outcome import Outcome
@@ -355,9 +356,11 @@ def _number(value: Any) -> float:
 
 
 def clean_line(text: str) -> str:
-    """At most LINE_LIMIT characters that every store can hold."""
+    """At most LINE_LIMIT characters that every store can hold; what has to be cut is masked first."""
     text = str(text).replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
-    return text if len(text) <= LINE_LIMIT else f"{text[:LINE_LIMIT]} … {len(text) - LINE_LIMIT} characters more"
+    if len(text) <= LINE_LIMIT or len(text := mask_to_cut(text)) <= LINE_LIMIT:
+        return text
+    return f"{text[:LINE_LIMIT]} … {len(text) - LINE_LIMIT} characters more"
 
 
 class _Nothing:

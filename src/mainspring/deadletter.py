@@ -14,11 +14,14 @@ from .clock import EPOCH
 from .codec import data
 from .errors import BadPayload, BadTask
 from .job import Failure, Job, JobId, NewJob, State
+from .mask import mask_to_cut
 from .outcome import Outcome
 from .survived_errors import count
 from .task import Task
 
 _logger = logging.getLogger("mainspring")
+# Characters of an error in a letter that would be too long with all of it.
+MAX_MESSAGE_CHARACTERS = 1000
 # On the handler's own job: whose death it is about. Such a job's own death is not told to anybody.
 MARK = "dead_letter_of"
 
@@ -68,7 +71,7 @@ def _notice(handler: Task[Any, Any], told: DeadLetter) -> NewJob:
     try:
         notice = handler.job(told)
     except BadPayload:  # too long with all it carries: the job itself has the rest
-        short = Failure(told.failure.type, told.failure.message[:1000])
+        short = Failure(told.failure.type, mask_to_cut(told.failure.message)[:MAX_MESSAGE_CHARACTERS])
         left_out = "(left out: too long for a letter; see the job)"
         notice = handler.job(replace(told, arguments=left_out, metadata={}, failure=short))
     return replace(notice, metadata={**notice.metadata, MARK: told.job_id})

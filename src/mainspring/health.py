@@ -8,12 +8,16 @@ from typing import Literal
 
 from msgspec import Struct
 
+from .errors import StoreUnavailable
 from .mask import mask_text
 from .store import Store
+from .survived_errors import SurvivedErrors
 from .worker import Worker
 
 # Real seconds that the store may take to answer.
 PATIENCE = 5.0
+SILENT = "the store does not answer"
+_unanswered = SurvivedErrors("health", "whoever asks hears that this is not ready")
 DEAF = "notifications do not reach it, so it looks for jobs at its poll interval; mainspring doctor says why"
 
 
@@ -29,7 +33,16 @@ class Health(Struct, frozen=True):
 
     def answer(self, question: Literal["live", "ready"]) -> Answer:
         well = self.live if question == "live" else self.ready
-        return Answer(200 if well else 503, Body("ok" if well else "failing", self.reasons, self.notes))
+        # Anybody may ask over HTTP: where the store is, and why it does not answer, is for the log.
+        told = [_for_strangers(reason) for reason in self.reasons]
+        return Answer(200 if well else 503, Body("ok" if well else "failing", told, self.notes))
+
+
+def _for_strangers(reason: str) -> str:
+    if not reason.startswith(SILENT):
+        return reason
+    _unanswered(StoreUnavailable(reason))
+    return f"{SILENT}; the log says why"
 
 
 class Body(Struct, frozen=True):
@@ -63,5 +76,5 @@ async def _trouble(opened: Callable[[], Awaitable[Store]]) -> list[str]:
     except TimeoutError:
         return [f"the store has not answered within {PATIENCE:g} s"]
     except Exception as error:  # whatever it is, the answer to "how are you?" is an answer
-        return [mask_text(f"the store does not answer: {error}")]
+        return [mask_text(f"{SILENT}: {error}")]
     return [trouble] if trouble else []

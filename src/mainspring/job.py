@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from msgspec import UNSET, Struct, UnsetType
@@ -186,6 +187,11 @@ class Failure(Struct, frozen=True, omit_defaults=True):
         return (f"{self.type}: {first}" if first else self.type)[:LINE_LIMIT]
 
 
+# Of what is longer, a brief job has nothing.
+BRIEF_CHARACTERS = 4096
+# The metadata of a brief job that has longer ones: no others are this very object.
+LEFT_OUT: Mapping[str, Any] = MappingProxyType({})
+
 # Failure.type of a job whose record cannot be decoded, and the lease of one that was set aside because of it.
 UNREADABLE = "mainspring.Unreadable"
 
@@ -349,6 +355,11 @@ class Job(Struct, frozen=True, kw_only=True):
     def partial(self) -> bool:
         """It has completed, and some of the items of its last run failed."""
         return self.failure is not None and self.failure.type == PARTIAL_TYPE and self.state is State.COMPLETED
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was left out of it, as it may be of a brief one."""
+        return self.payload != "" and self.result != "" and self.metadata is not LEFT_OUT
 
     def shown(self, now: datetime) -> Shown:
         """The state people see: derived, so nothing has to move when its time comes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from copy import copy
 from datetime import UTC, datetime
 from typing import Any
 
@@ -46,7 +47,10 @@ class TextFormatter(logging.Formatter):
         return f"{line} ({getattr(record, 'task', 'job')} {id}, attempt {getattr(record, 'attempt', '?')})"
 
     def format(self, record: logging.LogRecord) -> str:
-        return printable(mask_text(super().format(record)))
+        """A record is one line; of a stack, the lines below it are indented, so that none looks like a record."""
+        shown = copy(record)
+        shown.msg, shown.args = mask_text(record.getMessage()).replace("\r", "\\r").replace("\n", "\\n"), None
+        return printable(mask_text(super().format(shown)).replace("\n", "\n  "))
 
 
 class JsonFormatter(logging.Formatter):

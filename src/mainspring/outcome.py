@@ -31,6 +31,7 @@ from .job import (
     WorkerId,
     outcome_of,
 )
+from .mask import CUT, mask_to_cut
 from .retry import Backoff
 from .skew import Unreadable, skewed
 from .span import Span, seconds
@@ -337,10 +338,13 @@ def _ours(file: str) -> bool:
 
 
 def clean(text: str, limit: int) -> str:
-    """Text that every store and page can hold: no NUL, no lone surrogates, at most `limit` characters."""
+    """Text that every store and page can hold: no NUL, no lone surrogates, at most `limit` characters.
+
+    Where it has to be cut, its secrets are masked first: no mask would know half of one.
+    """
     text = str.replace(text, "\x00", "\\x00")  # not its own: __str__ may return a subclass of str
     text = text.encode("utf-8", "backslashreplace").decode()
-    if len(text) <= limit:
+    if len(text) <= limit or len(text := mask_to_cut(text)) <= limit:
         return text
     half = (limit - 50) // 2
-    return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"
+    return f"{text[:half]}\n… {len(text) - 2 * half} {CUT}{text[-half:]}"

@@ -12,6 +12,7 @@ from .clock import micros
 from .job import JobId, NewJob, State, UnreadableRecord
 from .retry import Backoff
 from .trigger import AnyTrigger, Every, Timetable, Window
+from .trigger.bounds import MAX_DEPENDENCIES, MAX_EXCLUDED_DATES, check_count
 
 Overlap = Literal["skip", "queue", "allow", "cancel"]
 OVERLAPS: tuple[Overlap, ...] = ("skip", "queue", "allow", "cancel")
@@ -22,6 +23,8 @@ Status = Literal["active", "paused", "ended"]
 
 # Why a tick was fired that its trigger had nothing to do with.
 BY_HAND, BACKFILL = "by_hand", "backfill"
+# How the reason of a tick begins whose input could not be made; the error follows, in at most so many characters.
+INPUT, REASON_LIMIT = "input: ", 200
 # As many ticks of each schedule are remembered.
 TICKS_KEPT = 1000
 
@@ -64,6 +67,11 @@ class Spec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The longest its interval may grow to, in seconds, while runs return the same; None: it does not."""
     spread: bool = False
     """Its interval is placed where the fewest others are."""
+
+    def __post_init__(self) -> None:
+        # Here, so that it holds for what a store has, too: such a record of an earlier release is set aside.
+        check_count("excluded dates", self.exclude, MAX_EXCLUDED_DATES, "leave out those that are past")
+        check_count("dependencies", self.depends_on, MAX_DEPENDENCIES, "let one schedule stand for several")
 
     @property
     def exclusive(self) -> bool:

@@ -28,7 +28,7 @@ from .load import Board
 from .outcome import clean
 from .patience import patience
 from .plan import plan
-from .schedule import BACKFILL, BY_HAND, Firing, Schedule, Tick, key_of
+from .schedule import BACKFILL, BY_HAND, INPUT, REASON_LIMIT, Firing, Schedule, Tick, key_of
 from .spec import Declared
 from .spread import place, unplaced
 from .store import Store
@@ -44,7 +44,6 @@ PLANNED_AT_ONCE = 100
 REST = 0.1
 # Seconds that the input of a tick may take to be made: the other schedules wait meanwhile.
 INPUT_TIMEOUT = 10.0
-_REASON_LIMIT = 200
 _logger = logging.getLogger("mainspring")
 T = TypeVar("T")
 
@@ -270,7 +269,7 @@ class Scheduler:
                         payload = await self.payload(schedule, tick.at)
                         jobs.append(job_of(schedule, tick, payload, now, self.fingerprint(schedule)))
                     except Exception as error:
-                        broken[tick.at] = clean(f"input: {type(error).__name__}: {error}", _REASON_LIMIT)
+                        broken[tick.at] = clean(f"{INPUT}{type(error).__name__}: {error}", REASON_LIMIT)
             if len(jobs) == firing.schedule.fired - schedule.fired:
                 return replace(firing, jobs=tuple(jobs))
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict, cast
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from .bounds import MAX_DATES, MAX_DEPENDENCIES, MAX_LONG_SPAN_SECONDS
+from .bounds import MAX_LONG_SPAN_SECONDS
 from .clock import is_instant
 from .codec import encode_call
 from .errors import BadInput, BadPayload
@@ -21,6 +21,7 @@ from .span import Span, seconds
 from .task import Options, Task, check_name, check_public
 from .task import checked as checked_options
 from .trigger import AnyTrigger, Every, Timetable, Trigger, Window, every
+from .trigger.bounds import LAST_YEAR, MAX_DEPENDENCIES, MAX_EXCLUDED_DATES, check_count
 from .trigger.every import LONGEST
 from .trigger.period import Period
 
@@ -270,21 +271,23 @@ def _instant(value: Any) -> datetime:
     return value  # type: ignore[no-any-return]
 
 
+def _start(value: Any) -> datetime:
+    if _instant(value).year > LAST_YEAR:
+        raise BadInput(f"is in the year {LAST_YEAR} at the latest, got {value}")
+    return value  # type: ignore[no-any-return]
+
+
 def _dates(value: Any) -> tuple[date, ...]:
     dates = [value] if isinstance(value, date) or not isinstance(value, Iterable) else list(value)
+    check_count("dates", dates, MAX_EXCLUDED_DATES, "leave out those that are past")
     if not all(isinstance(day, date) and not isinstance(day, datetime) for day in dates):
         raise BadInput(f"takes dates, e.g. [date(2030, 12, 25)]; got {value!r:.80}")
-    if len(dates) > MAX_DATES:
-        raise BadInput(
-            f"takes at most {MAX_DATES:,} dates, got {len(dates):,}: a cron expression or a window says more"
-        )
     return tuple(sorted(set(dates)))
 
 
 def _names(value: Any) -> tuple[str, ...]:
     names = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
-    if len(names) > MAX_DEPENDENCIES:
-        raise BadInput(f"takes at most {MAX_DEPENDENCIES} schedules, got {len(names)}")
+    check_count("schedules", names, MAX_DEPENDENCIES, "let one schedule stand for several")
     return tuple(dict.fromkeys(check_name(one, "schedule name") for one in names))
 
 
@@ -319,7 +322,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "jitter": _span,
     "window": _optional(Window.of),
     "exclude": _dates,
-    "start_at": _optional(_instant),
+    "start_at": _optional(_start),
     "end_at": _optional(_instant),
     "max_runs": _optional(_count),
     "run_on_start": _flag,

@@ -383,8 +383,13 @@ class Store(Keeper, Protocol):
         after: Cursor | None = None,
         newest: bool = False,
         sort: Sort = "created",
+        brief: bool = False,
     ) -> list[Job]:
         """Matching jobs, first to last or newest first, from beyond `after`.
+
+        If `brief`, what is longer than BRIEF_CHARACTERS is left out of each: its payload and its result, which are then
+        empty texts, and its options, of which tags, schedule and tick are kept, and the metadata are LEFT_OUT. However
+        large the jobs are, such a page is small, and a store reads no more than one of them whole at a time.
 
         By creation: in order of id alone. By "due": pending jobs only, by run_at and id. By "finished": jobs in a
         final state only, by finished_at and id.

@@ -11,6 +11,7 @@ import msgspec
 from .document import Document
 from .finding import Finding
 from .job import UnreadableRecord
+from .mask import mask_to_cut
 from .survived_errors import count_unreadable
 from .tally import Sums
 
@@ -30,7 +31,7 @@ _sums = msgspec.json.Decoder(Sums).decode
 
 def unreadable(kind: str, name: str, error: Exception | str) -> UnreadableRecord:
     """The record by its name and its decoding error; it is logged once in a process."""
-    found = UnreadableRecord(kind, name, _text(error)[:MAX_ERROR_CHARACTERS])
+    found = UnreadableRecord(kind, name, mask_to_cut(_text(error))[:MAX_ERROR_CHARACTERS])
     _log_once(found)
     return found
 

@@ -184,3 +184,16 @@ async def test_a_record_keeps_what_it_says_itself(lines: list[dict[str, Any]]) -
     assert next(line for line in lines if line["message"] == "of another")["job_id"] == "another"
     (own,) = [line for line in lines if line["message"] == "of a customer"]
     assert (own["task"], own["job_id"]) == ("mine", id)
+
+
+def test_no_message_and_no_error_looks_like_another_record_on_a_console() -> None:
+    """An error that anybody may cause had a newline in it, and behind it a line that looked like ours."""
+    forged = "2026-11-16 10:00:00,000 INFO    mainspring: all is well"
+    try:
+        raise ValueError(f"no\n{forged}\r\n{forged}")
+    except ValueError as error:
+        record = logging.LogRecord("app", logging.ERROR, "", 0, "failed: %s", (error,), sys.exc_info())
+    first, *rest = TextFormatter().format(record).split("\n")
+    assert first.endswith(f"app: failed: no\\n{forged}\\r\\n{forged}")
+    assert len(rest) > 3
+    assert all(line.startswith("  ") for line in rest)

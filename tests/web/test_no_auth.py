@@ -53,6 +53,17 @@ async def test_a_page_of_another_site_changes_nothing(headers: dict[str, str]) -
     assert await status(headers=headers) == 403
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [{"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}],
+    ids=str,
+)
+async def test_a_page_of_another_site_makes_the_server_read_nothing(headers: dict[str, str]) -> None:
+    for path in ("/queues", "/jobs", "/events", "/metrics", "/openapi.json"):
+        assert await status("GET", path, headers=headers) == 403, path
+    assert await status("GET", "/queues", headers={"Sec-Fetch-Site": "none"}) == 200
+
+
 async def test_a_page_of_ours_may() -> None:
     assert await status(headers={"Origin": "http://127.0.0.1:8000"}) == 200
     assert await status(headers={"Sec-Fetch-Site": "same-origin"}) == 200

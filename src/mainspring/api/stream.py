@@ -7,7 +7,7 @@ import json
 import logging
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from litestar.types import Receive, Scope, Send
@@ -30,8 +30,10 @@ HEARTBEAT = 15.0
 SLOW = 10.0
 # Real seconds for the last word of a server that stops.
 LAST = 1.0
-# Seconds after which a stream ends, so that whoever reads it says anew who he is.
+# Seconds after which a stream ends, so that its reader signs in again.
 LIFE = 900.0
+# Seconds between two looks whether its reader may still read.
+CHECK_SECONDS = 5.0
 # Milliseconds after which a client comes back.
 RETRY = 2000
 # Events sent together: between two such lots the reader must keep up.
@@ -89,8 +91,11 @@ class Streams:
 class EventStream:
     """Answers with server-sent events until the client goes, falls behind, or the server stops."""
 
-    def __init__(self, streams: Streams, name: str, wish: Wish, after: int | None) -> None:
+    def __init__(
+        self, streams: Streams, name: str, wish: Wish, after: int | None, is_allowed: Callable[[], Awaitable[bool]]
+    ) -> None:
         self._streams = streams
+        self._is_allowed = is_allowed
         self._clock = streams.app.clock
         self._name = name
         self._wish = wish
@@ -136,10 +141,15 @@ class EventStream:
         """Until it is over; why, if not because the stand has closed."""
         now = self._clock.monotonic
         ends_at, beat_at, trouble = now() + LIFE, now() + HEARTBEAT, None
+        check_at = now() + CHECK_SECONDS
         while stand.open:
             if now() >= ends_at:
                 return "age"
-            items = await reader.read(max(0.0, min(beat_at, ends_at) - now()))
+            if now() >= check_at:
+                if not await self._is_allowed():
+                    return "revoked"
+                check_at = now() + CHECK_SECONDS
+            items = await reader.read(max(0.0, min(beat_at, ends_at, check_at) - now()))
             wanted = [_block(item) for item in items if self._wish.met(item.notice)]
             for n in range(0, len(wanted), LOT):
                 await self._say(send, "".join(wanted[n : n + LOT]))

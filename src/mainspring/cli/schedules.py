@@ -10,7 +10,8 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from ..control.schedules import MOST_TICKS, Backfill
+from ..control.schedule_ticks import MAX_TICKS
+from ..control.schedules import Backfill
 from ..schedule import Owner, Schedule, Status
 from . import records
 from .confirm import confirm
@@ -113,7 +114,7 @@ async def trigger(app: Mainspring, name: str, kwargs: dict[str, Any] | None, as_
 @click.argument("name")
 @click.option("--start", type=moment, required=True, metavar="INSTANT|SPAN", help="From then on; 2d: two days ago.")
 @click.option("--end", type=moment, metavar="INSTANT|SPAN", help="To before then. Default: now.")
-@click.option("--limit", type=click.IntRange(1, MOST_TICKS), metavar="N", default=1000, show_default=True)
+@click.option("--limit", type=click.IntRange(1, MAX_TICKS), metavar="N", default=1000, show_default=True)
 @click.option("--dry-run", is_flag=True, help="Only say which.")
 @yes
 @as_json

@@ -3,7 +3,8 @@
 from .audit import Audit
 from .dead import Dead
 from .executions import Executions
-from .jobs import PAGE, Jobs, Page
+from .job_page import Page
+from .jobs import PAGE, Jobs
 from .keys import Keys
 from .queues import Queues
 from .schedule_bulk import ManySchedules, ScheduleBulk, ScheduleFilter

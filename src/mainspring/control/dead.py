@@ -12,7 +12,8 @@ from ..errors import BadInput
 from ..job import Action, Changed, DeadGroup, Filter, JobId, Update
 from .deed import audited
 from .ground import Ground
-from .jobs import PAGE, Jobs, Page, checked_id, checked_limit
+from .job_page import Page
+from .jobs import PAGE, Jobs, checked_id, checked_limit
 from .part import Part
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Unpack
 
-import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
@@ -26,7 +24,6 @@ from ..job import (
     SORTS,
     Action,
     Changed,
-    Cursor,
     Enqueued,
     Filter,
     Job,
@@ -47,6 +44,7 @@ from ..why import Facts, Reason, reasons
 from .deed import audited, note
 from .ground import Ground
 from .job_counts import FilteredCounts, filtered_counts
+from .job_page import Page, is_text, page_cursor, page_token, running_jobs
 from .part import Part, resumed, token
 from .queues import Queues
 from .run_again import again
@@ -56,19 +54,11 @@ LINES = 1000
 # Jobs that are looked at before others have their turn.
 YIELD_JOBS = 50
 MOST = 2**31 - 1
-# What why() looks at of all that runs.
-RUNNING = 5000
 _UNFINISHED: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running", "waiting", "paused")
 _IDEMPOTENT: tuple[Shown, ...] = (*_UNFINISHED, "completed")
 _AT_REST = {"completed", "dead", "cancelled"}
 # A job may be seen as expired before a claim has ended it.
 _FINAL = _AT_REST | {"expired"}
-
-
-class Page(list[Job]):
-    """Some jobs; `next` is the `after` that goes on from here, None if there are no more."""
-
-    next: str | None = None
 
 
 class Jobs:
@@ -99,6 +89,7 @@ class Jobs:
         after: str | None = None,
         newest: bool = True,
         sort: Sort | None = None,
+        brief: bool = False,
     ) -> Page:
         """Matching jobs, newest first; give the page's `next` as `after` for the next one.
 
@@ -113,11 +104,11 @@ class Jobs:
             sort = "finished" if which.states and set(which.states) <= _AT_REST and not by_time else "created"
         if sort not in SORTS:
             raise BadInput(f"unknown sort {sort!r} (known: {', '.join(SORTS)})")
-        store, end = await self._ground.opened(), None if after is None else _cursor(after, sort)
+        store, end = await self._ground.opened(), None if after is None else page_cursor(after, sort)
         now = self._ground.clock.now()
-        found = await store.jobs(which, now=now, limit=limit, after=end, newest=newest, sort=sort)
+        found = await store.jobs(which, now=now, limit=limit, after=end, newest=newest, sort=sort, brief=brief)
         page = Page(found)
-        page.next = _token(found[-1], sort) if len(found) == limit else None
+        page.order, page.next = sort, page_token(found[-1], sort) if len(found) == limit else None
         return page
 
     async def wait(self, id: JobId, timeout: Span) -> Job:
@@ -150,7 +141,7 @@ class Jobs:
             paused=paused,
             pause=paused.get(job.queue),
             workers=await store.workers(now=now),
-            running=await store.jobs(Filter(states=("running",)), now=now, limit=RUNNING),
+            running=await running_jobs(store, now),
             circuit=circuits.get(job.task),
             holder=await self._holder(job),
         )
@@ -433,7 +424,7 @@ def checked_filter(which: Filter) -> Filter:
     """Refuses by name what no job can match because it is not even the right kind of thing."""
     for name in _TEXTS:
         _texts(f"Filter({name}=…)", getattr(which, name))
-    if which.key_prefix is not None and not _text(which.key_prefix):
+    if which.key_prefix is not None and not is_text(which.key_prefix):
         raise BadInput(f"Filter(key_prefix=…) takes a text, got {which.key_prefix!r:.80}")
     if which.outcome not in (None, PARTIAL):
         raise BadInput(f"unknown outcome {which.outcome!r:.80} (known: {PARTIAL}; for others use states)")
@@ -459,19 +450,8 @@ def _storable(which: Filter) -> Filter:
 
 
 def _texts(what: str, given: object) -> None:
-    if given is not None and (not isinstance(given, tuple | list) or not all(map(_text, given))):
+    if given is not None and (not isinstance(given, tuple | list) or not all(map(is_text, given))):
         raise BadInput(f"{what} takes a tuple of texts, got {given!r:.80}")
-
-
-def _text(value: object) -> bool:
-    """A text that can be asked for: a lone surrogate has no bytes in any store."""
-    if not isinstance(value, str):
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def checked_limit(limit: object, most: int) -> None:
@@ -485,30 +465,3 @@ def checked_id(id: object) -> JobId:
     if not id.isprintable():
         raise missing(id)  # and no store need be asked
     return id
-
-
-def _token(job: Job, sort: Sort) -> str:
-    """Where a page ends, for people to hand back: a plain id where that is enough."""
-    if sort == "created":
-        return job.id
-    at = job.run_at if sort == "due" else job.finished_at
-    return urlsafe_b64encode(msgspec.json.encode((sort, at, job.id))).decode().rstrip("=")
-
-
-def _cursor(token: str, sort: Sort) -> Cursor:
-    strange = f"after={token!r:.80} does not come from a page sorted by {sort!r}; give its `next`"
-    if not _text(token):
-        raise BadInput(strange)
-    token = token.partition("\x00")[0]
-    try:
-        text = urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        of, at, id = msgspec.json.decode(text, type=tuple[str, datetime, str])
-    except (ValueError, msgspec.DecodeError):
-        if sort == "created":
-            return Cursor(token)
-        raise BadInput(strange) from None
-    if of != sort:
-        raise BadInput(f"after= comes from a page sorted by {of!r}, this one is sorted by {sort!r}")
-    if not is_instant(at) or not id.isprintable():
-        raise BadInput(strange)
-    return Cursor(id, at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from builtins import list as List
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Literal, TypeVar, Unpack
@@ -30,8 +30,9 @@ from ..spread import Rebalance, place, rebalance, unplaced
 from ..store import Store
 from ..task import Task, check_name
 from ..trigger import Preview
-from ..trigger.zone import zone_of
+from ..trigger.bounds import LAST_YEAR
 from ..webhook.record import noted
+from .computation import Computation
 from .deed import audited, note
 from .ground import Ground
 from .jobs import PAGE, checked_limit
@@ -39,12 +40,14 @@ from .schedule_bulk import ManySchedules
 from .schedule_history import WEEK as STATS_WINDOW
 from .schedule_history import ScheduleRun, ScheduleStats, runs_of, stats_of
 from .schedule_index import ScheduleIndex, SchedulePage, fits, pages, scanned
+from .schedule_ticks import check_number, coming_ticks, past_ticks, shown_tick, without
 
 T = TypeVar("T")
 _Deed = Literal["create", "update", "pause", "resume", "reschedule", "rebalance", "delete"]
 # How often a change is tried again when others change the same schedule meanwhile.
 TRIES = 50
-MOST_TICKS = 10_000
+# Names that one that is not known is compared with, and their characters: it takes their product.
+MAX_LIKE, MAX_LIKE_CHARACTERS = 100, 60
 _HOLDING: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running", "waiting", "paused", "completed")
 
 
@@ -137,10 +140,12 @@ class Schedules:
 
     async def preview(self, name: str, n: int = 10) -> Sequence[Preview]:
         """Its next ticks, with what changes of the clocks do to them; of a paused one, as if it were resumed now."""
-        _check_number("n", n, PAGE)
+        check_number("n", n, PAGE)
         row = await self.get(name)
+        now, computation = self._ground.clock.now(), self._computation(f"the preview of {name!r}")
         left = n if row.spec.max_runs is None else max(0, row.spec.max_runs - row.fired)
-        return [_shown(row, tick) for tick in islice(_coming(row, self._ground.clock.now()), min(n, left))]
+        ticks = computation.each(islice(coming_ticks(row, now), min(n, left)))
+        return await computation.run(lambda: [shown_tick(row, tick) for tick in ticks])
 
     # spreading
 
@@ -151,15 +156,15 @@ class Schedules:
         store, count = await self._store(), DistributionCount(self._ground.clock.now(), days)
         # A second of work with many crons, or very many schedules: others are served meanwhile.
         async for page in pages(store):
-            await asyncio.to_thread(count.add, page)
-        return await asyncio.to_thread(count.result)
+            await self._computation("the distribution").run(lambda page=page: count.add(page))  # type: ignore[misc]
+        return await self._computation("the distribution").run(count.result)
 
     @audited("schedules.rebalance")
     async def rebalance(self, *, dry_run: bool = False) -> Rebalance:
         """Moves intervals made with spread=True to where fewer ticks are; those that run, or are about to, stay."""
         store, now = await self._store(), self._ground.clock.now()
         known = [row async for page in pages(store) for row in page]
-        planned, rows = await asyncio.to_thread(rebalance, known, now)
+        planned, rows = await self._computation("the rebalance").run(lambda: rebalance(known, now))
         if dry_run:
             return planned
         changed: List[str] = []
@@ -190,8 +195,11 @@ class Schedules:
         known = self._ground.tasks.get(task) if isinstance(task, str) else task
         if known is None and self._ground.tasks:
             way_out = hint(task, self._ground.tasks)
-            raise BadInput(f"schedule {name!r}: no task {task!r} is registered in this app; {way_out}")
-        said = declared(name, trigger, known or task, options, self._ground.settings.payload_limit)
+            raise BadInput(f"schedule {name!r}: no task {task!r:.80} is registered in this app; {way_out}")
+        limit = self._ground.settings.payload_limit
+        said = await self._computation(f"the check of {name!r}").run(
+            lambda: declared(name, trigger, known or task, options, limit)
+        )
         store, now = await self._store(), self._ground.clock.now()
         anchor_at = await self._anchor(name, said.spec, None, now)
         new = born(name, said.spec, owner="user", now=now, anchor_at=anchor_at)
@@ -206,12 +214,18 @@ class Schedules:
 
     @audited("schedules.update")
     async def update(
-        self, name: str, *, trigger: Any = None, expected: str | None = None, **options: Unpack[ScheduleOptions]
+        self,
+        name: str,
+        *,
+        trigger: Any = None,
+        expected: str | Callable[[Spec], bool] | None = None,
+        **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         """Says some of it anew. Its next tick stays unless the new policies mean other instants.
 
         What code has declared may be changed too; it stays so until the code says something else than it did.
-        With `expected`, the fingerprint() of the spec that was read, only if nobody has changed it since.
+        With `expected`, the fingerprint() of the spec that was read, or what tells whether it is that one, only if
+        nobody has changed it since.
         """
         given: dict[str, Any] = dict(options) if trigger is None else {"trigger": trigger, **options}
         if not given:
@@ -219,9 +233,11 @@ class Schedules:
         limit = self._ground.settings.payload_limit
 
         async def change(row: Schedule, now: datetime) -> Firing:
-            if expected is not None and fingerprint(row.spec) != expected:
+            if expected is not None and not _is_expected(row.spec, expected):
                 raise ScheduleChanged(f"schedule {name!r} was changed by others since it was read; read it again")
-            spec = amended(name, row.spec, given, self._ground.tasks.get(row.spec.task), limit)
+            task = self._ground.tasks.get(row.spec.task)
+            computation = self._computation(f"the check of {name!r}")
+            spec = await computation.run(lambda: amended(name, row.spec, given, task, limit))
             return redefined(row, spec, now=now, anchor_at=await self._anchor(name, spec, row, now))
 
         return await self._change(name, change, deed="update")
@@ -246,6 +262,8 @@ class Schedules:
         """Its next tick is at this instant; those after it follow its trigger."""
         if not is_instant(at):
             raise BadInput(f"reschedule takes a datetime with a time zone, got {at!r}")
+        if at.year > LAST_YEAR:
+            raise BadInput(f"reschedule takes an instant in the year {LAST_YEAR} at the latest, got {at}")
 
         def change(row: Schedule, now: datetime) -> Firing:
             if at < now:
@@ -311,18 +329,20 @@ class Schedules:
         They go beside the series: overlap is not looked at, and their failures do not pause it.
         """
         row, now = await self.get(name), self._ground.clock.now()
-        ticks = _past(row, start, end or now, now, limit)
+        computation = self._computation(f"the backfill of {name!r}")
+        ticks = await computation.run(lambda: past_ticks(row, start, end or now, now, limit, computation))
         there = [tick for tick in ticks if await self._has_job(name, tick)]
-        made = [tick for tick in ticks if tick not in set(there)]
+        made = without(ticks, there)
         if not dry_run:
             for n in range(0, len(made), STEP):
                 there += await self._make(name, made[n : n + STEP])
-        made = [tick for tick in made if tick not in set(there)]
+        made = without(made, there)
         return Backfill(made=made, there=sorted(there), dry_run=dry_run)
 
     async def _has_job(self, name: str, tick: datetime) -> bool:
         which = Filter(key_prefix=key_of(name, tick), states=_HOLDING)
         store = await self._store()
+        await asyncio.sleep(0)  # a store that answers without waiting gives other tasks no turn
         return bool(await store.jobs(which, now=self._ground.clock.now(), limit=1))
 
     async def _make(self, name: str, ticks: Sequence[datetime]) -> Collection[datetime]:
@@ -344,6 +364,9 @@ class Schedules:
         return there
 
     # inside
+
+    def _computation(self, what: str) -> Computation:
+        return Computation(self._ground.clock, what)
 
     async def _store(self) -> Store:
         """With what the code declares in it, where nobody has brought it there before."""
@@ -386,53 +409,10 @@ class Schedules:
 
 
 async def _missing(store: Store, name: str) -> ScheduleNotFound:
-    known = [row.name for row in await store.schedules(limit=PAGE)]
-    return ScheduleNotFound(f"there is no schedule {name!r}; {hint(name, known)}")
+    rows = await store.schedules(limit=MAX_LIKE)
+    known = [row.name for row in rows if len(row.name) <= MAX_LIKE_CHARACTERS]
+    return ScheduleNotFound(f"there is no schedule {name!r}; {hint(name[:MAX_LIKE_CHARACTERS], known)}")
 
 
-def _check_number(what: str, n: int, most: int) -> None:
-    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= most:
-        raise BadInput(f"{what} is from 1 to {most:,}, got {n!r}")
-
-
-def _coming(row: Schedule, now: datetime) -> Iterator[datetime]:
-    """Its ticks as they stand: from the next one on, which a user may have set.
-
-    Where runs decide about the next tick, nobody knows of more than that one.
-    """
-    tick, known = row.next_run_at, row.spec.after == "start"
-    if row.status != "ended" and ((tick is None and known) or (tick and row.paused_at is not None and tick <= now)):
-        tick = row.timetable.next(now)
-    while tick is not None:
-        yield tick
-        if not known:
-            return
-        tick = row.timetable.next(tick)
-
-
-def _shown(row: Schedule, tick: datetime) -> Preview:
-    shown = row.timetable.preview(1, after=tick - timedelta(microseconds=1))
-    if shown and shown[0].at == tick:
-        return shown[0]
-    return Preview(tick, tick.astimezone(zone_of(row.spec.trigger.tz)), "not by its trigger")
-
-
-def _past(row: Schedule, start: datetime, end: datetime, now: datetime, limit: int) -> List[datetime]:
-    for what, at in (("start", start), ("end", end)):
-        if not is_instant(at):
-            raise BadInput(f"backfill takes datetimes with a time zone, got {what}={at!r}")
-    if not start < end <= now:
-        raise BadInput(f"backfill goes from an earlier to a later instant, both past; got {start} to {end}")
-    _check_number("limit", limit, MOST_TICKS)
-    # From one microsecond before, so that a tick at `start` itself is one of them.
-    ticks: List[datetime] = []
-    tick = row.timetable.next(start - timedelta(microseconds=1))
-    while tick is not None and tick < end:
-        if len(ticks) == limit:
-            raise BadInput(
-                f"that is more than {limit:,} ticks of {row.name!r}; go in smaller steps or raise limit= "
-                f"(at most {MOST_TICKS:,})"
-            )
-        ticks.append(tick)
-        tick = row.timetable.next(tick)
-    return ticks
+def _is_expected(spec: Spec, expected: str | Callable[[Spec], bool]) -> bool:
+    return fingerprint(spec) == expected if isinstance(expected, str) else expected(spec)

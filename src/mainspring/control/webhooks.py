@@ -43,7 +43,8 @@ from ..webhook.record import (
 )
 from .deed import audited, note
 from .ground import Ground
-from .jobs import Jobs, Page
+from .job_page import Page
+from .jobs import Jobs
 
 # How long the secret before still signs, beside the new one.
 OVERLAP = timedelta(days=1)

@@ -45,12 +45,13 @@ class Workers:
             raise WorkerNotFound(f"no live worker is called {id!r} (alive: {_names(live)})")
         return found[0]
 
-    async def running(self, id: WorkerId, *, limit: int = PAGE) -> Sequence[Job]:
+    async def running(self, id: WorkerId, *, limit: int = PAGE, brief: bool = False) -> Sequence[Job]:
         """What it runs now."""
         checked_limit(limit, PAGE)
         worker = await self.get(id)
         store = await self._ground.opened()
-        return await store.jobs(Filter(workers=(worker.info.id,)), now=self._ground.clock.now(), limit=limit)
+        which, now = Filter(workers=(worker.info.id,)), self._ground.clock.now()
+        return await store.jobs(which, now=now, limit=limit, brief=brief)
 
     @audited("workers.resize")
     async def resize(self, id: WorkerId | None, concurrency: int | None) -> Sequence[WorkerId]:

@@ -10,7 +10,8 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
 from ..control.job_counts import MAX_JOBS, FilteredCounts
-from ..control.jobs import PAGE, Jobs, Page, checked_filter, checked_id, checked_limit
+from ..control.job_page import Page
+from ..control.jobs import PAGE, Jobs, checked_filter, checked_id, checked_limit
 from ..control.part import Part
 from ..errors import BadInput
 from ..handle import Handle
@@ -55,6 +56,7 @@ class RemoteJobs(Jobs):
         after: str | None = None,
         newest: bool = True,
         sort: Sort | None = None,
+        brief: bool = False,
     ) -> Page:
         checked_limit(limit, PAGE)
         line, page = await line_of(self._ground), Page()

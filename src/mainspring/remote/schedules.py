@@ -17,7 +17,7 @@ from ..control.schedule_history import WEEK
 from ..errors import BadInput
 from ..handle import Handle
 from ..job import Enqueued, JobId
-from ..schedule import Schedule
+from ..schedule import Schedule, Spec
 from ..scheduler import Scheduler
 from ..spec import ScheduleOptions
 from ..spread import Rebalance
@@ -66,7 +66,12 @@ class RemoteSchedules(Schedules):
         return await self._row("POST", body=asked | _body(name, options))
 
     async def update(
-        self, name: str, *, trigger: Any = None, expected: str | None = None, **options: Unpack[ScheduleOptions]
+        self,
+        name: str,
+        *,
+        trigger: Any = None,
+        expected: str | Callable[[Spec], bool] | None = None,
+        **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         if expected is not None:
             raise BadInput("expected= needs the database itself; over an API it is the header If-Match")

@@ -17,7 +17,7 @@ class RemoteWorkers(Workers):
         super().__init__(ground)
         self._jobs = jobs
 
-    async def running(self, id: WorkerId, *, limit: int = PAGE) -> Sequence[Job]:
+    async def running(self, id: WorkerId, *, limit: int = PAGE, brief: bool = False) -> Sequence[Job]:
         return await self._jobs.list(Filter(workers=((await self.get(id)).info.id,)), limit=limit, newest=False)
 
     async def resize(self, id: WorkerId | None, concurrency: int | None) -> Sequence[WorkerId]:

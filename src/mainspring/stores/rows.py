@@ -11,6 +11,8 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from ..clock import EPOCH, instant, micros
 from ..job import (
+    BRIEF_CHARACTERS,
+    LEFT_OUT,
     UNREADABLE,
     Account,
     End,
@@ -33,10 +35,22 @@ COLUMNS = (
     "id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, "
     "started_at, finished_at, cancel_reason, unique_key, idempotency_key, options, failure, payload, result, progress"
 )
+# Of a brief job, what is not among its options.
+BRIEF_TEXTS = {
+    name: f"CASE WHEN length({name}) > {BRIEF_CHARACTERS} THEN '' ELSE {name} END" for name in ("payload", "result")
+}
 NEW_COLUMNS = (
     "id, queue, task, rank, state, run_at, created_at, expires_at, unique_key, idempotency_key, options, payload"
 )
 Row = Sequence[Any]
+
+
+def brief_columns(options: str) -> str:
+    """COLUMNS of a brief job; `options` is SQL for long ones: tags, schedule and tick, and that they were cut."""
+    short = f"CASE WHEN length(options) > {BRIEF_CHARACTERS} THEN {options} ELSE options END"
+    brief = {**BRIEF_TEXTS, "options": short}
+    return ", ".join(f"{brief[name]} AS {name}" if name in brief else name for name in COLUMNS.split(", "))
+
 
 # Said in every statement that is to use the index on what is held, by a worker or by hand.
 HELD = "state IN ('running', 'paused', 'waiting')"
@@ -58,6 +72,8 @@ class Options(Struct, omit_defaults=True, frozen=True):
     scheduled_at: datetime | None = None
     beside: bool = False
     fingerprint: str | None = field(default=None, name="fp")
+    cut: bool = False
+    """Never stored: only tags, schedule and tick were read, since all of it is long."""
 
 
 _PLAIN = Options()
@@ -115,6 +131,26 @@ def _decoded_options(text: str) -> Options:
     return options
 
 
+class _FewOptions(Struct, omit_defaults=True, frozen=True):
+    """Decoded without a look at the values of the others, whatever they are."""
+
+    tags: tuple[str, ...] = ()
+    schedule: str | None = None
+    scheduled_at: datetime | None = None
+    cut: bool = False
+
+
+_few_options = msgspec.json.Decoder(_FewOptions).decode
+
+
+def brief_options(text: str) -> str:
+    """Options as a brief job has them."""
+    if len(text) <= BRIEF_CHARACTERS:
+        return text
+    few = _few_options(text)
+    return _encode(_FewOptions(few.tags, few.schedule, few.scheduled_at, cut=True)).decode()
+
+
 def new_row(job: NewJob | Job, now: int) -> Row:
     """A job that has never run, created `now`."""
     return (
@@ -156,9 +192,9 @@ def strict_job_of(row: Row) -> Job:
         started_at=_at(started_at), finished_at=_at(finished_at),
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
-        metadata=extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at, beside=extra.beside,
-        fingerprint=extra.fingerprint, failure=None if failure is None else _failure(failure), payload=payload,
-        result=result, progress=progress_of(progress),
+        metadata=LEFT_OUT if extra.cut else extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at,
+        beside=extra.beside, fingerprint=extra.fingerprint, payload=payload,
+        failure=None if failure is None else _failure(failure), result=result, progress=progress_of(progress),
     )  # fmt: skip
 
 

@@ -14,6 +14,8 @@ from msgspec.structs import asdict, replace
 from ..document import Entry, Trail
 from ..job import (
     ALLOWED,
+    BRIEF_CHARACTERS,
+    LEFT_OUT,
     UNREADABLE,
     WENT_WELL,
     WENT_WRONG,
@@ -36,6 +38,7 @@ from ..job import (
 )
 from ..outcome import Outcome
 from ..schedule import Firing, Leadership
+from .rows import options_of
 
 # A row of a worker that has been silent for so long says nothing any more: any beat removes it.
 LONG_SILENT = timedelta(days=1)
@@ -238,6 +241,22 @@ def updated(job: Job, update: Update) -> Job:
 def without_since(failure: Failure | None) -> Failure | None:
     """The failure of a job that is given another chance: the time it may wait starts again."""
     return failure if failure is None or failure.since is None else replace(failure, since=None)
+
+
+def brief_job(job: Job) -> Job:
+    """The job without what is longer than BRIEF_CHARACTERS."""
+    options = job.metadata is LEFT_OUT or len(options_of(job)) > BRIEF_CHARACTERS
+    result = job.result is not None and len(job.result) > BRIEF_CHARACTERS
+    if not options and not result and len(job.payload) <= BRIEF_CHARACTERS:
+        return job
+    short = replace(
+        job, payload=job.payload if len(job.payload) <= BRIEF_CHARACTERS else "", result="" if result else job.result
+    )
+    if not options:
+        return short
+    return replace(
+        short, metadata=LEFT_OUT, timeout=UNSET, max_retries=None, backoff=None, beside=False, fingerprint=None
+    )
 
 
 def matches(job: Job, which: Filter, now: datetime) -> bool:

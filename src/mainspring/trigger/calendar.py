@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from datetime import date, datetime, time, timedelta
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
+from itertools import islice
+from zoneinfo import ZoneInfo
 
 from msgspec.structs import force_setattr, replace
 
 from ..errors import BadInput
+from .bounds import MAX_TIMES, MAX_WEEKDAYS, check_count
 from .rule import Trigger
 from .wall import DAY, EARLIEST, NOTHING, instants, shift, spoken, time_of, utc, written
 from .weekday import NAMES, WEEKEND, WORKDAYS, listed, weekdays
-from .zone import LONGEST_SHIFT, zone_of
+from .zone import LONGEST_SHIFT, Change, changes, offset, offsets, zone_of
 
 _MIDNIGHT = ("00:00",)
 _FIRST_DAY = date(1970, 1, 1)
 _FIRST_MONDAY = date(1970, 1, 5)
 _LONGEST = 36_525
 # Changes of the clocks are looked for in this year, which stands for all: nothing here knows what year it is.
-_SAMPLE = date(2030, 1, 1)
+_SAMPLE = datetime(2030, 1, 1, tzinfo=UTC)
+_SECOND = timedelta(seconds=1)
+_MORE_TIMES = "say an interval, as every(30).seconds, or a cron expression"
+# Times that are listed one by one, and changes of the clocks that are told of.
+MAX_LISTED = 24
+MAX_WARNINGS = 10
 
 
 class Calendar(Trigger, frozen=True, kw_only=True, tag="calendar"):
@@ -49,6 +59,7 @@ class Calendar(Trigger, frozen=True, kw_only=True, tag="calendar"):
         force_setattr(self, "times", written_all(self.times))
 
     def _check_weekdays(self) -> None:
+        check_count("weekdays", self.weekdays, MAX_WEEKDAYS, "say each once")
         if self.days:
             raise BadInput("weekdays go with weeks: say every().week.on('monday') or every().monday")
         force_setattr(self, "weekdays", weekdays(self.weekdays))
@@ -94,11 +105,23 @@ class Calendar(Trigger, frozen=True, kw_only=True, tag="calendar"):
         day = self._day(after.astimezone(zone_of(self.tz)).date() - DAY)
         first, found_on = None, day
         while first is None or day - found_on <= DAY:
-            for tick in self._ticks(day):
-                if tick > after and (first is None or tick < first):
-                    first, found_on = tick, day
+            tick = self._first_of(day, after)
+            if tick is not None and (first is None or tick < first):
+                first, found_on = tick, day
             day = self._day(day + DAY)
         return first
+
+    def _first_of(self, day: date, after: datetime) -> datetime | None:
+        """The first tick of that day later than `after`; None: there is none."""
+        times, zone = _clock_times(self.times), zone_of(self.tz)
+        ahead = _only_offset(day, times, zone)
+        if ahead is None:
+            ticks = _ticks_of_change(self.times, day, self.tz)
+            later = bisect_right(ticks, after)
+            return ticks[later] if later < len(ticks) else None
+        wall = after.replace(tzinfo=None) + ahead
+        n = 0 if wall.date() < day else bisect_right(times, wall.time()) if wall.date() == day else len(times)
+        return (datetime.combine(day, times[n]) - ahead).replace(tzinfo=UTC) if n < len(times) else None
 
     def _day(self, day: date) -> date:
         """The first day of the rule that is not earlier than `day`."""
@@ -112,18 +135,21 @@ class Calendar(Trigger, frozen=True, kw_only=True, tag="calendar"):
                 return week + number * DAY
         return week + timedelta(weeks=self.weeks, days=self.weekdays[0])
 
-    def _walls(self, day: date) -> Iterator[datetime]:
-        return (datetime.combine(day, time_of(text)) for text in self.times)
-
-    def _ticks(self, day: date) -> Iterator[datetime]:
-        zone = zone_of(self.tz)
-        return (tick for wall in self._walls(day) for tick in instants(wall, zone))
+    def _walls_between(self, low: datetime, high: datetime) -> Iterator[datetime]:
+        """Its wall-clock times from `low` to before `high`, less than two days apart."""
+        times = _clock_times(self.times)
+        for day in {low.date(): None, high.date(): None}:
+            if self._day(day) == day:
+                first = bisect_left(times, low.time()) if day == low.date() else 0
+                last = bisect_left(times, high.time()) if day == high.date() else len(times)
+                yield from (datetime.combine(day, at) for at in times[first:last])
 
     # words
 
     def explain(self) -> str:
         zone = "" if self.tz == "UTC" else f", {self.tz}"
-        return f"every {self._which()} at {listed(self.times)}{zone}"
+        times, more = self.times[:MAX_LISTED], len(self.times) - MAX_LISTED
+        return f"every {self._which()} at {listed(times if more <= 0 else [*times, f'{more:,} more times'])}{zone}"
 
     def _which(self) -> str:
         unit, number = ("day", self.days) if self.days else ("week", self.weeks)
@@ -136,9 +162,18 @@ class Calendar(Trigger, frozen=True, kw_only=True, tag="calendar"):
     def note(self, tick: datetime) -> str:
         zone = zone_of(self.tz)
         local = tick.astimezone(zone)
-        days = [day for day in (local.date() - DAY, local.date()) if self._day(day) == day]
-        walls = [wall for day in days for wall in self._walls(day) if tick in instants(wall, zone)]
+        walls = [wall for wall in self._walls_of(tick, local) if tick in instants(wall, zone)]
         return "; ".join(text for wall in walls if (text := self._fate(wall, local)))
+
+    def _walls_of(self, tick: datetime, local: datetime) -> Iterator[datetime]:
+        """Its wall-clock times that may be due at the tick: what the clock shows, and what it has just jumped over."""
+        wall = local.replace(tzinfo=None, fold=0)
+        if offset(tick - DAY, zone_of(self.tz)) == offset(tick + DAY, zone_of(self.tz)):
+            return
+        change = next(changes(tick - _SECOND, tick, zone_of(self.tz)), None)
+        if change is not None and change.is_gap:
+            yield from self._walls_between(change.low, change.high)
+        yield from self._walls_between(wall, wall + _SECOND)
 
     def _fate(self, wall: datetime, runs: datetime) -> str:
         change = shift(wall, zone_of(self.tz))
@@ -151,27 +186,56 @@ class Calendar(Trigger, frozen=True, kw_only=True, tag="calendar"):
 
     def warnings(self) -> list[str]:
         """Times that a change of the clocks meets, with a day on which it does; a weekday left to chance."""
-        said = [f"for example {text}" for text in self._changes()]
+        told = self._changes()
+        said = [f"for example {text}" for text in islice(told, MAX_WARNINGS)]
+        if more := sum(1 for _ in told):
+            said.append(f"changes of the clocks meet {more:,} more of its times")
         if self.weeks and not self.weekdays and self.anchor is None:
             said.append("the weekday is that of the day it was made on: say .on('monday')")
         return said
 
     def _changes(self) -> Iterator[str]:
-        zone, met = zone_of(self.tz), set()
-        for day in (_SAMPLE + n * DAY for n in range(365)):
-            if self.weekdays and day.weekday() not in self.weekdays:
-                continue
-            for wall in self._walls(day):
-                change = shift(wall, zone)
-                if change and (wall.time(), change) not in met:
-                    met.add((wall.time(), change))
-                    for tick in instants(wall, zone):
-                        yield self._fate(wall, tick.astimezone(zone))
+        """What the changes of one year do to its times, each told once. Every day counts that has its weekday."""
+        daily, met = replace(self, days=1, weeks=0, weekdays=(), anchor=None), set[tuple[time, timedelta]]()
+        for change in _changes_of_a_year(self.tz):
+            for wall in daily._walls_between(change.low, change.high):
+                moved = change.after - change.before
+                if (self.weekdays and wall.weekday() not in self.weekdays) or (wall.time(), moved) in met:
+                    continue
+                met.add((wall.time(), moved))
+                if text := self._fate(wall, change.at.astimezone(zone_of(self.tz))):
+                    yield text
+
+
+@lru_cache(maxsize=1024)
+def _clock_times(texts: tuple[str, ...]) -> tuple[time, ...]:
+    """In order, as their texts are."""
+    return tuple(map(time_of, texts))
+
+
+@lru_cache(maxsize=64)
+def _ticks_of_change(texts: tuple[str, ...], day: date, tz: str) -> tuple[datetime, ...]:
+    """The ticks of a day on which clocks change, in order."""
+    walls, zone = (datetime.combine(day, at) for at in _clock_times(texts)), zone_of(tz)
+    return tuple(sorted(tick for wall in walls for tick in instants(wall, zone)))
+
+
+@lru_cache(maxsize=1024)
+def _changes_of_a_year(tz: str) -> tuple[Change, ...]:
+    return tuple(changes(_SAMPLE, _SAMPLE + 365 * DAY, zone_of(tz)))
+
+
+def _only_offset(day: date, times: Sequence[time], zone: ZoneInfo) -> timedelta | None:
+    """By how much clocks there are ahead of UTC at all these times of the day; None: they change in between."""
+    found = {*offsets(datetime.combine(day, times[0]), zone), *offsets(datetime.combine(day, times[-1]), zone)}
+    return found.pop() if len(found) == 1 else None
 
 
 def written_all(times: Iterable[str | time]) -> tuple[str, ...]:
     """In order, each once, all in the same form."""
-    texts = {_text(at) for at in times}
+    several = tuple(times) if not isinstance(times, str) else (times,)
+    check_count("times", several, MAX_TIMES, _MORE_TIMES)
+    texts = {_text(at) for at in several}
     if not texts:
         raise BadInput("no time is given: say one or more, as .at('09:00', '17:30')")
     return tuple(sorted(texts))

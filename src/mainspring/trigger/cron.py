@@ -12,6 +12,7 @@ import msgspec
 from ..errors import BadInput
 from ..hint import hint
 from . import cron_effects, cron_words
+from .bounds import MAX_NAME_CHARACTERS, quoted
 from .cron_effects import Effect
 from .cron_fields import LONGEST, read
 from .cron_plan import DayMatch, Plan
@@ -43,7 +44,11 @@ class Cron(Trigger, frozen=True, kw_only=True, tag="cron"):
         msgspec.structs.force_setattr(self, "expr", expr)
         msgspec.structs.force_setattr(self, "tz", tz)
         if self.day_match not in get_args(DayMatch):
-            raise BadInput(f"day_match is 'or' or 'and', not {self.day_match!r}")
+            raise BadInput(f"day_match is 'or' or 'and', not {self.day_match!r:.80}")
+        if len(self.name) > MAX_NAME_CHARACTERS:
+            raise BadInput(
+                f"the name {quoted(self.name)} of a cron rule has more than {MAX_NAME_CHARACTERS} characters"
+            )
         zone_of(tz)
         _ = self.plan
 
@@ -95,7 +100,7 @@ def _parted(expr: Any, tz: Any) -> tuple[str, str]:
     match = _PREFIX.fullmatch(expr.strip())
     rest, said = (match[2], match[1]) if match else (expr, tz)
     if said != tz != "UTC":
-        raise BadInput(f"cron {_shown(expr)} names the zone {said!r}, and tz= says {tz!r}: keep one of them")
+        raise BadInput(f"cron {_shown(expr)} names the zone {said!r:.80}, and tz= says {tz!r:.80}: keep one of them")
     return (" ".join(rest.split()) if rest.isascii() else rest), said
 
 

@@ -131,9 +131,11 @@ def _checked(seconds: float) -> float:
     if type(seconds) is int and 1 <= seconds <= _LONGEST_SECONDS:  # as nearly all are, and each decoding comes here
         return seconds
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise BadInput(f"an interval is a number of seconds, got {seconds!r}")
+        raise BadInput(f"an interval is a number of seconds, got {seconds!r:.80}")
     if not SHORTEST.total_seconds() <= seconds <= LONGEST.total_seconds():
-        raise BadInput(f"an interval of {seconds} seconds is out of range: from 0.001 seconds to {LONGEST.days} days")
+        raise BadInput(
+            f"an interval of {seconds!r:.40} seconds is out of range: from 0.001 seconds to {LONGEST.days} days"
+        )
     exact = timedelta(seconds=seconds) / MICROSECOND / 1_000_000
     return int(exact) if exact.is_integer() else exact
 

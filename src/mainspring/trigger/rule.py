@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from zlib import crc32
@@ -54,13 +54,17 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
     def preview(self, n: int = 10, *, after: datetime) -> list[Preview]:
         """The next `n` ticks; fewer if the rule ends before."""
+        return list(self.coming(n, after=after))
+
+    def coming(self, n: int, *, after: datetime) -> Iterator[Preview]:
+        """As preview(), one at a time."""
         zone = ZoneInfo(self.tz)
-        shown: list[Preview] = []
         tick = self.next(after)
-        while tick is not None and len(shown) < n:
-            shown.append(Preview(tick, tick.astimezone(zone), self.note(tick)))
+        for _ in range(n):
+            if tick is None:
+                return
+            yield Preview(tick, tick.astimezone(zone), self.note(tick))
             tick = self.next(tick)
-        return shown
 
     def count(self, after: datetime, until: datetime, *, limit: int) -> int:
         """How many ticks are later than `after` and not later than `until`; never says more than `limit`."""

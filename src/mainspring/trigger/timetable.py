@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from functools import cached_property
@@ -14,6 +15,7 @@ from msgspec.structs import force_setattr
 
 from ..clock import EPOCH
 from ..errors import BadInput
+from .bounds import MAX_EXCLUDED_DATES, check_count
 from .rule import Preview, Trigger, count, latest, spread
 from .wall import DAY, EARLIEST, LATEST, MICROSECOND, NOTHING, edge, spoken, utc, written
 from .window import Window
@@ -67,6 +69,7 @@ class Timetable(Struct, frozen=True, dict=True):
             raise BadInput(f"jitter is a number of seconds, got {self.jitter!r}")
         if not 0 <= self.jitter <= _LONGEST_JITTER:
             raise BadInput(f"jitter is from 0 to {_LONGEST_JITTER} seconds (a week), got {self.jitter}")
+        check_count("excluded dates", self.exclude, MAX_EXCLUDED_DATES, "leave out those that are past")
         for day in self.exclude:
             if isinstance(day, datetime) or not isinstance(day, date):
                 raise BadInput(f"exclude has dates, as date(2026, 12, 25); got {day!r}")
@@ -172,15 +175,27 @@ class Timetable(Struct, frozen=True, dict=True):
     def _end(self, until: datetime) -> datetime:
         return until if self.end_at is None else min(until, self.end_at)
 
+    @cached_property
+    def _excluded_dates(self) -> frozenset[date]:
+        return frozenset(self.exclude)
+
+    @cached_property
+    def _excluded_in_order(self) -> list[date]:
+        return sorted(self.exclude)
+
     def _excluded(self, at: datetime) -> bool:
-        return bool(self.exclude) and at.astimezone(self._zone).date() in self.exclude
+        return bool(self.exclude) and at.astimezone(self._zone).date() in self._excluded_dates
 
     def _closed(self, at: datetime) -> bool:
         return self._window is not None and not self._window.inside(at)
 
     def _next_day(self, tick: datetime) -> datetime:
-        """The last instant before the next date; never earlier than the tick, so that the search goes on."""
-        midnight = datetime.combine(tick.astimezone(self._zone).date() + DAY, time(0))
+        """The last instant before the next date that is not excluded; never earlier than the tick, so that the search
+        goes on."""
+        day = tick.astimezone(self._zone).date() + DAY
+        while day in self._excluded_dates:
+            day += DAY
+        midnight = datetime.combine(day, time(0))
         return max(tick, edge(midnight, self._zone) - MICROSECOND)
 
     def _kept(self, cursor: datetime, until: datetime) -> datetime | None:
@@ -222,7 +237,7 @@ class Timetable(Struct, frozen=True, dict=True):
         assert self._window is not None
         opening = self._window.opening(after)
         while opening is not None and not excluded and self._excluded(opening):
-            opening = self._window.opening(opening)
+            opening = self._window.opening(self._next_day(opening))
         return opening or LATEST
 
     def _opened(self, at: datetime) -> datetime:
@@ -230,9 +245,16 @@ class Timetable(Struct, frozen=True, dict=True):
         assert self._window is not None
         opened = self._window.opened(at)
         while opened is not None and self._excluded(opened):
-            at = opened - MICROSECOND
+            at = self._first_of_excluded(opened) - MICROSECOND
             opened = self._window.opened(at)
         return opened or at
+
+    def _first_of_excluded(self, at: datetime) -> datetime:
+        """The first instant of the excluded dates in a row that end with the date of `at`; never later than `at`."""
+        day = at.astimezone(self._zone).date()
+        while day - DAY in self._excluded_dates:
+            day -= DAY
+        return min(at, edge(datetime.combine(day, time(0)), self._zone))
 
     def _closing(self, at: datetime) -> datetime:
         span = self._window and self._window.span(at)
@@ -253,7 +275,8 @@ class Timetable(Struct, frozen=True, dict=True):
         """Nothing between this tick, which stands, and that instant is taken out."""
         # Clocks that are set back over midnight show the date before again: it counts as to come for some hours.
         today = (tick - LONGEST_SHIFT).astimezone(self._zone).date()
-        day = min((day for day in self.exclude if day >= today), default=None)
+        n = bisect_left(self._excluded_in_order, today)
+        day = self._excluded_in_order[n] if n < len(self._excluded_in_order) else None
         midnight = edge(datetime.combine(day, time(0)), self._zone) if day else LATEST
         return midnight if self._moves else min(midnight, self._closing(tick))
 

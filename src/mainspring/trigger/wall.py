@@ -8,6 +8,7 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from ..errors import BadInput
+from .bounds import MAX_TIMES, quoted
 from .zone import LONGEST_SHIFT, change_at
 
 DAY = timedelta(days=1)
@@ -27,19 +28,19 @@ _TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
 def utc(at: datetime, what: str) -> datetime:
     """The instant in UTC; one without a zone is refused, since nobody can say when it is."""
     if not isinstance(at, datetime):
-        raise BadInput(f"{what} must be a datetime, got {at!r}")
+        raise BadInput(f"{what} must be a datetime, got {at!r:.80}")
     if at.utcoffset() is None:
         raise BadInput(f"{what} {at} has no zone: say which, as in datetime(..., tzinfo=UTC)")
     return at if at.tzinfo is UTC else at.astimezone(UTC)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=2 * MAX_TIMES)
 def time_of(text: str) -> time:
     """A time of day from "9:00", "09:00" or "09:00:30"."""
     match = _TIME.fullmatch(text)
     if match and int(match[1]) < 24 and int(match[2]) < 60 and int(match[3] or 0) < 60:
         return time(int(match[1]), int(match[2]), int(match[3] or 0))
-    raise BadInput(f"{text!r} is not a time of day: say it as '09:00' or '17:30:15', from '00:00' to '23:59:59'")
+    raise BadInput(f"{quoted(text)} is not a time of day: say it as '09:00' or '17:30:15', from '00:00' to '23:59:59'")
 
 
 def written(at: time | datetime) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..errors import BadInput
+from .bounds import MAX_WEEKDAY_CHARACTERS, MAX_WEEKDAYS, check_count, quoted
 
 NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 WORKDAYS = (0, 1, 2, 3, 4)
@@ -25,15 +26,19 @@ def weekdays(days: Days) -> tuple[int, ...]:
 
 def _each(days: Days) -> Iterator[int]:
     if isinstance(days, str):
+        if len(days) > MAX_WEEKDAY_CHARACTERS:
+            raise BadInput(f"{quoted(days)} are too many weekdays: at most {MAX_WEEKDAY_CHARACTERS} characters")
         for part in days.split(","):
             yield from _range(part)
     elif isinstance(days, int):
         yield _number(days)
     elif isinstance(days, Iterable):
-        for day in days:
+        several = tuple(days)
+        check_count("weekdays", several, MAX_WEEKDAYS, "say each once")
+        for day in several:
             yield from _each(day)
     else:
-        raise BadInput(f"{days!r} names no weekdays: say them as 'mon-fri' or ('sat', 'sun')")
+        raise BadInput(f"{days!r:.80} names no weekdays: say them as 'mon-fri' or ('sat', 'sun')")
 
 
 def _range(text: str) -> Iterator[int]:

@@ -52,7 +52,7 @@ class Window(Struct, frozen=True):
         if self.tz is not None:
             zone_of(self.tz)
         if self.outside not in ("skip", "move"):
-            raise BadInput(f"what is outside a window is 'skip' or 'move', got {self.outside!r}")
+            raise BadInput(f"what is outside a window is 'skip' or 'move', got {self.outside!r:.80}")
 
     @classmethod
     def of(cls, said: Window | Mapping[str, Any] | Iterable[Any]) -> Window:
@@ -60,7 +60,7 @@ class Window(Struct, frozen=True):
         if isinstance(said, Window):
             return said
         if isinstance(said, str) or not isinstance(said, Iterable):
-            raise BadInput(f"{said!r} is no window: say it as ('08:00', '18:00') or ('22:00', '06:00', 'mon-fri')")
+            raise BadInput(f"{said!r:.80} is no window: say it as ('08:00', '18:00') or ('22:00', '06:00', 'mon-fri')")
         parts = list(said)
         named = [field.name for field in fields(cls)]
         if isinstance(said, Mapping):
@@ -68,7 +68,7 @@ class Window(Struct, frozen=True):
         else:
             given, unknown = dict(zip(named, parts, strict=False)), parts[len(named) :]
         if unknown or not {"opens", "closes"} <= given.keys():
-            raise BadInput(f"{said!r} is no window: it has {', '.join(named)}; the first two are needed")
+            raise BadInput(f"{said!r:.80} is no window: it has {', '.join(named)}; the first two are needed")
         return cls(**given)
 
     def zoned(self, tz: str) -> Window:
@@ -130,5 +130,5 @@ class Window(Struct, frozen=True):
 
 def _hour(text: str, *, closing: bool) -> str:
     if not isinstance(text, str):
-        raise BadInput(f"{text!r} is not a time of day: say it as '09:00'")
+        raise BadInput(f"{text!r:.80} is not a time of day: say it as '09:00'")
     return "24:00" if closing and _MIDNIGHT.fullmatch(text) else written(time_of(text))

@@ -20,7 +20,7 @@ from ..job import Action, Filter, Job, JobId, NewJob, State
 from ..outcome import Outcome
 from ..store import Store
 from ..survived_errors import SurvivedErrors, count
-from .message import Event, delivery, end_of, ended, passed, stopped
+from .message import Event, delivery, end_of, ended, passed, short, stopped
 from .record import TASK, WEBHOOKS, Webhook
 
 _logger = logging.getLogger("mainspring")
@@ -128,7 +128,7 @@ class Crier:
             case events.TickPassed(schedule=schedule, tick=tick):
                 return [passed(schedule, tick)]
             case events.SchedulePaused(schedule=schedule, note=note, at=at):
-                return [_plain("schedule.paused", at, schedule, schedule=schedule, note=note)]
+                return [_plain("schedule.paused", at, schedule, schedule=schedule, note=short(note))]
             case events.WorkerStarted(worker=worker, at=at):
                 return [_plain("worker.started", at, worker, worker=worker)]
             case events.WorkerStopped(worker=worker, at=at):

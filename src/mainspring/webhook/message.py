@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -55,7 +55,8 @@ def stopped(kind: str, job: Job) -> Event:
 
 
 def passed(schedule: str, tick: Tick) -> Event:
-    facts = {"schedule": schedule, "tick": msgspec.to_builtins(tick)}
+    shown = msgspec.structs.replace(tick, reason=short(tick.reason))
+    facts = {"schedule": schedule, "tick": msgspec.to_builtins(shown)}
     return Event(kind=f"schedule.{tick.what}", at=tick.seen_at, about=f"{schedule}:{tick.n}", facts=facts)
 
 
@@ -81,6 +82,8 @@ def prefix(name: str) -> str:
 def told(job: Job, outcome: Outcome | None, kind: str, include: Collection[Extra] = ()) -> dict[str, Any]:
     """A job's summary, and of what may be large or private only what was asked for, and as long as there is room."""
     summary, extras = _summary(job, outcome, kind), _extras(job, outcome, include)
+    if len(extras) < len(set(include)):
+        summary["truncated"] = True
     while len(encode(summary | extras)) > LIMIT:
         summary["truncated"] = True
         if extras:
@@ -101,7 +104,7 @@ def _summary(job: Job, outcome: Outcome | None, kind: str) -> dict[str, Any]:
         "outcome": outcome_of(outcome.ending, outcome.failure) if outcome else None,
         "items": _items(outcome),
         "error": _error(outcome.failure if outcome else job.failure),
-        "reason": None if job.cancel_reason is None else _short(job.cancel_reason),
+        "reason": None if job.cancel_reason is None else short(job.cancel_reason),
     }  # fmt: skip
     return {name: value for name, value in facts.items() if value is not None}
 
@@ -113,18 +116,20 @@ def _items(outcome: Outcome | None) -> dict[str, int] | None:
 
 
 def _extras(job: Job, outcome: Outcome | None, include: Collection[Extra]) -> dict[str, Any]:
+    """Masked. What would not fit is not even looked at: masking takes time, and the end of a run waits for it."""
     result = outcome.result if outcome else job.result
-    known: dict[Extra, Any] = {
-        "arguments": lambda: data(job.payload), "metadata": lambda: job.metadata,
-        "result": lambda: None if result is None else data(result),
+    known: dict[Extra, Callable[[], str]] = {
+        "arguments": lambda: job.payload, "metadata": lambda: encode(job.metadata).decode(),
+        "result": lambda: result or "null",
     }  # fmt: skip
-    return {name: mask(known[name]()) for name in EXTRAS if name in include}
+    texts = {name: known[name]() for name in EXTRAS if name in include}
+    return {name: mask(data(text)) for name, text in texts.items() if len(text) <= LIMIT}
 
 
 def _error(failure: Failure | None) -> dict[str, str] | None:
-    return None if failure is None else {"type": failure.type, "message": _short(failure.message)}
+    return None if failure is None else {"type": failure.type, "message": short(failure.message)}
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
     """Masked first: half a secret has no telling name."""
     return clean(mask_text(text), TEXT_LIMIT)

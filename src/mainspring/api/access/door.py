@@ -16,6 +16,7 @@ from msgspec import Struct
 from ...acting import acting
 from ...app import Mainspring
 from ...credential import ROLES, Role, covers
+from ...errors import StoreUnavailable
 from ..path import found
 from ..problem import Problem
 from ..served import served
@@ -92,6 +93,18 @@ async def _who(connection: Connection, ways: tuple[Way, ...]) -> Principal | Non
         if (principal := await way(connection)) is not None:
             return principal
     return None
+
+
+async def still_may(connection: Connection) -> bool:
+    """Whether whoever has come in would be let in now: the key may be revoked, the session ended."""
+    try:
+        principal = await _who(connection, served(connection.scope).ways)
+    except Problem as refused:
+        return refused.status == 503  # nobody can say: as it was
+    except StoreUnavailable:
+        return True
+    before: Principal = connection.scope["user"]
+    return principal is not None and (principal.role, principal.scopes) == (before.role, before.scopes)
 
 
 def guard(connection: Connection, handler: BaseRouteHandler) -> None:

@@ -18,7 +18,7 @@ def check_same_origin(scope: Scope) -> None:
 
 
 def check_not_foreign(scope: Scope) -> None:
-    """Refuses a change that a browser says to come from another origin; what is no browser says nothing."""
+    """Refuses what a browser says to come from another origin; what is no browser says nothing."""
     site, origin = header(scope, b"sec-fetch-site"), header(scope, b"origin")
     if site is not None:
         foreign = site not in ("same-origin", "none")
@@ -53,5 +53,5 @@ def _is_local(origin: str) -> bool:
 
 def _csrf() -> Problem:
     return Problem(
-        403, "csrf", "a browser may change something only from a page of this very origin, and this came from elsewhere"
+        403, "csrf", "a browser may do this only from a page of this very origin, and this came from elsewhere"
     )

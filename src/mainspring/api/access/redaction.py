@@ -19,6 +19,7 @@ from ...config import Settings
 from ...job import KIND_LIMIT, LINE_LIMIT, Failure
 from ...mask import MASK, mask, mask_text
 from ...notice import Notice, encode
+from ...schedule import INPUT, REASON_LIMIT, Tick
 
 if TYPE_CHECKING:
     from .door import Principal
@@ -80,6 +81,33 @@ def shown_message(line: str) -> str:
     return shown_error(line, LINE_LIMIT)
 
 
+def shown_reason(reason: str) -> str:
+    """A Tick.reason: a word of ours, or the error of a schedule's input function."""
+    if not reason.startswith(INPUT):
+        return mask_text(reason)
+    return INPUT + shown_error(reason.removeprefix(INPUT), limit=REASON_LIMIT)
+
+
+def shown_tick(tick: Tick) -> Tick:
+    return replace(tick, reason=shown_reason(tick.reason)) if tick.reason else tick
+
+
+def shown_target(target: str) -> str:
+    """What an entry of the audit trail is about: a name, an id, or a choice as JSON, in which errors may stand."""
+    if not _hides.get() or not target.startswith("{"):
+        return mask_text(target)
+    chosen = data(target)
+    if not isinstance(chosen, dict):  # it was cut
+        return MASK
+    return msgspec.json.encode({name: _chosen(name, value) for name, value in chosen.items()}).decode()
+
+
+def _chosen(name: str, value: Any) -> Any:
+    if name == "error":
+        return shown_error(str(value))
+    return [shown_error(str(one)) for one in value] if name == "errors" else mask(value)
+
+
 def shown_line(text: str) -> str:
     """What a run has logged or noted."""
     return MASK if text and _hides.get() else mask_text(text)
@@ -87,7 +115,8 @@ def shown_line(text: str) -> str:
 
 def shown_notice(notice: Notice, text: str) -> str:
     """A live event as JSON: `text`, in which secrets are masked already, or that without what viewers may not see."""
-    if not _hides.get() or (notice.error is None and notice.line is None and notice.progress is None):
+    said = (notice.error, notice.line, notice.progress, notice.tick)
+    if not _hides.get() or said == (None, None, None, None):
         return text
     error, line, progress = notice.error, notice.line, notice.progress
     return encode(
@@ -95,6 +124,7 @@ def shown_notice(notice: Notice, text: str) -> str:
             notice,
             error=shown_failure(error),
             line=line and replace(line, text=MASK),
+            tick=notice.tick and shown_tick(notice.tick),
             progress=progress and replace(progress, note=shown_line(progress.note)),
         )
     )

@@ -13,8 +13,9 @@ from msgspec.structs import asdict
 from ...control.audit_words import reason_of, target_text
 from ...document import Entry, Trail
 from ..access.door import Spring, may
-from ..access.redaction import shown_data, shown_text
+from ..access.redaction import shown_data, shown_target, shown_text
 from ..parameters import When, instant
+from ..showing import shown_each
 
 Limit = Annotated[int, QueryParameter(ge=1, le=200)]
 
@@ -56,7 +57,7 @@ async def list_audit(
     """Changes that were made in somebody's name, newest first."""
     which = Trail(who=by, action=action, target=target, since=instant(since), until=instant(until))
     found = await spring.audit.list(which, limit=limit, before=before)
-    return AuditPage([_view(entry) for entry in found], found[-1].id if len(found) == limit else None)
+    return AuditPage(await shown_each(spring, found, _view), found[-1].id if len(found) == limit else None)
 
 
 @get("/time", **may("viewer", unscoped=True))
@@ -68,7 +69,7 @@ async def get_time(spring: Spring) -> Time:
 
 def _view(entry: Entry) -> EntryView:
     outcome = None if entry.outcome is None else shown_data(entry.outcome)
-    target = shown_text(entry.target) or ""
+    target = shown_target(entry.target)
     shown = {"target": target, "asked": shown_data(entry.asked), "outcome": outcome}
     words = {"target_text": target_text(entry.action, target), "reason": shown_text(reason_of(entry))}
     return EntryView(**(asdict(entry) | shown | words))

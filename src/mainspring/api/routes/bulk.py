@@ -100,6 +100,9 @@ async def chosen(spring: Mainspring, data: Choice, states: tuple[Any, ...] | Non
     if data.ids is not None:
         raise Problem(422, "invalid", "`ids` say which jobs are meant: filter, all and after do not go with them")
     which = Filter() if data.filter is None else Filter(**asdict(data.filter))
+    for name, values in asdict(which).items():
+        if isinstance(values, tuple | dict) and len(values) > MANY:
+            raise Problem(422, "invalid", f"filter.{name} has {len(values):,} values: at most {MANY:,} are taken")
     if which == Filter() and not data.all:
         raise Problem(422, "invalid", 'which jobs? Give ids, a filter that says something, or "all": true')
     which = await meant(spring, which)

@@ -11,10 +11,12 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
+from ...codec import data as payload_data
 from ...job import Action, DeadGroup, Filter, JobId
 from ..access.door import Spring, may
 from ..access.redaction import shown_error, shown_message
 from ..recent import Lately
+from ..unchanged import given_values, kept
 from .bulk import BulkResult, Choice, chosen, result
 from .filters import GROUPS
 
@@ -54,7 +56,8 @@ async def _lines(spring: Mainspring, groups: Sequence[DeadGroup]) -> dict[JobId,
     """Of the newest of each, as far as they are still there."""
     if not groups:
         return {}
-    jobs = await spring.jobs.list(Filter(ids=tuple(group.newest for group in groups)), limit=len(groups))
+    newest = Filter(ids=tuple(group.newest for group in groups))
+    jobs = await spring.jobs.list(newest, limit=len(groups), brief=True)
     return {job.id: job.failure.line for job in jobs if job.failure is not None}
 
 
@@ -66,8 +69,18 @@ def _view(group: DeadGroup, line: str) -> DeadGroupView:
 async def redrive_dead(spring: Spring, data: JSONBody[Redrive]) -> BulkResult:
     """Dead jobs become pending, with all their retries, up to 1,000 a call; some of their arguments may be changed."""
     which = await chosen(spring, data, None)
+    arguments = await _meant(spring, data)
     act = spring.dead.preview if data.dry_run else spring.dead.redrive
-    return result(Action.RETRY, data, await act(which, arguments=data.arguments, **data.part()), dry_run=data.dry_run)
+    return result(Action.RETRY, data, await act(which, arguments=arguments, **data.part()), dry_run=data.dry_run)
+
+
+async def _meant(spring: Mainspring, data: Redrive) -> dict[str, Any] | UnsetType:
+    """What is masked is as the one job has it that is named; of many, none is the one whose secret is to be kept."""
+    given = data.arguments
+    if isinstance(given, UnsetType):
+        return given
+    stored = (await spring.jobs.get(data.ids[0])).payload if data.ids is not None and len(data.ids) == 1 else "{}"
+    return await given_values(spring, lambda: kept(given, payload_data(stored)))
 
 
 ROUTES = [list_dead, redrive_dead]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar
 
 from litestar import Request, Response, post
 from litestar.openapi import ResponseSpec
@@ -15,6 +14,7 @@ from msgspec.structs import replace
 
 from ...app import Mainspring
 from ...bounds import MAX_KEY_CHARACTERS
+from ...control.computation import Computation
 from ...errors import BadInput, UnknownTask
 from ...handle import Handle
 from ...job import NewJob, OnConflict
@@ -22,15 +22,19 @@ from ..access.door import Spring, may
 from ..header import header
 from ..idempotency import minted
 from ..problem import Problem, code_of
+from ..unchanged import kept
 from .intake import intake
 from .values import BackoffRequest, Count, Instant, Limit, LimitOrInstant, Name, Priority, Seconds, span_or_instant
 
 MANY = 1000
+# Bytes of a body whose jobs are made in the event loop.
+MAX_AT_ONCE_BYTES = 64 << 10
+T = TypeVar("T")
 _TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 Key = Annotated[str, Meta(min_length=1, max_length=MAX_KEY_CHARACTERS)]
 
 
-_UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
+_UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$(?!\n)"
 JobUuid = Annotated[str, Meta(pattern=_UUID)]
 
 
@@ -100,7 +104,7 @@ async def enqueue(
         if data != Enqueue(jobs=data.jobs):
             raise Problem(422, "invalid", "`jobs` are many; what is said beside them belongs into each of them")
         return await _many(spring, data.jobs, request)
-    job = _traced(new_job(spring, data), request)
+    job = _traced(await _made(spring, lambda: new_job(spring, data), request), request)
     if _by_hand(request):
         (handle,) = await spring.enqueue_by_hand([job])
     else:
@@ -113,13 +117,8 @@ async def enqueue(
 async def _many(
     spring: Mainspring, asked: Sequence[JobRequest], request: Request[Any, Any, Any]
 ) -> Response[Accepted | AllAccepted]:
-    jobs = []
-    for n, one in enumerate(asked):
-        try:
-            jobs.append(_traced(new_job(spring, one, n), request))
-        except (BadInput, UnknownTask) as bad:
-            raise Problem(422, code_of(bad)[1], f"jobs[{n}]: {bad}", index=n) from None
-        await asyncio.sleep(0)
+    made_jobs = await _made(spring, lambda: [_one_of(spring, one, n) for n, one in enumerate(asked)], request)
+    jobs = [_traced(job, request) for job in made_jobs]
     handles = await (spring.enqueue_by_hand(jobs) if _by_hand(request) else spring.hand_over(jobs))
     made = [accepted(handle) for handle in handles]
     return Response(AllAccepted(made), status_code=200 if all(one.duplicate for one in made) else 201)
@@ -130,6 +129,20 @@ def _by_hand(request: Request[Any, Any, Any]) -> bool:
     if header(request.scope, b"authorization") is not None:
         return False
     return header(request.scope, b"cookie") is not None or header(request.scope, b"sec-fetch-site") is not None
+
+
+async def _made(spring: Mainspring, make: Callable[[], T], request: Request[Any, Any, Any]) -> T:
+    """Of a large body in a thread: all that it holds is looked at, and encoded."""
+    if len(await request.body()) <= MAX_AT_ONCE_BYTES:
+        return make()
+    return await Computation(spring.clock, "the check of these jobs").run(make)
+
+
+def _one_of(spring: Mainspring, asked: JobRequest, n: int) -> NewJob:
+    try:
+        return new_job(spring, asked, n)
+    except (BadInput, UnknownTask) as bad:
+        raise Problem(422, code_of(bad)[1], f"jobs[{n}]: {bad}", index=n) from None
 
 
 def _traced(job: NewJob, request: Request[Any, Any, Any]) -> NewJob:
@@ -155,7 +168,9 @@ def new_job(spring: Mainspring, asked: JobRequest, n: int = 0) -> NewJob:
         given["backoff"] = asked.backoff.backoff()
     if isinstance(asked.expires, str):
         given["expires"] = span_or_instant(asked.expires, "expires")
-    job, id = spring.job(asked.task, asked.arguments, **given), minted(n) if asked.id is UNSET else asked.id
+    if "metadata" in given:
+        given["metadata"] = kept(given["metadata"])
+    job, id = spring.job(asked.task, kept(asked.arguments), **given), minted(n) if asked.id is UNSET else asked.id
     return job if id is None else replace(job, id=id)
 
 

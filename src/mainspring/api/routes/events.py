@@ -10,7 +10,7 @@ from litestar.params import HeaderParameter, QueryParameter
 
 from ...job import Shown
 from ...notice import asked
-from ..access.door import Who, may
+from ..access.door import Who, may, still_may
 from ..served import served
 from ..stream import EventStream
 
@@ -52,7 +52,7 @@ async def follow_events(
     """Jobs, progress, log lines, schedules, queues and workers as server-sent events, until the client leaves."""
     wish = asked(types=types, jobs=job, queues=queue, tasks=task, schedules=schedule, states=states)
     after = seen if last_event_id is None else last_event_id
-    return EventStream(served(request.scope).streams, who.name, wish, after)
+    return EventStream(served(request.scope).streams, who.name, wish, after, lambda: still_may(request))
 
 
 ROUTES = [follow_events]

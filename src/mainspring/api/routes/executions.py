@@ -10,6 +10,7 @@ from litestar.params import FromPath, QueryParameter
 from ...handle import missing
 from ...stats import Figures
 from ..access.door import Spring, may
+from ..showing import shown_each, shown_one
 from .job_view import ExecutionPage, ExecutionView, execution_view
 
 
@@ -19,7 +20,7 @@ async def get_execution(spring: Spring, id: FromPath[str]) -> ExecutionView:
     job_id, dot, number = id.rpartition(".")
     if not dot or not (number.isascii() and number.isdigit()) or len(number) > 10:
         raise missing(id)
-    return execution_view(await spring.executions.get(job_id, int(number)))
+    return await shown_one(spring, await spring.executions.get(job_id, int(number)), execution_view)
 
 
 @get("/jobs/{id:str}/executions", **may("viewer"))
@@ -33,7 +34,8 @@ async def list_executions(
     await spring.jobs.get(id)
     runs = [run for run in await spring.executions.list(job_id=id) if run.number > after]
     page = runs[:limit]
-    return ExecutionPage([execution_view(run) for run in page], page[-1].number if len(runs) > limit else None)
+    views = await shown_each(spring, page, execution_view)
+    return ExecutionPage(views, page[-1].number if len(runs) > limit else None)
 
 
 @get("/jobs/{id:str}/stats", **may("viewer"))

@@ -16,9 +16,11 @@ from .job_view import JobView
 from .jobs import tagged
 from .values import Instant, Seconds
 
+MAX_REASON_CHARACTERS = 1024
+
 
 class Cancellation(Struct, forbid_unknown_fields=True):
-    reason: Annotated[str, Meta(max_length=1024)] = "cancelled by an operator"
+    reason: Annotated[str, Meta(max_length=MAX_REASON_CHARACTERS)] = "cancelled by an operator"
     """Kept with the job."""
 
 
@@ -35,28 +37,28 @@ async def cancel_job(
 ) -> Response[JobView]:
     """A waiting job never runs; a running one is interrupted at its worker's next beat."""
     await spring.jobs.cancel(id, (data or Cancellation()).reason)
-    return tagged(spring, await spring.jobs.get(id))
+    return await tagged(spring, await spring.jobs.get(id))
 
 
 @post("/jobs/{id:str}/retry", status_code=200, **may("operator"))
 async def retry_job(spring: Spring, id: FromPath[str]) -> Response[JobView]:
     """A dead, cancelled or expired job becomes pending, with all its retries."""
     await spring.jobs.retry(id)
-    return tagged(spring, await spring.jobs.get(id))
+    return await tagged(spring, await spring.jobs.get(id))
 
 
 @post("/jobs/{id:str}/pause", status_code=200, **may("operator"))
 async def pause_job(spring: Spring, id: FromPath[str]) -> Response[JobView]:
     """A pending job is held back until it is resumed."""
     await spring.jobs.pause(id)
-    return tagged(spring, await spring.jobs.get(id))
+    return await tagged(spring, await spring.jobs.get(id))
 
 
 @post("/jobs/{id:str}/resume", status_code=200, **may("operator"))
 async def resume_job(spring: Spring, id: FromPath[str]) -> Response[JobView]:
     """A paused job may go on."""
     await spring.jobs.resume(id)
-    return tagged(spring, await spring.jobs.get(id))
+    return await tagged(spring, await spring.jobs.get(id))
 
 
 @post("/jobs/{id:str}/reschedule", status_code=200, **may("operator"))
@@ -66,7 +68,7 @@ async def reschedule_job(spring: Spring, id: FromPath[str], data: JSONBody[Postp
     if when is UNSET or UNSET not in (data.at, data.delay):
         raise Problem(422, "invalid", "give either `at`, an instant, or `delay`, seconds from now")
     await spring.jobs.reschedule(id, when)
-    return tagged(spring, await spring.jobs.get(id))
+    return await tagged(spring, await spring.jobs.get(id))
 
 
 @post("/jobs/{id:str}/run-again", **may("operator"))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
-from ...job import Action, Execution, Job, LogLine, Progress, Shown, State, Update
+from ...job import BRIEF_CHARACTERS, Action, Execution, Job, LogLine, Progress, Shown, State, Update
 from ..access.redaction import (
     shown_data,
     shown_error,
@@ -23,7 +22,7 @@ from ..access.redaction import (
 )
 
 # Characters of arguments that a list shows, and of those it looks at.
-BRIEF, LONG = 160, 4096
+BRIEF, LONG = 160, BRIEF_CHARACTERS
 
 
 class JobView(Job, frozen=True, kw_only=True):
@@ -147,7 +146,7 @@ def job_item(job: Job, now: datetime, *, arguments: bool = False, full: bool = F
 
 def _beginning(payload: str) -> str:
     """Secrets are masked in the whole before it is cut, so a list does not look into what is long."""
-    if len(payload) > LONG:
+    if not payload or len(payload) > LONG:  # a brief job has no longer one
         return "…"
     text = bytes(shown_data(payload)).decode()
     return text if len(text) <= BRIEF else f"{text[: BRIEF - 1]}…"
@@ -171,8 +170,7 @@ def _shown_progress(progress: Progress | None) -> Progress | None:
 _EDITABLE = Update.__struct_fields__
 
 
-def etag(job: Job) -> str:
-    """Of what can be edited: a run that comes and goes in between is no change of that, unless it moves run_at."""
+def editable(job: Job) -> bytes:
+    """What can be edited: a run that comes and goes in between is no change of that, unless it moves run_at."""
     edited: Mapping[str, Any] = {name: getattr(job, name) for name in _EDITABLE}
-    text = msgspec.json.encode({name: value for name, value in edited.items() if value is not msgspec.UNSET})
-    return blake2b(text, digest_size=16).hexdigest()
+    return msgspec.json.encode({name: value for name, value in edited.items() if value is not msgspec.UNSET})

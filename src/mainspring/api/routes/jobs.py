@@ -11,20 +11,27 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
+from ...codec import data as payload_data
+from ...control.job_page import whole_page
 from ...errors import BadInput
 from ...job import Filter, Job, Sort
 from ...why import Reason
 from ..access.door import Spring, may
 from ..access.redaction import shown_line, shown_text
+from ..etag import etag
 from ..problem import Problem
 from ..recent import Lately
+from ..showing import shown_each, shown_one
+from ..unchanged import given_values, kept
 from . import values
 from .filters import Which, which_jobs
-from .job_view import JobPage, JobView, LogPage, etag, job_item, job_view, log_line
+from .job_view import JobPage, JobView, LogPage, editable, job_item, job_view, log_line
 from .values import Count, Instant, Name, Priority
 
 # Seconds that a request may wait for a job to end.
 LONGEST = 30.0
+# Characters of the jobs in one answer with `full`: a page that has more ends before, but for its first job.
+MAX_ANSWER_CHARACTERS = 4 << 20
 Limit = Annotated[int, QueryParameter(ge=1, le=200)]
 Lines = Annotated[int, QueryParameter(ge=1, le=1000)]
 IfMatch = Annotated[str | None, HeaderParameter(name="If-Match")]
@@ -45,9 +52,14 @@ class JobEdit(Struct, kw_only=True, forbid_unknown_fields=True):
     tags: list[Name] | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
 
-    def given(self) -> dict[str, Any]:
-        """As app.jobs.update takes them."""
-        return {name: value for name, value in asdict(self).items() if value is not UNSET}
+    def given(self, job: Job | None = None) -> dict[str, Any]:
+        """As app.jobs.update takes them; what is masked is as the job has it."""
+        values = {name: value for name, value in asdict(self).items() if value is not UNSET}
+        if "arguments" in values:
+            values["arguments"] = kept(values["arguments"], None if job is None else payload_data(job.payload))
+        if "metadata" in values:
+            values["metadata"] = kept(values["metadata"], None if job is None else job.metadata)
+        return values
 
 
 class Counts(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -81,11 +93,17 @@ async def list_jobs(
     arguments: Annotated[bool, QueryParameter(description="How each job's arguments begin.")] = False,
     full: Annotated[bool, QueryParameter(description="All of each job, as under its id.")] = False,
 ) -> JobPage:
-    """Jobs, newest first; those that are due by `sort=due`, soonest first."""
+    """Jobs, newest first; those that are due by `sort=due`, soonest first.
+
+    With `full`, a page of large jobs may have fewer than `limit`: `next` says whether there are more.
+    """
     newest = sort != "due" if order is None else order == "desc"
-    page = await spring.jobs.list(which, limit=limit, after=after, newest=newest, sort=sort)
+    page = await spring.jobs.list(which, limit=limit, after=after, newest=newest, sort=sort, brief=True)
+    if full:
+        page = await whole_page(await spring.opened(), page, MAX_ANSWER_CHARACTERS, spring.clock.now())
     now = spring.clock.now()
-    return JobPage([job_item(job, now, arguments=arguments, full=full) for job in page], page.next)
+    items = await shown_each(spring, page, lambda job: job_item(job, now, arguments=arguments, full=full))
+    return JobPage(items, page.next)
 
 
 @get("/jobs/counts", dependencies={"which": Provide(which_jobs)}, **may("viewer"))
@@ -103,7 +121,7 @@ async def get_job(
     spring: Spring, id: FromPath[str], wait: Annotated[float, QueryParameter(ge=0, le=LONGEST)] = 0.0
 ) -> Response[JobView]:
     """All of a job. With `wait` the answer comes when it has ended, or after so many seconds."""
-    return tagged(spring, await (spring.jobs.wait(id, wait) if wait else spring.jobs.get(id)))
+    return await tagged(spring, await (spring.jobs.wait(id, wait) if wait else spring.jobs.get(id)))
 
 
 @patch("/jobs/{id:str}", **may("operator"))
@@ -111,10 +129,11 @@ async def update_job(
     spring: Spring, id: FromPath[str], data: JSONBody[JobEdit], if_match: IfMatch = None
 ) -> Response[JobView]:
     """Edits a job that waits; with If-Match only if nobody has edited it since it was read."""
+    job = await spring.jobs.get(id)
     if if_match is not None:
-        _unchanged(await spring.jobs.get(id), if_match)
-    await spring.jobs.update(id, **data.given())
-    return tagged(spring, await spring.jobs.get(id))
+        await _check_unchanged(spring, job, if_match)
+    await spring.jobs.update(id, **await given_values(spring, lambda: data.given(job)))
+    return await tagged(spring, await spring.jobs.get(id))
 
 
 @delete("/jobs/{id:str}", status_code=204, **may("operator"))
@@ -136,7 +155,7 @@ async def job_logs(
     """What its runs have logged, first to last."""
     lines = await spring.jobs.logs(id, limit=limit, after=(0, 0) if after is None else _line(after))
     more = f"{lines[-1].run}.{lines[-1].n}" if len(lines) == limit else None
-    return LogPage([log_line(line) for line in lines], more)
+    return LogPage(await shown_each(spring, lines, log_line), more)
 
 
 def _shown(reason: Reason) -> Reason:
@@ -147,15 +166,17 @@ def _shown(reason: Reason) -> Reason:
     return replace(reason, text=shown_line(reason.text)) if said else reason
 
 
-def tagged(spring: Mainspring, job: Job) -> Response[JobView]:
-    return Response(job_view(job, spring.clock.now()), headers={"ETag": f'"{etag(job)}"'})
+async def tagged(spring: Mainspring, job: Job) -> Response[JobView]:
+    now = spring.clock.now()
+    view = await shown_one(spring, job, lambda job: job_view(job, now))
+    return Response(view, headers={"ETag": f'"{await etag(spring, editable(job))}"'})
 
 
-def _unchanged(job: Job, if_match: str) -> None:
+async def _check_unchanged(spring: Mainspring, job: Job, if_match: str) -> None:
     """Refuses to edit what others have edited. Between this look and the edit itself they still may: then the edit
     that comes last stands, of what both have touched."""
     wanted = [one.strip().removeprefix("W/").strip('"') for one in if_match.split(",")]
-    if "*" not in wanted and etag(job) not in wanted:
+    if "*" not in wanted and await etag(spring, editable(job)) not in wanted:
         raise Problem(412, "changed", f"job {job.id} was edited since it was read; read it again", job_id=job.id)
 
 

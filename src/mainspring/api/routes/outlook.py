@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Annotated
 
 from litestar import get
 from litestar.params import QueryParameter
 from msgspec import Struct
 
+from ...app import Mainspring
 from ...schedule import Schedule
 from ..access.door import Spring, may
+from ..showing import shown_each
 from .schedule_view import ScheduleView, schedule_view
 
 # So long after it was due somebody should have looked at a schedule.
@@ -51,11 +54,12 @@ async def scheduler_outlook(spring: Spring, limit: Limit = 10) -> Outlook:
     rows |= {row.name: row for row in await store.schedules(names, limit=len(names))} if names else {}
     active = [row for row in rows.values() if row.status == "active"]
     late = [row for row in active if row.due_at is not None and now - row.due_at >= LATE]
+    tripped = [rows[name] for name in index.tripped if name in rows and rows[name].tripped]
     return Outlook(
         active=index.counts["active"], paused=index.counts["paused"],
-        next=_views(sorted((row for row in active if row.next_run_at is not None), key=_tick), limit),
-        late=_views(sorted(late, key=lambda row: row.due_at or now), limit),
-        tripped=_views((rows[name] for name in index.tripped if name in rows and rows[name].tripped), limit),
+        next=await _views(spring, sorted((row for row in active if row.next_run_at is not None), key=_tick), limit),
+        late=await _views(spring, sorted(late, key=lambda row: row.due_at or now), limit),
+        tripped=await _views(spring, tripped, limit),
         as_of=index.as_of, complete=index.complete,
     )  # fmt: skip
 
@@ -64,8 +68,8 @@ def _tick(row: Schedule) -> tuple[datetime | None, str]:
     return row.next_run_at, row.name
 
 
-def _views(rows: Iterable[Schedule], limit: int) -> list[ScheduleView]:
-    return [schedule_view(row) for row in rows][:limit]
+async def _views(spring: Mainspring, rows: Iterable[Schedule], limit: int) -> list[ScheduleView]:
+    return await shown_each(spring, list(islice(rows, limit)), schedule_view)
 
 
 ROUTES = [scheduler_outlook]

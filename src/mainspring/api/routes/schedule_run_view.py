@@ -8,12 +8,8 @@ from typing import Literal
 from msgspec.structs import asdict, replace
 
 from ...control.schedule_history import ScheduleRun, ScheduleStats
-from ...schedule import Tick
-from ..access.redaction import shown_error, shown_message
+from ..access.redaction import shown_error, shown_message, shown_reason
 from .job_view import ExecutionView, execution_view
-
-# A tick's reason that is an error begins so; the others are words of ours.
-_ERROR, _LIMIT = "input: ", 200
 
 
 class ScheduleExecution(ExecutionView, frozen=True, kw_only=True):
@@ -38,17 +34,10 @@ def schedule_execution(run: ScheduleRun) -> ScheduleExecution:
     )
 
 
-def shown_tick(tick: Tick) -> Tick:
-    return replace(tick, reason=_shown(tick.reason)) if tick.reason.startswith(_ERROR) else tick
-
-
 def shown_stats(stats: ScheduleStats) -> ScheduleStats:
     reasons: dict[str, int] = {}
     for reason, count in stats.reasons.items():
-        reasons[_shown(reason)] = reasons.get(_shown(reason), 0) + count
+        shown = shown_reason(reason)
+        reasons[shown] = reasons.get(shown, 0) + count
     errors = [replace(one, error=shown_error(one.error), message=shown_message(one.message)) for one in stats.errors]
     return replace(stats, reasons=reasons, errors=errors)
-
-
-def _shown(reason: str) -> str:
-    return shown_error(reason, _LIMIT) if reason.startswith(_ERROR) else reason

@@ -9,9 +9,11 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
+from ...codec import data
 from ...schedule import CatchUp, Overlap, Schedule, Spec, Status
 from ...trigger import AnyTrigger, Preview, Window, cron
 from ..access.redaction import shown_data, shown_mapping, shown_text
+from ..unchanged import kept
 from .values import SpanText
 
 Span = Annotated[float, Meta(ge=0, description="Seconds.")] | SpanText
@@ -45,9 +47,13 @@ class Policies(Struct, kw_only=True, forbid_unknown_fields=True):
     tags: list[str] | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
 
-    def given(self) -> dict[str, Any]:
-        """As app.schedules takes them."""
+    def given(self, spec: Spec | None = None) -> dict[str, Any]:
+        """As app.schedules takes them; what is masked is as the schedule has it."""
         found = {name: value for name, value in asdict(self).items() if value is not UNSET}
+        if "kwargs" in found:
+            found["kwargs"] = kept(found["kwargs"], None if spec is None else data(spec.payload))
+        if "metadata" in found:
+            found["metadata"] = kept(found["metadata"], None if spec is None else spec.metadata)
         if isinstance(found.get("trigger"), str):
             found["trigger"] = cron(found["trigger"])
         return found
@@ -66,8 +72,8 @@ class NewSchedule(Policies, kw_only=True, forbid_unknown_fields=True):
     trigger: AnyTrigger | str
     """A trigger with its kind, or a cron expression."""
 
-    def given(self) -> dict[str, Any]:
-        return {name: value for name, value in super().given().items() if name not in ("name", "task")}
+    def given(self, spec: Spec | None = None) -> dict[str, Any]:
+        return {name: value for name, value in super().given(spec).items() if name not in ("name", "task")}
 
 
 class SpecView(Spec, frozen=True, kw_only=True, omit_defaults=False):

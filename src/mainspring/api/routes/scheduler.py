@@ -10,9 +10,11 @@ from litestar import get, post
 from litestar.params import JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
+from ...control.computation import Computation
 from ...distribution import WEEK, Distribution
 from ...spread import Rebalance
 from ...trigger import AnyTrigger, Cron, cron
+from ...trigger.bounds import MAX_NAME_CHARACTERS
 from ..access.door import Spring, may
 from ..recent import Lately
 from .jobs import Counts
@@ -56,7 +58,7 @@ class Rule(Struct, kw_only=True, forbid_unknown_fields=True):
     """A trigger with its kind, or a cron expression."""
     tz: str = "UTC"
     """For a cron expression."""
-    name: str = ""
+    name: Annotated[str, Meta(max_length=MAX_NAME_CHARACTERS)] = ""
     """Of the schedule it is for, which settles what depends on it."""
     count: Annotated[int, Meta(ge=1, le=1000)] = 10
     after: datetime | None = None
@@ -103,11 +105,17 @@ async def scheduler_rebalance(spring: Spring, data: JSONBody[RebalanceWish | Non
 @post("/cron/preview", status_code=200, **may("viewer", reads=True))
 async def preview_rule(spring: Spring, data: JSONBody[Rule]) -> RulePreview:
     """What a rule means, when it runs next, and what clocks do to it."""
-    rule = (cron(data.trigger, tz=data.tz) if isinstance(data.trigger, str) else data.trigger).named(data.name)
     after = data.after or spring.clock.now()
+    computation = Computation(spring.clock, "the preview of this rule")
+    return await computation.run(lambda: _previewed(data, after, computation))
+
+
+def _previewed(data: Rule, after: datetime, computation: Computation) -> RulePreview:
+    rule = (cron(data.trigger, tz=data.tz) if isinstance(data.trigger, str) else data.trigger).named(data.name)
+    ticks = list(computation.each(rule.anchored(after).coming(data.count, after=after)))
     effects = rule.effects(after=after) if isinstance(rule, Cron) else []
     return RulePreview(
-        meaning=rule.explain(), next=tick_views(rule.anchored(after).preview(data.count, after=after)),
+        meaning=rule.explain(), next=tick_views(ticks),
         clock_changes=[effect.note for effect in effects], warnings=rule.warnings(),
     )  # fmt: skip
 

@@ -10,12 +10,18 @@ from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody, Quer
 from msgspec import Struct
 
 from ...amendment import fingerprint
+from ...app import Mainspring
+from ...codec import data as payload_data
 from ...config import span
 from ...control import Backfill, ScheduleStats
-from ...schedule import Owner, Schedule, Status, Tick
+from ...schedule import Owner, Schedule, Spec, Status, Tick
 from ..access.door import Spring, may
+from ..access.redaction import shown_tick
+from ..etag import etag, keyed, secret_of
 from ..recent import Lately
-from .schedule_run_view import ScheduleExecution, schedule_execution, shown_stats, shown_tick
+from ..showing import shown_each, shown_one
+from ..unchanged import given_values, kept
+from .schedule_run_view import ScheduleExecution, schedule_execution, shown_stats
 from .schedule_view import NewSchedule, Rules, ScheduleView, TickView, schedule_view, tick_views
 
 Limit = Annotated[int, QueryParameter(ge=1, le=200)]
@@ -74,20 +80,20 @@ async def list_schedules(
     With filters, where there are very many, changes that others made in the last seconds may not be seen yet.
     """
     page = await spring.schedules.page(q=q, task=task, owner=owner, status=status, limit=limit, after=after)
-    return SchedulePage([schedule_view(row) for row in page.rows], page.next)
+    return SchedulePage(await shown_each(spring, page.rows, schedule_view), page.next)
 
 
 @post("/schedules", **may("operator"))
 async def create_schedule(spring: Spring, data: JSONBody[NewSchedule]) -> Response[ScheduleView]:
     """Makes a schedule of the users' own, which no deploy touches."""
-    given = data.given()
+    given = await given_values(spring, data.given)
     row = await spring.schedules.create(data.name, given.pop("trigger"), data.task, **given)
-    return _tagged(row, status_code=201)
+    return await _tagged(spring, row, status_code=201)
 
 
 @get("/schedules/{name:str}", **may("viewer"))
 async def get_schedule(spring: Spring, name: FromPath[str]) -> Response[ScheduleView]:
-    return _tagged(await spring.schedules.get(name))
+    return await _tagged(spring, await spring.schedules.get(name))
 
 
 @patch("/schedules/{name:str}", **may("operator"))
@@ -95,8 +101,15 @@ async def update_schedule(
     spring: Spring, name: FromPath[str], data: JSONBody[Rules], if_match: IfMatch = None
 ) -> Response[ScheduleView]:
     """Says some of it anew; with If-Match only if nobody has changed it since it was read."""
-    expected = None if if_match in (None, "*") else str(if_match).removeprefix("W/").strip('"')
-    return _tagged(await spring.schedules.update(name, expected=expected, **data.given()))
+    spec = (await spring.schedules.get(name)).spec
+    secret, wanted = await secret_of(spring), str(if_match).removeprefix("W/").strip('"')
+
+    def is_as_read(spec: Spec) -> bool:
+        return keyed(secret, fingerprint(spec).encode()) == wanted
+
+    expected = None if if_match in (None, "*") else is_as_read
+    given = await given_values(spring, lambda: data.given(spec))
+    return await _tagged(spring, await spring.schedules.update(name, expected=expected, **given))
 
 
 @delete("/schedules/{name:str}", status_code=204, **may("operator"))
@@ -108,27 +121,33 @@ async def delete_schedule(spring: Spring, name: FromPath[str]) -> None:
 @post("/schedules/{name:str}/pause", status_code=200, **may("operator"))
 async def pause_schedule(spring: Spring, name: FromPath[str], data: JSONBody[Note | None] = None) -> ScheduleView:
     """It makes no jobs until it is resumed; its running jobs go on."""
-    return schedule_view(await spring.schedules.pause(name, data.note if data else ""))
+    row = await spring.schedules.pause(name, data.note if data else "")
+    return await shown_one(spring, row, schedule_view)
 
 
 @post("/schedules/{name:str}/resume", status_code=200, **may("operator"))
 async def resume_schedule(
     spring: Spring, name: FromPath[str], data: JSONBody[Resumption | None] = None
 ) -> ScheduleView:
-    return schedule_view(await spring.schedules.resume(name, catch_up=data is not None and data.catch_up))
+    row = await spring.schedules.resume(name, catch_up=data is not None and data.catch_up)
+    return await shown_one(spring, row, schedule_view)
 
 
 @post("/schedules/{name:str}/trigger", **may("operator"))
 async def trigger_schedule(spring: Spring, name: FromPath[str], data: JSONBody[Trigger | None] = None) -> Triggered:
     """One job at once, paused or not; its next tick is left alone."""
-    handle = await spring.schedules.trigger(name, kwargs=data.kwargs if data else None)
+    kwargs = None if data is None else data.kwargs
+    if kwargs is not None:
+        given, payload = kwargs, (await spring.schedules.get(name)).spec.payload
+        kwargs = await given_values(spring, lambda: kept(given, payload_data(payload)))
+    handle = await spring.schedules.trigger(name, kwargs=kwargs)
     return Triggered(handle.id)
 
 
 @post("/schedules/{name:str}/reschedule", status_code=200, **may("operator"))
 async def reschedule_schedule(spring: Spring, name: FromPath[str], data: JSONBody[Appointment]) -> ScheduleView:
     """Its next tick is at this instant; those after it follow its trigger."""
-    return schedule_view(await spring.schedules.reschedule(name, data.at))
+    return await shown_one(spring, await spring.schedules.reschedule(name, data.at), schedule_view)
 
 
 @post("/schedules/{name:str}/backfill", status_code=200, **may("operator"))
@@ -176,9 +195,11 @@ async def schedule_stats(spring: Spring, recent: Lately, name: FromPath[str], wi
     return shown_stats(await recent.get(("schedule", name, back), lambda: spring.schedules.stats(name, back)))
 
 
-def _tagged(row: Schedule, *, status_code: int = 200) -> Response[ScheduleView]:
+async def _tagged(spring: Mainspring, row: Schedule, *, status_code: int = 200) -> Response[ScheduleView]:
     """Its ETag is of what was said about it: that a tick came in between is no change."""
-    return Response(schedule_view(row), status_code=status_code, headers={"ETag": f'"{fingerprint(row.spec)}"'})
+    view = await shown_one(spring, row, schedule_view)
+    tag = await etag(spring, fingerprint(row.spec).encode())
+    return Response(view, status_code=status_code, headers={"ETag": f'"{tag}"'})
 
 
 ROUTES = [

@@ -13,6 +13,7 @@ from ...webhook.inbound import Call, InboundTrigger
 from ...webhook.signature import ID, SIGNATURE, TIMESTAMP
 from ..access.door import Spring, may
 from ..access.redaction import shown_mapping, shown_text
+from ..unchanged import given_values, kept
 from .schedules import Triggered
 from .values import Slug
 from .webhooks import IfMatch, Rotation, revision
@@ -73,7 +74,8 @@ async def list_triggers(spring: Spring) -> list[TriggerView]:
 @post("/triggers", **may("admin", unkept=True))
 async def create_trigger(spring: Spring, data: JSONBody[NewTrigger]) -> MadeTrigger:
     """From now on a signed message sets it off. Its secret is told now and never again."""
-    made = await spring.triggers.create(**asdict(data))
+    given: dict[str, Any] = asdict(data) | {"kwargs": kept(data.kwargs)}
+    made = await spring.triggers.create(**given)
     return MadeTrigger(_view(made.trigger), made.secret)
 
 
@@ -87,7 +89,11 @@ async def update_trigger(
     spring: Spring, name: FromPath[str], data: JSONBody[TriggerEdit], if_match: IfMatch = None
 ) -> Response[TriggerView]:
     """Says some of it anew; with If-Match only if nobody has changed it since it was read."""
-    return _tagged(await spring.triggers.update(name, expected=revision(if_match), **data.given()))
+    given = data.given()
+    if "kwargs" in given:
+        kwargs, stored = given["kwargs"], (await spring.triggers.get(name)).kwargs
+        given["kwargs"] = await given_values(spring, lambda: kept(kwargs, stored))
+    return _tagged(await spring.triggers.update(name, expected=revision(if_match), **given))
 
 
 @delete("/triggers/{name:str}", status_code=204, **may("admin"))

@@ -16,8 +16,8 @@ from ...span import parsed
 
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 # Of what stands in URLs: webhooks and triggers.
-Slug = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
-KeyName = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$")]
+Slug = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$(?!\\n)")]
+KeyName = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$(?!\\n)")]
 Instant = Annotated[datetime, Meta(tz=True)]
 # Checked and turned into seconds by what it is given to.
 SpanText = Annotated[str, Meta(max_length=100, description="A span of time such as 4s, 1h30m or 2 days.")]

@@ -16,6 +16,8 @@ from ...webhook.record import Extra, Kind, Standing, Webhook, abridged
 from ..access.door import Principal, Spring, Who, may
 from ..access.redaction import shown_line, shown_text
 from ..problem import Problem
+from ..showing import shown_each
+from ..unchanged import kept_text
 from .enqueue import Accepted
 from .job_view import JobPage, job_item
 from .jobs import Limit
@@ -110,7 +112,10 @@ async def update_webhook(
     spring: Spring, who: Who, name: FromPath[str], data: JSONBody[WebhookEdit], if_match: IfMatch = None
 ) -> Response[WebhookView]:
     """Says some of it anew; with If-Match only if nobody has changed it since it was read."""
-    return await _tagged(spring, await spring.webhooks.update(name, expected=revision(if_match), **data.given()), who)
+    given = data.given()
+    if "url" in given:
+        given["url"] = kept_text(given["url"], (await spring.webhooks.get(name)).url, "url")
+    return await _tagged(spring, await spring.webhooks.update(name, expected=revision(if_match), **given), who)
 
 
 @delete("/webhooks/{name:str}", status_code=204, **may("admin"))
@@ -142,7 +147,7 @@ async def webhook_deliveries(
 ) -> JobPage:
     """The jobs that tell it, or have told it, newest first."""
     page, now = await spring.webhooks.deliveries(name, limit=limit, after=after), spring.clock.now()
-    return JobPage([job_item(job, now) for job in page], page.next)
+    return JobPage(await shown_each(spring, page, lambda job: job_item(job, now)), page.next)
 
 
 def revision(if_match: str | None) -> int | None:

@@ -14,6 +14,7 @@ from ...app import Mainspring
 from ...control.workers import MOST
 from ...job import LiveWorker, Orders, WorkerInfo, WorkerState
 from ..access.door import Spring, may
+from ..showing import shown_each
 from .job_view import JobItem, job_item
 
 
@@ -52,7 +53,8 @@ async def list_workers(spring: Spring) -> WorkerPage:
 async def get_worker(spring: Spring, id: FromPath[str]) -> WorkerDetails:
     """One of them, by its id or the beginning of it, and what it runs."""
     worker, now = await spring.workers.get(id), spring.clock.now()
-    jobs = [job_item(job, now) for job in await spring.workers.running(worker.info.id)]
+    running = await spring.workers.running(worker.info.id, brief=True)
+    jobs = await shown_each(spring, running, lambda job: job_item(job, now))
     return WorkerDetails(**asdict(_view(worker)), jobs=jobs)
 
 

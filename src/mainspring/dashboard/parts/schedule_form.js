@@ -56,7 +56,7 @@ export function ScheduleForm({ row, tasks, onClose, onDone }) {
         written here replace them.</p>`}
       <${JsonEditor} label="Arguments" text=${draft.kwargs} rows=${4} onText=${(kwargs) => change({ kwargs })} />
       ${draft.kwargs.includes("***") && html`<p class="hint">What stands as *** is hidden, and stays as it is unless
-        you change the arguments.</p>`}
+        you write something else there.</p>`}
       ${faultOf("kwargs") && html`<p class="fault" role="alert">${faultOf("kwargs")}</p>`}
     </div><${RulePreview} preview=${preview} tz=${trigger.tz} narrowed=${NARROWING.some((name) => draft[name])} /></div>
     ${anyway && html`<p class="hint">Only your changes are saved; changes by others stay.</p>`}

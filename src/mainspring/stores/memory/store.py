@@ -44,6 +44,7 @@ from ...schema import Schema
 from ...store import Store, Transaction
 from ...tally import Span, Tally
 from ..bell import Bell
+from ..rules import brief_job
 from . import change, claim, enqueue, finish, fire, read
 from .jobs import Jobs
 from .keeper import MemoryKeeper
@@ -265,9 +266,11 @@ class MemoryStore(MemoryKeeper):
         after: Cursor | None = None,
         newest: bool = False,
         sort: Sort = "created",
+        brief: bool = False,
     ) -> list[Job]:
         with self._turn():
-            return read.page(self._jobs, which, now, limit, after, newest, sort)
+            found = read.page(self._jobs, which, now, limit, after, newest, sort)
+            return [brief_job(job) for job in found] if brief else found
 
     async def executions(self, job_id: JobId) -> list[Execution]:
         with self._turn():

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ...clock import micros
 from ...job import FINAL, Cursor, Filter, Sort
-from ..rows import COLUMNS, END_SQL, beyond, end_texts, stored
+from ..rows import COLUMNS, END_SQL, beyond, brief_columns, end_texts, stored
 from .jobs import BOTH
 from .pool import Session
 
@@ -24,6 +24,10 @@ SOON, NEAR, FAR, FEW = 500, 5_000, 20_000, 10_000
 # Of an index that tells all there is to know, without a look at the rows, more can be read.
 TOLD = 200_000
 
+# The tick alone is among the options only: as it is written there, without a look at the rest as values.
+_CUT = """json_strip_nulls(json_build_object('tags', tags, 'schedule', schedule,
+    'scheduled_at', options::json -> 'scheduled_at', 'cut', true))::text"""
+_BRIEF = brief_columns(_CUT)
 _FINAL = frozenset(state.value for state in FINAL)
 READY = "crashes < 2 AND NOT parked"
 _SUSPECT = "crashes >= 2 AND NOT parked"
@@ -66,9 +70,18 @@ class _List:
     """One list of one table, as SQL and its values, which are bound, never pasted."""
 
     def __init__(
-        self, table: Table, which: Filter, now: int, limit: int, after: Cursor | None, newest: bool, sort: Sort
+        self,
+        table: Table,
+        which: Filter,
+        now: int,
+        limit: int,
+        after: Cursor | None,
+        newest: bool,
+        sort: Sort,
+        brief: bool,
     ) -> None:
         self.table: Table = table
+        self._columns = _BRIEF if brief else COLUMNS
         self.which, self._values = which, list[Any]()
         self.at = {"created": "0", "due": "run_at", "finished": "finished_at"}[sort]
         self._way, sign = ("DESC", "<") if newest else ("ASC", ">")
@@ -210,7 +223,7 @@ class _List:
 
     def _page(self, arms: list[str], parts: list[str], head: str = "") -> str:
         head = head or ("" if self._by_id else f"WITH {self._hops()} ")
-        return f"""{head}SELECT {COLUMNS} FROM ({" UNION ALL ".join(arms)}) AS job
+        return f"""{head}SELECT {self._columns} FROM ({" UNION ALL ".join(arms)}) AS job
             WHERE {_all(parts)} ORDER BY {self._order} LIMIT {self._room}"""
 
     def _first(self, parts: list[str], room: str, rest: list[str]) -> str:
@@ -277,7 +290,7 @@ class _List:
                 few AS MATERIALIZED (SELECT * FROM ({found}) AS found LIMIT {enough + 1}),
                 page AS (SELECT id FROM few WHERE fits ORDER BY at {self._way}, id {self._way} LIMIT 2 * {self._room})
                 SELECT job.*, found FROM (SELECT count(*) AS found FROM few) AS size LEFT JOIN (
-                    SELECT {COLUMNS} FROM {self.table} WHERE id = ANY(ARRAY(SELECT id FROM page))) AS job ON true
+                    SELECT {self._columns} FROM {self.table} WHERE id = ANY(ARRAY(SELECT id FROM page))) AS job ON true
                 ORDER BY {self._order} LIMIT {self._room}"""
             yield sql, enough
 
@@ -342,11 +355,12 @@ async def jobs(
     after: Cursor | None = None,
     newest: bool = False,
     sort: Sort = "created",
+    brief: bool = False,
 ) -> list[Any]:
     tables = {"created": (JOBS, FINISHED), "due": (JOBS,), "finished": (FINISHED,)}[sort]
     found: dict[str, Any] = {}
     for table in tables:
-        rows = await _page(db, _List(table, which, now, limit, after, newest, sort), limit)
+        rows = await _page(db, _List(table, which, now, limit, after, newest, sort, brief), limit)
         found.update({row[0]: row for row in rows})
     if len(tables) == 1:
         return list(found.values())

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import asyncpg
 
 from ...errors import SchemaMismatch, StoreError, StoreUnavailable
+from ...mask import mask_to_cut
 from ...schema import Schema
 from ..steps import Steps, steps
 from . import script
@@ -142,7 +143,7 @@ async def _holders(db: Session, steps: Steps) -> list[str]:
 
 
 def _holder(pid: int, user: str, program: str, state: str, seconds: float, query: str) -> str:
-    said = " ".join((query or "").split())[:80]
+    said = mask_to_cut(" ".join((query or "").split()))[:80]
     return f"pid {pid} (user {user}, {program or 'no name'}, {state}, open for {seconds:.0f} s: {said})"
 
 

@@ -496,9 +496,10 @@ class PostgresStore(PostgresKeeper):
         after: Cursor | None = None,
         newest: bool = False,
         sort: Sort = "created",
+        brief: bool = False,
     ) -> list[Job]:
         us = micros(now)
-        rows = await self._look(lambda db: lists.jobs(db, which, us, limit, after, newest, sort))
+        rows = await self._look(lambda db: lists.jobs(db, which, us, limit, after, newest, sort, brief))
         return [job_of(row) for row in rows]
 
     async def executions(self, job_id: JobId) -> list[Execution]:

@@ -7,12 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from ...clock import instant, micros
-from ...job import Execution, JobId, LiveWorker, LogLine, Orders, WorkerInfo
+from ...job import Execution, Job, JobId, LiveWorker, LogLine, Orders, WorkerInfo
 from ...schedule import Schedule
 from ...unreadable import readable
+from ..rules import brief_job
 from .home import Home, Homes
 from .records import Raw, job_from, last_run, packed
 from .snapshot import Found
+
+# Bytes of a record beyond which it is not read with others.
+MAX_RECORD_BYTES = 64 << 10
 
 _encode = msgspec.json.Encoder().encode
 _schedule = msgspec.json.Decoder(Schedule).decode
@@ -77,6 +81,24 @@ async def read_home(home: Home, ids: Sequence[JobId]) -> dict[JobId, Found]:
         return {}
     shorts = [packed(id) for id in ids]
     return found_in(ids, await home.many(columns(home, shorts)))
+
+
+async def read_brief(home: Home, ids: Sequence[JobId]) -> list[Job]:
+    """The brief jobs of these ids, in their order. A large record is read alone, so that only one is at hand."""
+    if not ids:
+        return []
+    shorts = [packed(id) for id in ids]
+    names = [f"{home.base}:{name}" for name in ("job", "end")]
+    sizes = await home.many([("HSTRLEN", name, short) for short in shorts for name in names])
+    large = [id for n, id in enumerate(ids) if sizes[2 * n] + sizes[2 * n + 1] > MAX_RECORD_BYTES]
+    alone = set(large)
+    brief: dict[JobId, Job] = {}
+    for some in ([id for id in ids if id not in alone], *([id] for id in large)):
+        found = await home.many(columns(home, [packed(id) for id in some])) if some else [[], [], []]
+        for id, raw in zip(some, zip(*found, strict=True), strict=True):
+            if (job := job_from(id, raw, brief=True)) is not None:
+                brief[id] = brief_job(job)
+    return [brief[id] for id in ids if id in brief]
 
 
 def columns(home: Home, shorts: Sequence[bytes]) -> list[tuple[str | bytes, ...]]:

@@ -15,7 +15,7 @@ from ...job import Cursor, Filter, Job, JobId, Sort, State
 from ..rules import matches
 from .home import Home, Homes
 from .index import Arguments, ids_of
-from .known import read_home
+from .known import read_brief, read_home
 from .records import packed, place, unpacked
 from .ways import Names, Way, early, end_of, names_in, ranks_in, ways
 
@@ -42,6 +42,7 @@ class Asked(NamedTuple):
     beyond: Entry | None
     newest: bool
     sort: Sort
+    brief: bool = False
 
     def fit(self, jobs: Sequence[Job]) -> list[Job]:
         return [job for job in jobs if self._stands(job) and matches(job, self.which, self.now)]
@@ -70,10 +71,17 @@ def _is_beyond(entry: Entry, end: Entry | None, newest: bool) -> bool:
 
 
 async def page(
-    homes: Homes, which: Filter, now: datetime, limit: int, after: Cursor | None, newest: bool, sort: Sort
+    homes: Homes,
+    which: Filter,
+    now: datetime,
+    limit: int,
+    after: Cursor | None,
+    newest: bool,
+    sort: Sort,
+    brief: bool = False,
 ) -> list[Job]:
     beyond = None if after is None else _entry(after.at, after.id, sort)
-    asked = Asked(which, now, limit, beyond, newest, sort)
+    asked = Asked(which, now, limit, beyond, newest, sort, brief)
     pages = await homes.each(lambda home: _page(home, asked))
     if len(pages) == 1:
         return pages[0]
@@ -124,12 +132,12 @@ async def _chosen(home: Home, ids: set[bytes], asked: Asked) -> list[Job]:
     """The page of these."""
     beyond, newest, limit = asked.beyond, asked.newest, asked.limit
     if asked.sort != "created":
-        found = asked.in_order(asked.fit(await _read(home, sorted(ids))))
+        found = asked.in_order(asked.fit(await _read(home, sorted(ids), asked.brief)))
         return [job for job in found if _is_beyond(asked.place(job), beyond, newest)][:limit]
     left = _left(ids, beyond, newest)
     found, start, step = [], 0, asked.first_step
     while len(found) < limit and start < len(left):
-        found += asked.fit(await _read(home, left[start : start + step]))
+        found += asked.fit(await _read(home, left[start : start + step], asked.brief))
         start, step = start + step, min(2 * step, MOST)
     return found[:limit]
 
@@ -141,7 +149,9 @@ def _left(ids: set[bytes], beyond: Entry | None, newest: bool) -> list[bytes]:
     return found[::-1] if newest else found
 
 
-async def _read(home: Home, ids: Sequence[bytes]) -> list[Job]:
+async def _read(home: Home, ids: Sequence[bytes], brief: bool = False) -> list[Job]:
+    if brief:
+        return await read_brief(home, [unpacked(id) for id in ids])
     return [job for _, job in (await read_home(home, [unpacked(id) for id in ids])).values() if job is not None]
 
 
@@ -155,7 +165,7 @@ async def _walk(home: Home, orders: Sequence[Order], asked: Asked, patience: int
         if patience is not None and read >= patience:
             return None
         entries, end = await _next(home, orders, beyond, asked.newest, step)
-        found += asked.fit(await _read(home, [id for _, id in entries]))
+        found += asked.fit(await _read(home, [id for _, id in entries], asked.brief))
         beyond, more = end, end is not None
         step, read = min(2 * step, MOST), read + len(entries)
     return found[: asked.limit]

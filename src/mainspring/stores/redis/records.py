@@ -13,7 +13,16 @@ from msgspec.structs import replace
 from ...clock import EPOCH, instant
 from ...job import UNREADABLE, Circuit, Ending, Execution, Job, JobId, Lease, NewJob, State, WorkerId
 from ...unreadable import readable
-from ..rows import claimed_of, new_row, remembered_options, row_of, strict_job_of, unreadable_job
+from ..rows import (
+    COLUMNS,
+    brief_options,
+    claimed_of,
+    new_row,
+    remembered_options,
+    row_of,
+    strict_job_of,
+    unreadable_job,
+)
 from ..rules import set_aside
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -21,6 +30,7 @@ _unpack = msgspec.msgpack.Decoder().decode
 _circuit = msgspec.json.Decoder(Circuit).decode
 _PLACE = Layout(">HQ")
 _OTHER = b"\xff\xff"
+_OPTIONS = COLUMNS.split(", ").index("options")
 
 # What the scripts have to know of a job: letters, as they stand between zero bytes.
 PLAIN, KEYED, SERIAL, EXPIRES, AGAIN = 64, 1, 2, 4, 8
@@ -86,18 +96,18 @@ def record(job: Job) -> bytes:
     return flags(job, job.attempt) + _pack(row_of(job)[1:])
 
 
-def job_from(id: JobId, raw: Raw) -> Job | None:
+def job_from(id: JobId, raw: Raw, brief: bool = False) -> Job | None:
     """The job of a record; of one that cannot be decoded, what can be read of it, with an Unreadable failure."""
     if raw[0] is None:
         return None
     try:
-        return _job_from(id, raw[0], *raw[1:])
+        return _job_from(id, raw[0], raw[1], raw[2], brief)
     except Exception as error:
         return _unreadable(id, raw, error)
 
 
-def _job_from(id: JobId, text: bytes, claimed: bytes | None, ended: bytes | None) -> Job:
-    job = _recorded(id, text)
+def _job_from(id: JobId, text: bytes, claimed: bytes | None, ended: bytes | None, brief: bool) -> Job:
+    job = _recorded(id, text, brief)
     if ended is not None:
         finished_at, _, result = ended.split(b"\0", 3)[3].partition(b"\0")
         job = _claimed(job, ended)
@@ -130,8 +140,11 @@ def aside_of(queue: str, task: str, now: int) -> bytes:
     return f"{UNREADABLE}\0\0{now}\0{chr(PLAIN)}\0{queue}\0{task}".encode()
 
 
-def _recorded(id: JobId, text: bytes) -> Job:
-    return strict_job_of([id, *_row(_unpack(text[1:]))])
+def _recorded(id: JobId, text: bytes, brief: bool) -> Job:
+    row = [id, *_row(_unpack(text[1:]))]
+    if brief:
+        row[_OPTIONS] = brief_options(row[_OPTIONS])
+    return strict_job_of(row)
 
 
 def _row(row: list[Any]) -> list[Any]:

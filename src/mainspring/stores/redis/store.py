@@ -315,9 +315,10 @@ class RedisStore(RedisKeeper):
         after: Cursor | None = None,
         newest: bool = False,
         sort: Sort = "created",
+        brief: bool = False,
     ) -> list[Job]:
         with self._clock.outside():
-            return await lists.page(self._open(), which, now, limit, after, newest, sort)
+            return await lists.page(self._open(), which, now, limit, after, newest, sort, brief)
 
     async def executions(self, job_id: JobId) -> list[Execution]:
         with self._clock.outside():

@@ -10,7 +10,7 @@ import msgspec
 
 from ...clock import micros
 from ...job import FINAL, Cursor, Filter, Sort
-from ..rows import COLUMNS, END_SQL, HELD, SHOWN_SQL, Row, beyond, end_texts, stored
+from ..rows import COLUMNS, END_SQL, HELD, SHOWN_SQL, Row, beyond, brief_columns, end_texts, stored
 from .lenient import holds_no_text, lenient, too_big
 from .odd import earliest, latest
 
@@ -34,6 +34,11 @@ _SUSPECT = "state = 'pending' AND crashes >= 2"
 _LATE = "state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now"
 _EVERY = -1  # as a LIMIT
 _AS_JSON = f"json_group_array(json_array({COLUMNS}))"
+_KEPT = ", ".join(f"'{name}', json_extract(options, '$.{name}')" for name in ("tags", "schedule", "scheduled_at"))
+# A field that is null is no field of an option that has no default of null.
+_CUT = f"""CASE WHEN json_valid(options)
+    THEN json_patch('{{}}', json_object({_KEPT}, 'cut', json('true'))) ELSE '{{' END"""
+_BRIEF = brief_columns(_CUT)
 
 _json = msgspec.json.encode
 _rows = msgspec.json.Decoder(list[Row]).decode
@@ -89,8 +94,10 @@ class Source(NamedTuple):
 class _List:
     """One list, as SQL and its values, which are bound, never pasted."""
 
-    def __init__(self, which: Filter, now: int, limit: int, after: Cursor | None, newest: bool, sort: Sort) -> None:
-        self.which, self.limit, self.newest = which, limit, newest
+    def __init__(
+        self, which: Filter, now: int, limit: int, after: Cursor | None, newest: bool, sort: Sort, brief: bool
+    ) -> None:
+        self.which, self.limit, self.newest, self.brief = which, limit, newest, brief
         self.values: dict[str, Any] = {"now": now, "limit": limit}
         self.column, self._by_id = _COLUMN[sort], sort == "created"
         self._groups = READY if sort == "due" else ENDED
@@ -239,7 +246,7 @@ class _List:
     def _page(self, walk: str, by: str, fits: Sequence[str], head: str = "") -> str:
         """The jobs of a walk that fit, as one JSON text: a row at a time would hand the interpreter lock over and back
         for each, and wait for the event loop every time."""
-        return f"""{head} SELECT {_AS_JSON} FROM (SELECT {COLUMNS}
+        return f"""{head} SELECT {_AS_JSON} FROM (SELECT {_BRIEF if self.brief else COLUMNS}
             FROM ({walk}) AS walk CROSS JOIN mainspring_jobs ON {by} = led WHERE {_all(fits)} LIMIT :limit)"""
 
     def _first(self, room: int) -> str:
@@ -379,8 +386,9 @@ def jobs(
     after: Cursor | None = None,
     newest: bool = False,
     sort: Sort = "created",
+    brief: bool = False,
 ) -> list[Row]:
-    asked = _List(which, now, limit, after, newest, sort)
+    asked = _List(which, now, limit, after, newest, sort, brief)
     if asked.empty:
         return []
     rows, place = _page(db, asked), _PLACE[asked.column]

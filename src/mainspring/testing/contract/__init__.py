@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .beat import BeatContract
+from .brief import BriefContract
 from .change import ChangeContract
 from .circuit import CircuitContract
 from .claim import ClaimContract
@@ -49,6 +50,7 @@ class StoreContract(
     UpdateContract,
     ReadContract,
     ListsContract,
+    BriefContract,
     PruneContract,
     ScheduleContract,
     FireContract,

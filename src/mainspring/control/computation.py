@@ -1,0 +1,64 @@
+"""Calculations that may take long: in threads of their own, a few at once, each up to a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import cache
+from typing import TypeVar
+
+from ..clock import Clock
+from ..errors import BadInput
+
+T = TypeVar("T")
+# Calculations of one process at once: more would take the processor from those who wait for something else.
+MAX_AT_ONCE = 2
+# Seconds from the request for a calculation to its end, the wait for others included.
+DEADLINE_SECONDS = 5.0
+
+
+class Computation:
+    """One calculation. It looks at its deadline itself, since a thread cannot be stopped from outside."""
+
+    def __init__(self, clock: Clock, what: str, seconds: float = DEADLINE_SECONDS) -> None:
+        self._clock = clock
+        self._what, self._seconds = what, seconds
+        self._ends_at = clock.monotonic() + seconds
+
+    def check(self) -> None:
+        """Gives the calculation up if it has taken too long."""
+        if self._clock.monotonic() > self._ends_at:
+            raise BadInput(
+                f"{self._what} took more than {self._seconds:g} s and was given up: ask for less, or for a simpler rule"
+            )
+
+    def each(self, values: Iterable[T]) -> Iterator[T]:
+        """The values, with a look at the deadline before each."""
+        for value in values:
+            self.check()
+            yield value
+
+    async def run(self, calculate: Callable[[], T]) -> T:
+        """What it returns; it must not touch what other threads change.
+
+        On a clock of a test it is calculated at once: there nobody else waits, and all happens in one order.
+        """
+
+        def work() -> T:
+            self.check()
+            try:
+                return calculate()
+            except OverflowError:
+                raise BadInput(f"{self._what} goes beyond the last year there is, 9999: say earlier instants") from None
+
+        if not self._clock.real:
+            return work()
+        with self._clock.outside():
+            return await asyncio.get_running_loop().run_in_executor(_threads(), copy_context().run, work)
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(MAX_AT_ONCE, thread_name_prefix="mainspring-computation")

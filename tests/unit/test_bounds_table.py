@@ -1,0 +1,84 @@
+"""The table of bounds in docs/security.md says what the code says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mainspring.api import body, deadline, head, stream
+from mainspring.api.routes import bulk, enqueue, filters, job_actions, jobs, triggers
+from mainspring.api.service import BODY_LIMIT
+from mainspring.bounds import CLAIM_BYTES, MAX_METADATA_BYTES, MAX_SPAN_SECONDS, MAX_TAGS
+from mainspring.codec import MAX_DEPTH
+from mainspring.config import Settings
+from mainspring.control import computation, schedule_ticks
+from mainspring.control.jobs import PAGE
+from mainspring.judge import MAX_RELEASES
+from mainspring.mask import MAX_PARTS, MAX_TEXT_CHARACTERS
+from mainspring.trigger import bounds, cron_fields
+
+PAGE_OF_DOCS = Path(__file__).parents[2] / "docs" / "security.md"
+
+
+def longest(annotated: object) -> int:
+    """What a kind of value says of its length."""
+    return next(one.max_length for one in annotated.__metadata__ if one.max_length is not None)  # type: ignore[attr-defined]
+
+
+def most(annotated: object) -> int:
+    found = annotated.__metadata__[0]  # type: ignore[attr-defined]
+    return int(found.le if found.le is not None else found.max_items)
+
+
+BOUNDS: dict[str, float] = {
+    "request line and headers": head.LONGEST,
+    "body": BODY_LIMIT,
+    "lists and objects in a body": body.MAX_CONTAINERS,
+    "members of the objects in a body": body.MAX_MEMBERS,
+    "texts in a body, names of members among them": body.MAX_TEXTS,
+    "levels of a body": MAX_DEPTH,
+    "message to `/hooks`": triggers.LIMIT,
+    "arguments of a job": Settings().payload_limit,
+    "jobs in one request": enqueue.MANY,
+    "ids in one bulk action": bulk.MANY,
+    "values of one filter in a query": filters.MANY,
+    "values of one filter in a body": bulk.MANY,
+    "rows of a page": most(jobs.Limit),
+    "log lines of a page": most(jobs.Lines),
+    "characters of a page with `full`": jobs.MAX_ANSWER_CHARACTERS,
+    "characters of a name": bounds.MAX_NAME_CHARACTERS,
+    "characters of a unique or idempotency key": longest(enqueue.Key),
+    "characters of a reason to cancel": job_actions.MAX_REASON_CHARACTERS,
+    "seconds of a job's `delay`, `timeout`, `expires`, `debounce_limit` or `backoff`": MAX_SPAN_SECONDS,
+    "bytes of a job's metadata, as JSON": MAX_METADATA_BYTES,
+    "tags of a job": MAX_TAGS,
+    "bytes of jobs that one claim takes": CLAIM_BYTES,
+    "releases of a job in a row before one counts as a failure": MAX_RELEASES,
+    "characters of a cron expression": cron_fields.LONGEST,
+    "times of a calendar": bounds.MAX_TIMES,
+    "weekdays of a rule": bounds.MAX_WEEKDAYS,
+    "excluded dates of a schedule": bounds.MAX_EXCLUDED_DATES,
+    "schedules that one depends on": bounds.MAX_DEPENDENCIES,
+    "ticks of a preview": PAGE,
+    "ticks of a backfill": schedule_ticks.MAX_TICKS,
+    "seconds of a computation": computation.DEADLINE_SECONDS,
+    "seconds of a read": deadline.LONGEST,
+    "seconds of `wait`": jobs.LONGEST,
+    "live streams of one principal": stream.EACH,
+    "live streams of a server": stream.MOST,
+    "seconds until a stream ends whose key was revoked": stream.CHECK_SECONDS,
+    "characters of a text that is shown": MAX_TEXT_CHARACTERS,
+    "parts of a value that is shown": MAX_PARTS,
+}
+
+
+def rows() -> dict[str, str]:
+    text = PAGE_OF_DOCS.read_text(encoding="utf-8")
+    table = text.partition("| what | at most |")[2].partition("\n\n")[0].splitlines()[2:]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    return {what: bound.split()[0] for what, bound, *_ in cells}
+
+
+def test_each_row_of_the_table_has_the_number_of_the_code() -> None:
+    found = rows()
+    assert {what: found.get(what) for what in BOUNDS} == {what: f"{bound:,.0f}" for what, bound in BOUNDS.items()}
+    assert set(found) == set(BOUNDS)

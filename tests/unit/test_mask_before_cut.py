@@ -1,0 +1,72 @@
+"""What is cut is masked first: a secret on the border is not shown by halves."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from mainspring.stores.unreadable import MAX_ERROR_CHARACTERS, unreadable
+
+from mainspring.context import LINE_LIMIT, clean_line
+from mainspring.control.deed import ROOM, fitted
+from mainspring.mask import MAX_TEXT_CHARACTERS, mask_text
+from mainspring.outcome import MESSAGE_LIMIT, STACK_LIMIT, clean, failure_of
+
+LINES = "\n".join(f"kan4ri{n:05}vogelkan4rivogelkan4rivogelkan4rivogelkan4rivogelkan4ri" for n in range(400))
+KEY = f"-----BEGIN RSA PRIVATE KEY-----\n{LINES}\n-----END RSA PRIVATE KEY-----"
+LONG_PASSWORD = "password='" + "kan4ri " * 2000 + "'"
+SECRETS = [KEY, LONG_PASSWORD, "postgres://user:kan4rivogel@host/db", '{"api_key": "kan4ri' + "x" * 3000 + '"}']
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("limit", [60, 300, 1000, MESSAGE_LIMIT, STACK_LIMIT])
+def test_no_part_of_a_secret_is_left_on_the_border_of_a_cut(secret: str, limit: int) -> None:
+    half = (limit - 50) // 2
+    for before in (0, max(0, half - 30), max(0, half - 3), half, half + 10):
+        for after in (0, 10, half, 3 * limit):
+            text = f"{'x' * before} {secret} {'y ' * after}"
+            shown = mask_text(clean(text, limit))
+            assert "kan4ri" not in shown
+            assert len(clean(text, limit)) <= limit or len(text) <= limit
+
+
+def test_the_failure_of_a_run_keeps_no_part_of_a_key_that_had_to_be_cut() -> None:
+    try:
+        raise ValueError(f"cannot read {KEY} of the vault " + "z" * MESSAGE_LIMIT)
+    except ValueError as error:
+        failure = failure_of(error)
+    assert "kan4ri" not in failure.message
+    assert "kan4ri" not in failure.stack
+    assert failure.message.startswith("cannot read ***")
+
+
+def test_a_line_of_a_run_and_an_entry_of_the_audit_trail_are_masked_before_they_are_cut() -> None:
+    line = clean_line(f"{'x' * (LINE_LIMIT - 8)} {KEY}")
+    assert "kan4ri" not in line
+    assert len(line) <= LINE_LIMIT + 40
+    assert "kan4ri" not in fitted({"kwargs": {"key": KEY, "more": "x" * ROOM}, "note": LONG_PASSWORD})
+
+
+def test_the_error_of_an_unreadable_record_is_masked_before_it_is_cut() -> None:
+    text = "x" * (MAX_ERROR_CHARACTERS - 40) + " postgres://user:kan4ri" + "v" * 100 + "@host"
+    assert "kan4ri" not in unreadable("job", "one", text).error
+
+
+def test_what_is_short_enough_is_kept_as_it_is() -> None:
+    assert clean("password=kan4ri", 100) == "password=kan4ri"
+    assert clean_line("password=kan4ri") == "password=kan4ri"
+
+
+def test_a_text_that_is_too_long_to_be_masked_keeps_its_beginning() -> None:
+    text = "cannot read it: " + "word " * MAX_TEXT_CHARACTERS
+    assert clean(text, 1000).startswith("cannot read it: word word")
+    began = time.thread_time()
+    assert "kan4ri" not in clean("eyJhbGciOiJI" + "kan4ri" * MAX_TEXT_CHARACTERS, 1000)
+    assert time.thread_time() - began < 10
+
+
+def test_the_rest_of_a_key_that_an_earlier_release_has_cut_is_hidden() -> None:
+    """It cut first: the head and the tail of a message, and of a key in its middle only the tail."""
+    cut = f"cannot read it: {'x' * 300}\n… 2000 characters left out …\n{KEY[-900:]} of the vault"
+    assert mask_text(cut) == f"cannot read it: {'x' * 300}\n… 2000 characters left out …\n*** of the vault"
+    assert mask_text(f"{KEY[-900:]} of the vault") == "*** of the vault"

@@ -1,0 +1,220 @@
+"""Errors of inputs, audit targets, ETags, streams and answers to strangers: none of them shows what is hidden."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from http_client import Client, browser
+
+from mainspring import Mainspring, StoreUnavailable, every
+from mainspring.api.access.door import Principal
+from mainspring.api.access.redaction import shown_notice, shown_to
+from mainspring.api.stream import CHECK_SECONDS
+from mainspring.config import Settings
+from mainspring.events import TickPassed
+from mainspring.news import TELLERS
+from mainspring.notice import encode
+from mainspring.schedule import Tick
+from mainspring.stores.memory.store import MemoryStore
+from mainspring.testing import VirtualClock
+from mainspring.webhook.message import passed
+
+SECRET = "kanarivogel"
+NOW = VirtualClock().now()
+
+
+def broken(tick: datetime) -> dict[str, Any]:
+    raise ValueError(f"cannot reach postgres://user:{SECRET}@host/db")
+
+
+@asynccontextmanager
+async def viewer_of(clock: VirtualClock, hides: bool) -> AsyncIterator[httpx.AsyncClient]:
+    """A viewer of an app whose schedule has an input that raises; with payloads hidden or not."""
+    app = Mainspring("memory://", clock=clock, hide_payloads=hides)
+
+    @app.task
+    async def send(to: str) -> None: ...
+
+    app.schedule("nightly", every().minute, send, input=broken)
+    key = await app.keys.create("viewer", "viewer")
+    await app.schedules.get("nightly")
+    clock.advance(seconds=180)
+    await app.worker().drain()
+    async with browser(app.asgi(), headers={"Authorization": f"Bearer {key}"}) as http:
+        yield http
+
+
+@pytest.mark.parametrize("hides", [False, True])
+async def test_the_error_of_an_input_is_masked_or_hidden_like_any_other(clock: VirtualClock, hides: bool) -> None:
+    async with viewer_of(clock, hides) as http:
+        ticks = (await http.get("/schedules/nightly/executions")).json()
+        stats = (await http.get("/schedules/nightly/stats")).json()
+    ticks = [tick for tick in ticks if tick["reason"].startswith("input")]
+    assert ticks
+    assert SECRET not in str((ticks, stats))
+    wanted = "input: ValueError: ***" if hides else "input: ValueError: cannot reach postgres://user:***@host/db"
+    assert {tick["reason"] for tick in ticks} == {wanted}
+    assert stats["reasons"][wanted] == len(ticks)
+
+
+def test_the_error_of_an_input_is_masked_in_webhooks_and_hidden_in_live_events() -> None:
+    reason = f"input: ValueError: cannot reach postgres://user:{SECRET}@host/db"
+    tick = Tick(n=1, at=NOW, seen_at=NOW, what="skipped", reason=reason)
+    assert SECRET not in str(passed("nightly", tick).facts)
+    (notice,) = TELLERS[TickPassed](TickPassed(at=NOW, schedule="nightly", tick=tick))
+    viewer = Principal(name="v", role="viewer")
+    with shown_to(viewer, Settings(hide_payloads=True)):
+        shown = shown_notice(notice, encode(notice))
+    assert msgspec.json.decode(shown)["tick"]["reason"] == "input: ValueError: ***"
+
+
+async def test_the_audit_trail_hides_errors_in_targets_where_payloads_are_hidden(clock: VirtualClock) -> None:
+    app = Mainspring("memory://", clock=clock, hide_payloads=True)
+
+    @app.task(max_retries=0)
+    async def fail() -> None:
+        raise ValueError(f"order of {SECRET} is lost")
+
+    await fail.enqueue()
+    await app.worker().drain()
+    operator, viewer = await app.keys.create("o", "operator"), await app.keys.create("v", "viewer")
+    service = app.asgi()
+    async with browser(service, headers={"Authorization": f"Bearer {operator}"}) as http:
+        (group,) = (await http.get("/dead")).json()["items"]
+        assert SECRET in group["error"]
+        redrive = {"filter": {"errors": [group["error"]]}}
+        assert (await http.post("/dead/redrive", json=redrive)).json()["done"] == 1
+    async with browser(service, headers={"Authorization": f"Bearer {viewer}"}) as http:
+        entries = (await http.get("/audit")).json()["items"]
+    assert any("errors" in entry["target"] for entry in entries)
+    assert SECRET not in str(entries)
+    assert "ValueError: ***" in str(entries)
+
+
+async def test_an_etag_cannot_be_tried_offline_and_is_the_same_on_every_server(
+    spring: Mainspring, client: Client
+) -> None:
+    """A PIN in a hidden payload was found by hashing ten thousand candidates."""
+    handle = await spring.tasks["send"].enqueue(to="1234")
+    async with client("viewer") as http:
+        tag = (await http.get(f"/jobs/{handle.id}")).headers["etag"].strip('"')
+        again = (await http.get(f"/jobs/{handle.id}")).headers["etag"].strip('"')
+    job = await spring.jobs.get(handle.id)
+    edited = {name: getattr(job, name) for name in ("payload", "queue", "priority", "run_at", "expires_at")}
+    assert tag == again
+    assert tag != hashlib.blake2b(msgspec.json.encode(edited), digest_size=16).hexdigest()
+    from mainspring.api import etag
+
+    etag._known.clear()  # as another server of the same store
+    async with client("operator") as http:
+        assert (await http.get(f"/jobs/{handle.id}")).headers["etag"].strip('"') == tag
+        edit = {"priority": 3}
+        path = f"/jobs/{handle.id}"
+        assert (await http.patch(path, json=edit, headers={"If-Match": f'"{tag}"'})).status_code == 200
+        assert (await http.patch(path, json=edit, headers={"If-Match": f'"{tag}"'})).status_code == 412
+
+
+async def test_strangers_are_not_told_where_the_store_is(
+    spring: Mainspring, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await spring.keys.create("viewer", "viewer")
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailable("cannot reach postgresql://inside.example:5432/jobs")
+
+    for verb in ("documents", "time", "jobs", "queues"):
+        monkeypatch.setattr(MemoryStore, verb, away)
+    async with client(None) as http:
+        for path, headers in (
+            ("/queues", {"Authorization": f"Bearer {key}"}),
+            ("/session", {"Cookie": "__Host-mainspring=mss_a"}),
+            ("/health/ready", {}),
+        ):
+            answer = await http.get(path, headers=headers)
+            assert answer.status_code in (401, 503), path
+            assert "inside.example" not in answer.text, path
+
+
+async def passing(clock: VirtualClock) -> None:
+    """Some seconds, one at a time, with turns of the loop in between."""
+    for _ in range(int(2 * CHECK_SECONDS)):
+        clock.advance(seconds=1)
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+async def test_a_stream_ends_when_its_key_is_revoked(spring: Mainspring, service: Any, clock: VirtualClock) -> None:
+    secret = await spring.keys.create("watcher", "viewer")
+    sent: list[dict[str, Any]] = []
+    gone = asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http", "http_version": "1.1", "asgi": {"version": "3.0"}, "scheme": "http", "method": "GET",
+        "path": "/api/v1/events", "raw_path": b"/api/v1/events", "query_string": b"", "root_path": "",
+        "client": ("127.0.0.1", 4711), "server": ("127.0.0.1", 8000), "state": {},
+        "headers": [(b"host", b"127.0.0.1:8000"), (b"authorization", f"Bearer {secret}".encode())],
+    }  # fmt: skip
+    stream = asyncio.ensure_future(service(scope, receive, send))
+    try:
+        await passing(clock)
+        assert sent
+        assert not stream.done()
+        await spring.keys.revoke("watcher")
+        await passing(clock)
+        await asyncio.wait([stream], timeout=5)
+        assert stream.done()
+        assert b'"reason": "revoked"' in b"".join(message.get("body", b"") for message in sent)
+    finally:
+        gone.set()
+        stream.cancel()
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r", " "])
+async def test_no_name_in_a_body_ends_in_a_newline(client: Client, ending: str) -> None:
+    id = "01b8dfec-13e8-705a-85c0-a97b2742f5d5"
+    async with client("admin") as http:
+        assert (await http.post("/jobs", json={"task": "fail", "id": id})).status_code == 201
+        for path, body in (
+            ("/jobs", {"task": "fail", "id": id + ending}),
+            ("/webhooks", {"name": f"out{ending}", "url": "https://example.com", "events": ["job.dead"]}),
+            ("/triggers", {"name": f"in{ending}", "task": "fail"}),
+            ("/keys", {"name": f"key{ending}", "role": "viewer"}),
+            ("/schedules", {"name": f"nightly{ending}", "task": "fail", "trigger": "0 8 * * *"}),
+        ):
+            assert (await http.post(path, json=body)).status_code == 422, path
+
+
+@pytest.mark.parametrize("levels", [300, 499, 961, 5000])
+async def test_metadata_of_any_depth_are_taken_or_refused(client: Client, levels: int) -> None:
+    body = f'{{"task": "fail", "metadata": {{"a": {"[" * levels}{"]" * levels}}}}}'
+    async with client("operator") as http:
+        answer = await http.post("/jobs", content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code == (201 if levels < 400 else 400)
+        if levels < 400:
+            assert (await http.get(f"/jobs/{answer.json()['id']}")).status_code == 200
+
+
+@pytest.mark.parametrize("start_at", ["9999-12-31T23:59:59Z", "9999-12-28T00:00:00Z", "9998-12-31T23:59:59Z"])
+async def test_a_start_in_the_last_years_is_taken_or_refused(client: Client, start_at: str) -> None:
+    async with client("operator") as http:
+        for n, more in enumerate(({}, {"window": {"opens": "08:00", "closes": "18:00"}}, {"jitter": 600_000.0})):
+            body = {"name": f"late-{n}", "task": "fail", "trigger": "0 9 * * *", "start_at": start_at, **more}
+            answer = await http.post("/schedules", json=body)
+            assert answer.status_code == (201 if start_at.startswith("9998") else 422), answer.text
+        if start_at.startswith("9999"):
+            assert "in the year 9998 at the latest" in answer.json()["detail"]

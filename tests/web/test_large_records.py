@@ -1,0 +1,107 @@
+"""Lists and reasons on a store whose jobs are large: what is read and shown is bounded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from http_client import Client
+
+from mainspring import Mainspring
+from mainspring.api.routes.jobs import MAX_ANSWER_CHARACTERS
+from mainspring.ids import new_id
+from mainspring.job import BRIEF_CHARACTERS, NewJob
+from mainspring.stores.memory.store import MemoryStore
+
+LARGE = 1 << 20
+
+
+async def put(spring: Mainspring, count: int, **values: Any) -> list[str]:
+    """As an earlier release has stored them: without a bound of metadata."""
+    store, now = await spring.opened(), spring.clock.now()
+    given = {"task": "send", "payload": '{"to":"a"}', "metadata": {"text": "x" * LARGE}, "tags": ("big",), **values}
+    jobs = [NewJob(id=new_id(now), **given) for _ in range(count)]
+    await store.enqueue(jobs, now=now)
+    return [job.id for job in jobs]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
+    """The limit of each list that a store was asked for, and whether it was to be brief."""
+    seen: list[tuple[int, bool]] = []
+    plain = MemoryStore.jobs
+
+    async def jobs(self: MemoryStore, *args: Any, **given: Any) -> Any:
+        seen.append((given["limit"], given.get("brief", False)))
+        return await plain(self, *args, **given)
+
+    monkeypatch.setattr(MemoryStore, "jobs", jobs)
+    return seen
+
+
+async def test_a_list_of_large_jobs_is_read_brief(
+    spring: Mainspring, client: Client, asked: list[tuple[int, bool]]
+) -> None:
+    await put(spring, 50)
+    async with client() as http:
+        asked.clear()
+        answer = await http.get("/jobs?limit=200&arguments=true")
+        assert len(answer.json()["items"]) == 50
+        assert len(answer.content) < 50 * 1000
+        assert answer.json()["items"][0]["tags"] == ["big"]
+        assert asked == [(200, True)]
+
+
+async def test_arguments_that_are_long_are_not_looked_at_in_a_list(spring: Mainspring, client: Client) -> None:
+    await put(spring, 1, payload=f'{{"to":"{"a" * BRIEF_CHARACTERS}"}}')
+    async with client() as http:
+        assert (await http.get("/jobs?arguments=true")).json()["items"][0]["arguments"] == "…"
+
+
+async def test_a_full_page_of_large_jobs_has_fewer_of_them_and_goes_on(
+    spring: Mainspring, client: Client, asked: list[tuple[int, bool]]
+) -> None:
+    ids = await put(spring, 10)
+    seen, pages, after = list[str](), 0, ""
+    async with client() as http:
+        while True:
+            asked.clear()
+            page = (await http.get(f"/jobs?full=true&order=asc&limit=50{after}")).json()
+            room = MAX_ANSWER_CHARACTERS // LARGE
+            assert len(page["items"]) <= room
+            assert [one for one in asked if one != (50, True)] == [(1, False)] * min(room, 10 - len(seen))
+            assert all(len(one["job"]["metadata"]["text"]) == LARGE for one in page["items"])
+            seen, pages = [*seen, *(one["id"] for one in page["items"])], pages + 1
+            if page["next"] is None:
+                break
+            after = f"&after={page['next']}"
+    assert seen == sorted(ids)
+    assert pages > 2
+
+
+async def test_a_full_page_of_small_jobs_is_whole(spring: Mainspring, client: Client) -> None:
+    for n in range(5):
+        await spring.tasks["send"].enqueue(to=str(n))
+    async with client() as http:
+        page = (await http.get("/jobs?full=true")).json()
+    assert [one["job"]["payload"]["to"] for one in page["items"]] == ["4", "3", "2", "1", "0"]
+    assert page["next"] is None
+
+
+async def test_a_large_job_is_larger_than_a_page_and_shown_nevertheless(spring: Mainspring, client: Client) -> None:
+    await put(spring, 2, metadata={"text": ["x" * LARGE] * 6})
+    async with client() as http:
+        page = (await http.get("/jobs?full=true")).json()
+        assert len(page["items"]) == 1
+        assert page["next"] is not None
+
+
+async def test_why_reads_what_runs_brief_and_in_parts(
+    spring: Mainspring, client: Client, asked: list[tuple[int, bool]]
+) -> None:
+    (id,) = await put(spring, 1)
+    async with client() as http:
+        asked.clear()
+        assert (await http.get(f"/jobs/{id}/why")).status_code == 200
+    assert (500, True) in asked
+    assert all(brief or limit == 1 for limit, brief in asked)

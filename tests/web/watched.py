@@ -1,0 +1,116 @@
+"""A server whose event loop is watched, on a store with large records: `python watched.py STORE-URL`.
+
+It prints its address, and a key for each role. GET /held says for how long, since the last such question, the loop
+was held at most, in seconds, and begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from functools import partial
+from typing import Any
+
+from mainspring import Mainspring, every
+from mainspring.api import service
+from mainspring.api.access import attempts
+from mainspring.api.server import Server, address, listen
+from mainspring.credential import ROLES
+from mainspring.ids import new_id
+from mainspring.job import NewJob
+
+# Seconds between two looks.
+BEAT = 0.002
+LARGE = 1 << 20
+# Worse than any text that is no attack: each begins a secret everywhere.
+TEXT = ("eyJ-" * LARGE)[: LARGE - 100]
+
+
+class Watch:
+    """Looks all the time how long the loop did not turn.
+
+    Counted is only processor time of this process meanwhile, in whatever thread: one that holds the interpreter's lock
+    holds the loop as well, and what other processes of the machine take is not this server's.
+    """
+
+    def __init__(self) -> None:
+        self.held = 0.0
+
+    async def look(self) -> None:
+        wall, cpu = time.perf_counter(), time.process_time()
+        while True:
+            await asyncio.sleep(BEAT)
+            now, used = time.perf_counter(), time.process_time()
+            self.held = max(self.held, min(now - wall - BEAT, used - cpu))
+            wall, cpu = now, used
+
+    def taken(self) -> float:
+        held, self.held = self.held, 0.0
+        return held
+
+
+def watched(app: Any, watch: Watch) -> Any:
+    async def asked(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or scope["path"] != "/held":
+            await app(scope, receive, send)
+            return
+        await asyncio.sleep(2 * BEAT)
+        text = f"{watch.taken():.6f}".encode()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"8")]})
+        await send({"type": "http.response.body", "body": text[:8].ljust(8)})
+
+    return asked
+
+
+def made(url: str) -> Mainspring:
+    app = Mainspring(url)
+
+    @app.task
+    async def send(to: str = "", token: str = "", rows: list[Any] | None = None) -> str:
+        return to
+
+    @app.task(max_retries=0)
+    async def fail(why: str = "") -> None:
+        raise ValueError(f"password={why} {TEXT[:100_000]}")
+
+    return app
+
+
+async def fill(app: Mainspring) -> dict[str, str]:
+    """Large records, some of which only an earlier release would have taken; and one name of each kind."""
+    store, now = await app.opened(), app.clock.now()
+    huge = {"text": ["x" * (LARGE - 100)] * 8, "rows": [{"a": n} for n in range(10_000)]}
+    payload = app.job("send", {"to": TEXT}).payload
+    jobs = [
+        NewJob(id=new_id(now), task="send", payload=payload, metadata=huge, tags=("big",), queue="aside")
+        for _ in range(6)
+    ]
+    await store.enqueue(jobs, now=now)
+    await app.tasks["fail"].enqueue(why="hunter2")
+    await app.tasks["send"].enqueue(to="done")
+    await app.worker(queues=["default"]).drain()
+    (dead,) = await app.dead.list(limit=1)
+    times = [f"{n // 60:02}:{n % 60:02}" for n in range(1440)]
+    rule = every().day.at(*times, tz="Europe/Berlin")
+    for n in range(20):
+        await app.schedules.create(f"nightly-{n}", rule, "send", kwargs={"to": TEXT if n < 2 else "a"})
+    return {"job": jobs[0].id, "dead": dead.id, "schedule": "nightly-0"}
+
+
+async def main(url: str) -> None:
+    attempts.BURST_OF_ALL = 10**9
+    service.Attempts = partial(attempts.Attempts, burst=10**9)  # type: ignore[assignment,misc]
+    app, watch = made(url), Watch()
+    async with app:
+        names = await fill(app)
+        keys = [await app.keys.create(role, role) for role in ROLES]
+        listener = listen("127.0.0.1", 0)
+        looking = asyncio.ensure_future(watch.look())
+        print(address(listener), *keys, *names.values(), flush=True)
+        await Server(watched(app.asgi(), watch), grace=1).run(listener)
+        looking.cancel()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))
