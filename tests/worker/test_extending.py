@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from mainspring import BadInput, Context, Mainspring, State
+from mainspring import Context, Mainspring, State
 from mainspring.events import Event, JobEnded, JobEnqueued, WorkerStarted, WorkerStopped
 from mainspring.middleware import Middleware, Next
 from mainspring.testing import Recorder, VirtualClock
@@ -121,11 +119,3 @@ async def test_events_come_in_the_order_of_things_with_the_clocks_time(app: Main
     recorder.clear()
     assert recorder.of(Event) == []
     assert recorder.of(WorkerStarted) == recorder.of(WorkerStopped) == []
-
-
-def test_a_coroutine_function_cannot_subscribe() -> None:
-    app = Mainspring("memory://")
-    with pytest.raises(BadInput, match="plain functions"):
-
-        @app.on(JobEnded)
-        async def later(event: JobEnded) -> None: ...
