@@ -275,7 +275,7 @@ def check_name(name: Any, what: str) -> str:
 
 def check_public(task: str, what: str) -> str:
     """The task's name; refuses that of an internal task, which nothing but Mainspring itself makes jobs of."""
-    if is_internal(task):
+    if isinstance(task, str) and is_internal(task):
         raise UnknownTask(f"{what}: task {task!r} is internal, and only Mainspring itself says what its jobs do")
     return task
 

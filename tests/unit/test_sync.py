@@ -129,6 +129,7 @@ async def test_inside_an_event_loop_it_is_refused_with_the_way_out(app: Mainspri
     assert (await app.stats()).pending == 1
 
 
+@pytest.mark.parametrize("app", ["sqlite"], indirect=True)  # the other one has no transactions
 async def test_within_a_transaction_it_is_refused_inside_an_event_loop_too(app: Mainspring) -> None:
     task = app.tasks["add"].sync.using(within=object())
     with pytest.raises(MainspringError) as refused:

@@ -77,6 +77,7 @@ class Harness:
         _at_once(self._store.open())
         _at_once(self._app._scheduler().declare(self._store))
         app["hand_over"] = self._hand_over
+        app["check_within"] = lambda: None
         _UNDER_TEST.add(self._app)
         return self
 

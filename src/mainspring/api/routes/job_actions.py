@@ -8,6 +8,7 @@ from litestar import Response, post
 from litestar.params import FromPath, JSONBody
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from ...bounds import MAX_REASON_CHARACTERS
 from ..access.door import Spring, may
 from ..idempotency import minted
 from ..problem import Problem
@@ -15,8 +16,6 @@ from .enqueue import Accepted, accepted
 from .job_view import JobView
 from .jobs import tagged
 from .values import Instant, Seconds
-
-MAX_REASON_CHARACTERS = 1024
 
 
 class Cancellation(Struct, forbid_unknown_fields=True):
