@@ -155,8 +155,8 @@ def test_the_trail_tells_in_words_which_jobs_were_meant(visit: Visits, live: Liv
 
     live.do(cancel())
     row = shown(visit(live, "/audit", role="admin")).get_by_role("row").filter(has_text="jobs.cancel")
-    expect(row).to_contain_text("tasks: echo, export")
-    expect(row).to_contain_text("queues: nowhere")
+    expect(row).to_contain_text("jobs in queue nowhere of task echo or export")
+    expect(row).to_contain_text("not needed")
 
 
 def test_the_trail_tells_what_was_changed_and_nothing_else(visit: Visits, live: Live) -> None:

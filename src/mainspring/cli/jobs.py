@@ -94,7 +94,8 @@ async def _maker(app: Mainspring, job: Job) -> str | None:
     """Who enqueued it by hand. Over an API a key may see jobs and not the audit trail."""
     try:
         return await app.audit.enqueued_by(job)
-    except BadSetting:
+    except BadSetting as refused:
+        hint(f"who enqueued it is not known here: {refused}")
         return None
 
 

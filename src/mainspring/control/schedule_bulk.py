@@ -150,6 +150,7 @@ class ManySchedules:
             if deed is not None:
                 self._tell(deed, *(row.name for row in lot if row.name not in met))
             await self._ground.crier.flush()
+            await asyncio.sleep(0)  # a store that answers without waiting gives other tasks no turn
         return ScheduleBulk(done=done, refused=refused, jobs=jobs, next=next)
 
     async def _dropped(self, lot: Sequence[Schedule]) -> dict[str, str]:
