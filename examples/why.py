@@ -3,7 +3,7 @@
 Prints:
     reminder
       not_due: it is due at 2040-01-01 09:00:00Z
-      queue_paused: queue 'mail' is paused; resume it to go on
+      queue_paused: queue 'mail' was paused 0 s ago (…); resume it to go on
       no_worker: no worker is alive: start one with `mainspring worker`
     second import
       workers_full: the only slot of worker … is taken

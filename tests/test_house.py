@@ -439,7 +439,6 @@ MAY_SWALLOW = {
     "api.parameters:instant": "not a date in that form: another form is tried, then the caller is refused",
     "child:main": "a system that does not let a process change how it is chosen when memory runs out",
     "child:serve": "a stream of the task's own that is closed: there is nothing left to flush",
-    "cli.jobs:_maker": "over an API a key may see jobs and not the audit trail: the page leaves out who enqueued",
     "cli.loading:inside": "the command says itself that the store cannot be opened",
     "cli.migrate:_question": "tables of another version cannot be counted: the question is put without a number",
     "cli.options:moment": "not a span of time: it is read as an instant, and refused if it is none",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -739,7 +740,7 @@ class Mainspring:
 
         With a queue or a task, what is said of runs is said of theirs; jobs by state and queues are always all.
         """
-        window = None if window is None else timedelta(seconds=seconds(window, "stats()"))
+        window = None if window is None else timedelta(seconds=seconds(window, "stats()", math.inf))
         if window is not None and not timedelta(0) < window <= LONGEST:
             raise BadInput(f"statistics reach back up to {LONGEST.days} days, or for ever (None); got {window}")
         if self._remote:

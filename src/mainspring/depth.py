@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -162,7 +163,7 @@ def _depth(queue: Queue, age: float) -> Depth:
 
 def checked_window(window: Span) -> timedelta:
     """A window for which the depth of queues is kept."""
-    span = timedelta(seconds=seconds(window, "history()"))
+    span = timedelta(seconds=seconds(window, "history()", math.inf))
     grid_of(span)
     return span
 

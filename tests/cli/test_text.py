@@ -8,7 +8,7 @@ import pytest
 
 from mainspring.cli import job_page, render
 from mainspring.cli.text import clean, redacted
-from mainspring.job import SHOWN, Ending
+from mainspring.job import PARTIAL, SHOWN, Ending
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -54,4 +54,4 @@ def test_instants_are_told_from_now(seconds, shown):
 def test_every_state_and_every_ending_has_a_symbol_of_its_own_colour():
     assert set(render.STATES) == set(SHOWN)
     assert len({symbol for symbol, _ in render.STATES.values()}) == len(SHOWN)
-    assert set(job_page.ENDINGS) == set(Ending)
+    assert set(job_page.OUTCOMES) == {*Ending, PARTIAL}

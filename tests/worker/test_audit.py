@@ -159,7 +159,7 @@ def test_code_that_does_not_await_is_recorded_too(app: Mainspring) -> None:
 
 READING = {
     "get", "list", "why", "logs", "tail", "groups", "running", "ticks", "stats", "preview", "distribution",
-    "counts", "wait", "history", "page", "executions", "enqueued_by",
+    "counts", "wait", "history", "page", "executions", "enqueued_by", "pauses", "filtered_counts",
 }  # fmt: skip
 # What the audited ones are made of.
 PARTS = {"change_with", "enqueue"}

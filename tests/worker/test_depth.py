@@ -217,7 +217,7 @@ async def test_a_sample_that_does_not_know_of_a_queue_is_left_out_of_its_history
     assert cut == [Sample(clock.now(), Depth(1), {"a": Depth(1)}), None]
 
 
-@pytest.mark.parametrize("window", [timedelta(0), timedelta(seconds=-1), timedelta(days=4, seconds=1)])
+@pytest.mark.parametrize("window", [timedelta(0), timedelta(days=4, seconds=1), timedelta(days=400)])
 async def test_a_window_beyond_what_is_kept_of_it_is_refused(app: Mainspring, window: timedelta) -> None:
     async with app:
         with pytest.raises(BadInput, match="the depth of queues is kept for 4 days"):

@@ -98,7 +98,7 @@ def test_a_wait_ends_where_the_calendar_does() -> None:
     "option",
     [
         {"delay": 1e9}, {"timeout": 1e9}, {"expires": 1e9}, {"debounce_limit": timedelta(days=400)},
-        {"backoff": Backoff(initial=1e12, max=1e12)}, {"backoff": Backoff.constant(1e9)},
+        {"backoff": Backoff(initial=1e12, max=1e12)}, {"backoff": Backoff(initial=1e9, multiplier=1.0, max=1e9)},
     ],
 )  # fmt: skip
 async def test_options_refuse_spans_beyond_a_year(app: Mainspring, option: dict[str, Any]) -> None:

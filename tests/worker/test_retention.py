@@ -132,7 +132,7 @@ async def test_unfinished_work_is_never_touched(app: Mainspring, clock: VirtualC
     async with app, app.worker():
         running = await held.enqueue()
         await clock.settle()
-        scheduled = await app.tasks["waits"].using(delay=86400 * 400).enqueue()
+        scheduled = await app.tasks["waits"].using(delay=86400 * 366).enqueue()
         paused = await app.tasks["waits"].using(delay=60).enqueue()
         await app.jobs.pause(paused.id)
         await clock.elapse(seconds=95)

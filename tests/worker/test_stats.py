@@ -126,7 +126,7 @@ async def test_a_window_leaves_out_what_is_older(app: Mainspring, clock: Virtual
         assert [len((await app.stats(span)).series) for span in spans] == [61, 5, 49, 32, 0]
 
 
-@pytest.mark.parametrize("window", [timedelta(0), timedelta(seconds=-1), timedelta(days=367)])
+@pytest.mark.parametrize("window", [timedelta(0), timedelta(days=367)])
 async def test_a_window_beyond_what_is_kept_is_refused(app: Mainspring, window: timedelta) -> None:
     async with app:
         with pytest.raises(BadInput, match=r"statistics reach back up to 366 days, or for ever \(None\)"):

@@ -92,7 +92,7 @@ async def test_a_completed_job_is_told(app: Mainspring, clock: VirtualClock) -> 
         "timestamp": now,
         "data": {
             "id": job.id, "task": "work", "queue": "default", "state": "completed", "attempt": 1, "priority": 0,
-            "tags": [], "created_at": now, "started_at": now, "finished_at": now,
+            "tags": [], "created_at": now, "started_at": now, "finished_at": now, "outcome": "completed",
         },
     }  # fmt: skip
 

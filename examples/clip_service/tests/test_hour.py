@@ -22,7 +22,7 @@ async def test_an_hour_of_every_job(jobs: Harness) -> None:
     assert {row.name for row in await app.schedules.list()} == set(TICKS)
     assert {name: len(jobs.fired(name)) for name in TICKS} == TICKS
     # Titles that cannot be read, and clips whose source is gone: nothing else failed.
-    assert {job.task for job in ran if job.failure} == {"embed_clips", "mirror_clip"}
+    assert {job.task for job in ran if job.failure and not job.partial} == {"embed_clips", "mirror_clip"}
 
     synced = count(Clip) - CLIPS
     assert 130 < synced < 160, "the platform has a clip every ten minutes, for a day and an hour"

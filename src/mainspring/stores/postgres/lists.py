@@ -78,7 +78,7 @@ class _List:
         after: Cursor | None,
         newest: bool,
         sort: Sort,
-        brief: bool,
+        brief: bool = False,
     ) -> None:
         self.table: Table = table
         self._columns = _BRIEF if brief else COLUMNS

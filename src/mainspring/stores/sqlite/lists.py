@@ -95,7 +95,14 @@ class _List:
     """One list, as SQL and its values, which are bound, never pasted."""
 
     def __init__(
-        self, which: Filter, now: int, limit: int, after: Cursor | None, newest: bool, sort: Sort, brief: bool
+        self,
+        which: Filter,
+        now: int,
+        limit: int,
+        after: Cursor | None,
+        newest: bool,
+        sort: Sort,
+        brief: bool = False,
     ) -> None:
         self.which, self.limit, self.newest, self.brief = which, limit, newest, brief
         self.values: dict[str, Any] = {"now": now, "limit": limit}
