@@ -88,14 +88,14 @@ def mask_text(text: str) -> str:
     return _without_values(text)
 
 
-def mask_to_cut(text: str) -> str:
+def mask_to_cut(text: str, most: int = MAX_TEXT_CHARACTERS) -> str:
     """The text without its secrets, to be cut by the caller: half a secret has no telling name.
 
-    Of a text that is too long to be masked whole, its beginning, without a last word that may be half a secret.
+    Of a text of more than `most` characters, its beginning, without a last word that may be half a secret.
     """
-    if len(text) <= MAX_TEXT_CHARACTERS:
+    if len(text) <= most:
         return mask_text(text)
-    return mask_text(_without_last_word(text[:MAX_TEXT_CHARACTERS])) + " …"
+    return mask_text(_without_last_word(text[:most])) + " …"
 
 
 def _without_last_word(text: str) -> str:

@@ -17,7 +17,7 @@ def test_a_schedule_whose_other_argument_is_changed_keeps_its_secret(visit: Visi
     live.do(live.app.schedules.create("hidden", every(52).weeks, "send_email", kwargs={"to": URL}))
     page = visit(live, "/schedules/hidden")
     shown(page).get_by_role("button", name="Edit").click()
-    dialog = page.get_by_role("dialog", name="Change hidden")
+    dialog = page.get_by_role("dialog", name="Edit hidden")
     arguments = dialog.get_by_label("Arguments")
     expect(arguments).to_have_value('{\n  "to": "smtp://user:***@mail.example.org"\n}')
     arguments.fill('{ "to": "smtp://user:***@mail.example.org" }')  # changed, and means the same
@@ -31,7 +31,7 @@ def test_a_schedule_whose_masked_argument_stands_for_nothing_is_not_saved(visit:
     live.do(live.app.schedules.create("plain", every(52).weeks, "send_email", kwargs={"to": "ada@example.org"}))
     page = visit(live, "/schedules/plain")
     shown(page).get_by_role("button", name="Edit").click()
-    dialog = page.get_by_role("dialog", name="Change plain")
+    dialog = page.get_by_role("dialog", name="Edit plain")
     dialog.get_by_label("Arguments").fill('{ "to": "smtp://user:***@mail.example.org" }')
     dialog.get_by_role("button", name="Save").click()
     expect(dialog.get_by_role("alert").filter(has_text="stands for a secret")).to_be_visible()

@@ -55,7 +55,7 @@ async def viewer_of(clock: VirtualClock, hides: bool) -> AsyncIterator[httpx.Asy
 @pytest.mark.parametrize("hides", [False, True])
 async def test_the_error_of_an_input_is_masked_or_hidden_like_any_other(clock: VirtualClock, hides: bool) -> None:
     async with viewer_of(clock, hides) as http:
-        ticks = (await http.get("/schedules/nightly/executions")).json()
+        ticks = (await http.get("/schedules/nightly/ticks")).json()
         stats = (await http.get("/schedules/nightly/stats")).json()
     ticks = [tick for tick in ticks if tick["reason"].startswith("input")]
     assert ticks

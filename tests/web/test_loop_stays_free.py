@@ -75,6 +75,7 @@ ANYWHERE = {
     "quotes": filled(BODY_LIMIT, b'{"x":', b'"', b"}"),
     "nothing": b"",
 }
+EVERYWHERE = {"fewer lists", "fewer members", "nested", "nothing"}
 # For routes that do something with what they take.
 OF_ROUTE: dict[str, dict[str, Any]] = {
     "POST /cron/preview": {
@@ -193,8 +194,10 @@ def requests(route: Route, server: Server) -> Iterator[tuple[str, dict[str, Any]
         for query in QUERIES if route.method == "GET" else [""]:
             yield query[:40], {"url": f"{place}?{query}" if query else place}
         return
+    # A body is counted and decoded in one place for all routes: the whole of it goes to some, a part to each.
     for name, body in ANYWHERE.items():
-        yield name, {"url": place, "content": body}
+        if own in ("/jobs", "/jobs/bulk", "/schedules", "/hooks/{name:str}") or name in EVERYWHERE:
+            yield name, {"url": place, "content": body}
     for name, value in OF_ROUTE.get(f"{route.method} {own}", {}).items():
         yield name, {"url": place, "content": json(value)}
 

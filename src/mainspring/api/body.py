@@ -14,8 +14,8 @@ from .header import header
 from .problem import Problem
 from .unknown_field import is_lenient, unknown_field
 
-# A larger body is not decoded a second time to find out which field was meant.
-MAX_EXPLAINED_BYTES = 256 << 10
+# A larger body is not decoded a second time to find members that its type does not have.
+MAX_EXPLAINED_BYTES = 512 << 10
 
 # Lists and objects in one body, members of objects, and texts, the names of members among them: decoding is one step
 # for the whole process, and each of these costs up to a third of a microsecond in it.
@@ -61,8 +61,8 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
         if too_deep(body):
             raise RecursionError
         value = decoder.decode(body)
-        if is_lenient(kind) and (unknown := unknown_field(msgspec.json.decode(body), kind)):
-            raise Problem(422, "invalid", str(unknown))
+        if len(body) <= MAX_EXPLAINED_BYTES and is_lenient(kind):
+            _check_members(body, kind)
         return value
     except msgspec.ValidationError as bad:
         raise Problem(422, "invalid", _explained(bad, body, kind)) from None
@@ -70,6 +70,11 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
         raise Problem(400, "malformed", "the body is nested too deeply") from None
     except ValueError as bad:  # no JSON, no UTF-8, or a number of more digits than anybody counts
         raise Problem(400, "malformed", f"the body is not JSON: {bad}") from None
+
+
+def _check_members(body: bytes, kind: Any) -> None:
+    if unknown := unknown_field(msgspec.json.decode(body), kind):
+        raise Problem(422, "invalid", str(unknown))
 
 
 def _explained(bad: msgspec.ValidationError, body: bytes, kind: Any) -> str:

@@ -18,6 +18,7 @@ from ..document import Entry
 from ..errors import MainspringError
 from ..ids import new_id
 from ..job import Changed, DeadGroup, Orders
+from ..mask import mask_to_cut
 from ..outcome import clean
 from ..schedule import Schedule, Spec
 from ..store import Store
@@ -29,6 +30,8 @@ from .part import check_keywords
 _logger = logging.getLogger("mainspring")
 # Bytes of what was asked or became of it, which with the names in it makes 10 kB.
 ROOM = 9_000
+# Characters of a value that are masked before it is cut to its share of that.
+MAX_MASKED_CHARACTERS = 64 << 10
 # Ids that are named, and the longest name, target and error in characters.
 IDS, WHO, TARGET, ERROR = 100, 200, 1000, 1000
 # Every change changes these.
@@ -197,10 +200,14 @@ def fitted(parts: Mapping[str, Any]) -> str:
     if sum(map(len, said.values())) > ROOM:
         share = ROOM // len(said)
         said = {
-            name: part if len(part) <= share else _json(clean(part.decode(), max(60, share // 4)))
+            name: part if len(part) <= share else _json(_beginning(part.decode(), max(60, share // 4)))
             for name, part in said.items()
         }
     return msgspec.json.encode({name: Raw(part) for name, part in said.items()}).decode()
+
+
+def _beginning(text: str, limit: int) -> str:
+    return clean(mask_to_cut(text, MAX_MASKED_CHARACTERS), limit)
 
 
 def _json(value: Any) -> bytes:

@@ -28,9 +28,9 @@ export function useAim() {
 }
 
 /**
- * What to show of `items` (each with an id) of the list named `key`, which continues if there is `more`: while `held` the
- * same rows in the same places, as they are now. { items, gone, fresh, release }: ids that are no longer in the list,
- * how many are new, and a way to see them.
+ * What to show of `items` (each with an id) of the list named `key`, which continues if there is `more`: while `held`
+ * the same rows in the same places, as they are now. { items, gone, fresh, release }: ids that are no longer in the
+ * list, how many are new, and a way to see them.
  */
 export function useHeld(key, items, more, held) {
   const kept = useRef({ key: null, items: [] });

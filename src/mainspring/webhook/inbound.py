@@ -106,11 +106,11 @@ def checked_arguments(given: Any) -> Literal["body"] | dict[str, str]:
         return "body"
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise BadInput(f'arguments is "body", or a mapping such as {{"event": "body"}}; got {given!r:.80}')
+    if sum(len(name) + len(str(path)) for name, path in given.items()) > MAX_TRIGGER_BYTES:
+        raise BadInput(f"arguments of a trigger have at most {MAX_TRIGGER_BYTES:,} characters together")
     for name, path in given.items():
         if not isinstance(path, str) or path.partition(".")[0] != BODY or "" in path.split("."):
             raise BadInput(f'argument {name!r} is taken from "body", or from a part of it such as "body.data.id"; got {path!r:.80}')  # fmt: skip  # noqa: E501
-    if sum(len(name) + len(path) for name, path in given.items()) > MAX_TRIGGER_BYTES:
-        raise BadInput(f"arguments of a trigger have at most {MAX_TRIGGER_BYTES:,} characters together")
     return dict(given)
 
 

@@ -27,6 +27,6 @@ export function SignIn({ onDone, why }) {
     <button class="primary" disabled=${state.busy || !key.trim()}>${state.busy ? "Signing in…" : "Sign in"}</button>
     <p class="muted">No key yet? On a first start the server's log has a link that signs you in. Or create a key where
       the store can be reached:</p>
-    <pre class="code">mainspring keys create NAME --role operator --app MODULE:APP</pre>
+    <pre class="code" tabindex="0">mainspring keys create NAME --role operator --app MODULE:APP</pre>
   </form></main>`;
 }
