@@ -39,8 +39,10 @@ class Chromium:
     def _launch(self) -> Any:
         expect.set_options(timeout=PATIENCE)
         self._playwright = sync_playwright().start()
-        # Root may not have a sandbox.
-        return self._playwright.chromium.launch(executable_path=program(), chromium_sandbox=os.geteuid() != 0)
+        # Root may not have a sandbox. One renderer for all pages is there at once for the next of them.
+        return self._playwright.chromium.launch(
+            executable_path=program(), chromium_sandbox=os.geteuid() != 0, args=["--renderer-process-limit=1"]
+        )
 
     def close(self) -> None:
         self.do(self.browser.close)
