@@ -9,6 +9,7 @@ import pytest
 from http_client import Client
 
 from mainspring import Mainspring
+from mainspring.api.body import MAX_EXPLAINED_BYTES
 
 JOB = {"task": "send", "arguments": {"to": "ada"}}
 PLAN = {"name": "x", "task": "fail", "trigger": {"kind": "every", "seconds": 60}}
@@ -102,5 +103,5 @@ async def test_the_overlap_of_a_rotation_may_be_text(client: Client, spring: Mai
 
 async def test_a_large_body_is_refused_without_a_second_look(client: Client) -> None:
     async with client("operator") as http:
-        refused = await http.post("/jobs", json=JOB | {"queu": "x" * 300_000})
+        refused = await http.post("/jobs", json=JOB | {"queu": "x" * MAX_EXPLAINED_BYTES})
         assert (refused.status_code, refused.json()["detail"]) == (422, "Object contains unknown field `queu`")

@@ -104,7 +104,8 @@ function Row({ entry }) {
 }
 
 function Outcome({ of: outcome }) {
-  if (outcome === null) return html`<span class="state state-retrying" title="The process died before it recorded the outcome: look at the target">
+  const died = "The process died before it recorded the outcome: look at the target";
+  if (outcome === null) return html`<span class="state state-retrying" title=${died}>
     <${Icon} name="warning" />unknown</span>`;
   if (outcome.error) return html`<span class="state state-failed outcome">
     <${Icon} name="failed" />${outcome.error}</span>`;

@@ -27,7 +27,8 @@ export function Figures({ stats, window }) {
       <${Figure} words="Run time p95" value=${duration(total.p95)}
         title=${`95 % of the runs ${within} took no longer; half of them took up to ${duration(total.p50)}`} />
       <${Figure} words="Wait p95" value=${duration(total.wait_p95)}
-        title=${`95 % of the runs ${within} started within this time after they were due; half of them within ${wait}`} />
+        title=${`95 % of the runs ${within} started within this time after they were due;
+          half of them within ${wait}`} />
     </dl>
   </div>`;
 }

@@ -72,7 +72,8 @@ export function NextTicks({ outlook }) {
 function Tick({ row }) {
   const now = useNow();
   const at = Date.parse(row.next_run_at);
-  if (row.held_at) return html`<span class="muted" title="It fires when the run or schedule it waits for has finished">waiting</span>`;
+  const waits = "It fires when the run or schedule it waits for has finished";
+  if (row.held_at) return html`<span class="muted" title=${waits}>waiting</span>`;
   if (at <= now && now - at < 60_000) return html`<span title=${both(at)}>now</span>`;
   return html`<${Time} at=${row.next_run_at} />`;
 }

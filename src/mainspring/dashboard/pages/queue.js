@@ -73,7 +73,8 @@ function Figures({ value: { queue, stats, oldest }, window }) {
     ["Running", of("running")], ["Retrying", of("retrying")], ["Scheduled", of("scheduled")],
     ...(total ? [
       [`Runs in ${words}`, html`${count(total.runs)} <small
-        title=${window in BY_MINUTE ? "in the last 5 minutes" : "on average"}>${rate(Number(stats.per_minute ?? 0))}/min${
+        title=${window in BY_MINUTE ? "in the last 5 minutes" : "on average"}>
+        ${rate(Number(stats.per_minute ?? 0))}/min${
         window in BY_MINUTE ? " now" : ""}</small>`],
       ["Success", html`${percent(total.success_rate)} ${total.failed > 0 && html`<small
         class="bad">${count(total.failed)} failed</small>`}`],

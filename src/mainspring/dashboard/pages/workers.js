@@ -64,8 +64,8 @@ function Summary({ workers }) {
   ];
   return html`<${Tiles} of=${tiles} />
     ${taking === 0 && html`<p class="notice" role="status">
-      <${Icon} name="warning" /> ${plural(workers.length, "worker")} running, but none accepts jobs: resume one, or start
-      another.</p>`}`;
+      <${Icon} name="warning" /> ${plural(workers.length, "worker")} running, but none accepts jobs: resume one, or
+      start another.</p>`}`;
 }
 
 function Table({ workers, after }) {

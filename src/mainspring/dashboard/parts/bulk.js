@@ -14,7 +14,9 @@ import { Trouble } from "./page.js";
 /** action: word, icon, what was done, what follows from it. */
 const ACTIONS = {
   retry: ["Retry", "retrying", "queued again", "They are queued again, with all their retries."],
-  cancel: ["Cancel", "cancelled", "cancelled", "Waiting jobs never run; running jobs are interrupted by their workers."],
+  cancel: [
+    "Cancel", "cancelled", "cancelled", "Waiting jobs never run; running jobs are interrupted by their workers.",
+  ],
   pause: ["Pause", "pause", "paused", "They do not run until they are resumed."],
   resume: ["Resume", "play", "resumed", "They can run again."],
   update: ["Edit…", "edit", "changed", "Empty fields stay as they are."],

@@ -15,7 +15,8 @@ export function Rebalance({ onClose, onDone }) {
   const moves = plan.value?.moves ?? [];
   const run = async () => {
     const { moves, changed, after } = await post("scheduler/rebalance", { dry_run: false });
-    const left = changed.length ? ` ${plural(changed.length, "other was", "others were")} changed in the meantime and not moved.` : "";
+    const others = plural(changed.length, "other was", "others were");
+    const left = changed.length ? ` ${others} changed in the meantime and not moved.` : "";
     return `${plural(moves.length, "schedule was", "schedules were")} moved: ${percent(Number(after))} even.${left}`;
   };
   const action = moves.length ? `Move ${plural(moves.length, "schedule")}` : "Move";

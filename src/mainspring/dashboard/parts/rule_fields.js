@@ -20,7 +20,8 @@ export function ruleDraft(trigger = { kind: "cron", tz: zone }) {
   const unit = seconds ? Object.keys(UNITS).findLast((name) => seconds % UNITS[name] === 0) ?? "seconds" : "minutes";
   return {
     kind: trigger.kind, tz: trigger.tz, expr: trigger.expr ?? "", day_match: trigger.day_match ?? "or",
-    n: seconds ? String(seconds / UNITS[unit]) : "", unit, anchor: trigger.kind === "every" ? typed(trigger.anchor) : "",
+    n: seconds ? String(seconds / UNITS[unit]) : "", unit,
+    anchor: trigger.kind === "every" ? typed(trigger.anchor) : "",
     step: String(trigger.days || trigger.weeks || 1), period: trigger.weeks ? "weeks" : "days",
     weekdays: [...(trigger.weekdays ?? [])], times: (trigger.times ?? []).join(", "),
     first: trigger.kind === "calendar" ? trigger.anchor ?? "" : "", when: (trigger.when ?? "").slice(0, 19),

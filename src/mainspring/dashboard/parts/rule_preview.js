@@ -39,7 +39,8 @@ export function RulePreview({ preview, narrowed, tz }) {
   const { value, error, loading } = preview;
   if (error || !value) {
     return html`<section class="preview" aria-label="Preview">
-      <p class="muted">${error ? "No preview: the rule is not valid." : loading ? "Loading…" : "The next ticks appear here."}
+      <p class="muted">${error ? "No preview: the rule is not valid."
+        : loading ? "Loading…" : "The next ticks appear here."}
       </p></section>`;
   }
   return html`<section class="preview" aria-label="Preview" aria-busy=${loading}>

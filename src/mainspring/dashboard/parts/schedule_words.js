@@ -54,7 +54,8 @@ export function policies(spec) {
     ["Failures", failures !== null && `pauses after ${plural(failures, "dead run")} in a row`],
     ["Depends on", spec.depends_on.length && html`${spec.depends_on.map(linked)}: a tick fires once they have
       succeeded since the previous tick`],
-    ["Adapts", spec.adapt !== null && `the interval doubles, up to ${span(spec.adapt)}, while runs return the same result`],
+    ["Adapts", spec.adapt !== null
+      && `the interval doubles, up to ${span(spec.adapt)}, while runs return the same result`],
     ["Spread", spec.spread && "placed where the fewest other ticks are"],
     ["Queue", spec.queue], ["Priority", spec.priority !== 0 && String(spec.priority)],
     ["Timeout", spec.timeout !== undefined && (spec.timeout === null ? "none" : span(spec.timeout))],

@@ -76,7 +76,8 @@ export function Rotate({ what, at, onClose }) {
   return html`<${FormDialog} title=${`Rotate the secret of ${what}`} action="Rotate"
     run=${() => post(`${at}/rotate`, { overlap: Number(hours) * 3600 })} onClose=${onClose}>
     <p>A new secret is shown once. The old one stays valid for a while, so that both sides can switch.</p>
-    <${Field} label="Hours until the old secret expires" type="number" min="0" max="8784" step="any" required value=${hours}
+    <${Field} label="Hours until the old secret expires" type="number" min="0" max="8784" step="any" required
+      value=${hours}
       onValue=${set} autofocus hint="0 if it leaked: it expires at once." />
   <//>`;
 }

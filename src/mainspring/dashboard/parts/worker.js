@@ -17,7 +17,9 @@ const LOOKS = {
   draining: ["paused", "down", "starts no new jobs; running jobs finish"],
   drained: ["paused", "pause", "runs nothing until it is resumed"],
   resuming: ["scheduled", "retrying", "accepts jobs from its next heartbeat on"],
-  stopping: ["waiting", "ended", "starts no new jobs; it exits when its running jobs finish, or after its grace period"],
+  stopping: [
+    "waiting", "ended", "starts no new jobs; it exits when its running jobs finish, or after its grace period",
+  ],
   late: ["dead", "warning", "its heartbeat is overdue; it may be dead"],
   gone: ["cancelled", "failed", "exited or died: its lease has expired"],
 };
@@ -77,7 +79,8 @@ export function WorkerActs({ worker, after }) {
 
 /** The effect of a stop. */
 function leaving({ running, grace }) {
-  const end = Number(grace) ? `may finish within ${duration(grace)}; the rest run on other workers` : "will run on other workers";
+  const end = Number(grace)
+    ? `may finish within ${duration(grace)}; the rest run on other workers` : "will run on other workers";
   return html`<p>It starts no new jobs. ${running ? `${plural(running, "job")} ${end}.` : "No job is running."}</p>
     <p>A process manager may start the worker again.</p>`;
 }
