@@ -599,7 +599,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 class Breaker(Struct, frozen=True, metaclass=HelpfulStruct):
-    """Stops a task after so many failures in a row; after `cooldown`, a span such as 60 or "5m", one job may try."""
+    """Stops a task after `failures` failures in a row; after `cooldown`, a span such as 60 or "5m", one job may try."""
 
     failures: int = 5
     cooldown: float = 60.0

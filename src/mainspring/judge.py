@@ -14,7 +14,7 @@ from .survived_errors import count
 
 _logger = logging.getLogger("mainspring")
 _DEAD = State.DEAD
-# So many runs in a row may be given back before they ended, by workers that stopped or lost the answer to their claim,
+# Runs in a row that may be given back before they ended, by workers that stopped or lost the answer to their claim,
 # and cost the job nothing. From then on each uses up a retry, so that the job comes to an end.
 MAX_RELEASES = 100
 MESSAGE_CHARACTERS = 4096

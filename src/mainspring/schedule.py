@@ -23,7 +23,7 @@ Status = Literal["active", "paused", "ended"]
 
 # Why a tick was fired that its trigger had nothing to do with.
 BY_HAND, BACKFILL = "by_hand", "backfill"
-# How the reason of a tick begins whose input could not be made; the error follows, in at most so many characters.
+# Prefix of the reason of a tick whose input could not be made; the error follows, in at most REASON_LIMIT characters.
 INPUT, REASON_LIMIT = "input: ", 200
 # As many ticks of each schedule are remembered.
 TICKS_KEPT = 1000

@@ -19,7 +19,7 @@ _known: WeakKeyDictionary[Mainspring, bytes] = WeakKeyDictionary()
 
 
 async def etag(spring: Mainspring, text: bytes) -> str:
-    """The same on every server of the store; without the secret nobody can find out what it is of by trying."""
+    """The same on every server of the store; without the secret it does not reveal the value it was made from."""
     return keyed(await secret_of(spring), text)
 
 

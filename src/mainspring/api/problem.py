@@ -90,7 +90,7 @@ def _ours(request: Request[Any, Any, Any], error: errors.MainspringError) -> Res
     headers = {503: {"Retry-After": str(AGAIN)}, 401: {"WWW-Authenticate": _SIGNED}}.get(status)
     detail = str(error)
     if isinstance(error, errors.StoreError) and request.scope.get("user") is None:
-        # Whoever has not signed in is not told where the store is.
+        # An anonymous caller does not learn where the store is.
         _logger.warning("%s %s: %s", request.scope["method"], request.scope["path"], error)
         detail, extra = "the store does not answer as it should; the server's log says why", {}
     return _answer(request, Problem(status, code, detail, headers=headers, **extra))

@@ -1,4 +1,4 @@
-"""What is shown, made where it holds nobody up: much of it in a thread, since every text in it is masked."""
+"""Views of records, built in a thread where they are large: masking their texts takes time."""
 
 from __future__ import annotations
 

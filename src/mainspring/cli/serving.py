@@ -74,7 +74,7 @@ class Service:
             watch.cancel()
 
     async def greet(self, *, opens: bool = False) -> str:
-        """Says how to get in; where the dashboard is. `opens`: also where nobody has to sign in, or has a key."""
+        """Says how to get in; where the dashboard is. `opens`: also if no sign-in is needed, or a key exists."""
         if not self._auth:
             hint("anybody on this machine is let in, as an admin (--no-auth)")
             return self._open(self.address) if opens else self.address

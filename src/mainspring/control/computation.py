@@ -43,7 +43,7 @@ class Computation:
     async def run(self, calculate: Callable[[], T]) -> T:
         """What it returns; it must not touch what other threads change.
 
-        On a clock of a test it is calculated at once: there nobody else waits, and all happens in one order.
+        On a virtual clock it is calculated at once, so that a test runs in one order.
         """
 
         def work() -> T:

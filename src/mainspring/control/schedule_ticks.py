@@ -23,7 +23,7 @@ def check_number(what: str, n: int, most: int) -> None:
 def coming_ticks(row: Schedule, now: datetime) -> Iterator[datetime]:
     """Its ticks as they stand: from the next one on, which a user may have set.
 
-    Where runs decide about the next tick, nobody knows of more than that one.
+    Where runs decide the next tick, only that one is known.
     """
     tick, known = row.next_run_at, row.spec.after == "start"
     if row.status != "ended" and ((tick is None and known) or (tick and row.paused_at is not None and tick <= now)):

@@ -96,11 +96,11 @@ async def _who(connection: Connection, ways: tuple[Way, ...]) -> Principal | Non
 
 
 async def still_may(connection: Connection) -> bool:
-    """Whether whoever has come in would be let in now: the key may be revoked, the session ended."""
+    """Whether the caller would still be let in: its key may be revoked, its session ended."""
     try:
         principal = await _who(connection, served(connection.scope).ways)
     except Problem as refused:
-        return refused.status == 503  # nobody can say: as it was
+        return refused.status == 503  # the store does not answer: the stream stays open
     except StoreUnavailable:
         return True
     before: Principal = connection.scope["user"]

@@ -52,7 +52,7 @@ _MAKE = """DO $$ BEGIN
 END $$;
 """
 
-# Nobody who beats is left on tables it cannot work on; a beat that waits for the lock reads the new version. What a
+# No beating worker is left on tables it cannot work on; a beat that waits for the lock reads the new version. What a
 # worker knows whose record cannot be decoded is unknown, and does not stop the others.
 _GUARD = """LOCK TABLE mainspring_workers IN SHARE ROW EXCLUSIVE MODE;
 DO $$ DECLARE alive text; worker record; known integer; BEGIN

@@ -35,7 +35,7 @@ from .ways import group_names
 
 # A home of a cluster is asked for at least so many when it may be asked for fewer than all.
 FEW = 16
-# Of each group so many records are read at first where more than the order has a say, then eight times as many.
+# Records read of each group at first, where more than the order decides; each later read takes eight times as many.
 FIRST_LOOK = 32
 # What claim.lua says in place of an instant.
 WORDS = (b"silent", b"look", b"held")
