@@ -318,12 +318,12 @@ async def test_run_again_is_for_finished_jobs_that_this_app_can_read(app: Mainsp
     assert (await (await app.jobs.run_again(dies.id)).job()).state is State.PENDING
 
 
-async def test_run_again_refuses_jobs_of_the_engine(app: Mainspring) -> None:
+async def test_run_again_refuses_jobs_of_internal_tasks(app: Mainspring) -> None:
     app.task(work)
     await app.webhooks.create("pager", "https://example.org/", events=["job.completed"])
     await app.jobs.cancel((await app.webhooks.test("pager")).id)
     (delivery,) = await app.jobs.list(Filter(tasks=("mainspring.webhook",)))
-    with pytest.raises(BadInput, match="is the engine's own"):
+    with pytest.raises(BadInput, match="is of an internal task"):
         await app.jobs.run_again(delivery.id)
 
 

@@ -10,6 +10,7 @@ import pytest
 from http_client import Client
 
 from mainspring import Mainspring, Trail, every
+from mainspring.control.computation import Computation
 from mainspring.schedule import Tick
 from mainspring.testing import VirtualClock
 
@@ -42,6 +43,29 @@ async def test_executions_of_a_schedule_are_runs_and_ticks_have_their_own_addres
     assert (first + rest, end) == (runs, [])
     assert failed[0]["failure"]["message"] == "password=*** is wrong"
     assert missing.status_code == 404
+
+
+async def test_long_errors_of_a_schedules_runs_are_masked_outside_of_the_event_loop(
+    spring: Mainspring, client: Client, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await spring.schedules.create("long", every(minutes=1), "fail", kwargs={"why": "password=hunter2 " + "x " * 9_000})
+    clock.advance(minutes=1)
+    for _ in range(12):
+        clock.advance(minutes=1)
+        await spring.drain()
+    computed = list[Computation]()
+    plain = Computation.run
+
+    async def run(self: Computation, calculate: Any) -> Any:
+        computed.append(self)
+        return await plain(self, calculate)
+
+    monkeypatch.setattr(Computation, "run", run)
+    async with client() as http:
+        runs = (await http.get("/schedules/long/executions")).json()
+    assert len(runs) >= 12
+    assert all(run["failure"]["message"].startswith("password=***") for run in runs)
+    assert len(computed) == 1
 
 
 async def test_an_older_client_reads_executions_as_fired_ticks(

@@ -128,3 +128,16 @@ async def test_an_unreadable_document_is_logged_and_counted_once(
     assert len(caplog.records) == 1
     counted = meter.whole().totals[UNREADABLE_METRIC]
     assert {tuple(values(labels)): n for labels, n in counted.items()} == {("webhook",): 1}
+
+
+async def test_an_unreadable_record_of_a_queues_pauses_is_logged_and_written_again(
+    spring: Mainspring, caplog: pytest.LogCaptureFixture
+) -> None:
+    await spring.queues.pause("mail", "the provider is down")
+    await spoil(spring, "queue_pauses", "mail")
+    with caplog.at_level(logging.ERROR, "mainspring"):
+        (mail,) = await spring.queues.list()
+    assert (mail.paused, mail.paused_at, mail.note) == (True, None, "")
+    assert ["queue_pauses mail cannot be decoded" in record.message for record in caplog.records] == [True]
+    await spring.queues.pause("mail", "still down")
+    assert (await spring.queues.list())[0].note == "still down"

@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from ..app import Mainspring
+from ..control import ScheduleRun
 from ..control.computation import Computation
 from ..document import Entry
 from ..job import Execution, Failure, Job, LogLine
@@ -41,6 +42,8 @@ def weight(row: object) -> int:
             return said + _of(row.failure) + _size(row.metadata)
         case Execution():
             return _of(row.failure) + _size(row.metadata)
+        case ScheduleRun():
+            return weight(row.execution)
         case LogLine():
             return len(row.text)
         case Entry():

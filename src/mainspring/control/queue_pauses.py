@@ -9,14 +9,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..bounds import MAX_NAME_CHARACTERS, MAX_NOTE_CHARACTERS
 from ..document import Document
 from ..errors import BadInput, StoreUnavailable
 from ..outcome import clean
 from ..store import Store
+from ..unreadable import decoded_documents
 
 KIND = "queue_pauses"
-MAX_NOTE_CHARACTERS = 1000
-MAX_NAME_CHARACTERS = 200
 # The newest pauses of a queue that are kept, and for how long after the last of them has ended.
 MAX_PAUSES = 20
 KEPT = timedelta(days=90)
@@ -108,7 +108,6 @@ def _written(queue: str, pauses: tuple[Pause, ...], revision: int, now: datetime
 
 
 def _read(document: Document) -> tuple[Pause, ...]:
-    try:
-        return msgspec.json.decode(document.text, type=Pauses).pauses
-    except msgspec.MsgspecError:  # a later release wrote it
-        return ()
+    """None of a record that this release cannot decode; that is logged and counted."""
+    found, _ = decoded_documents([document], lambda one: msgspec.json.decode(one.text, type=Pauses).pauses)
+    return found[0] if found else ()

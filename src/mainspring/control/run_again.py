@@ -8,10 +8,9 @@ from typing import Any
 
 from ..errors import BadInput, InvalidTransition
 from ..ids import new_id
-from ..job import Job, JobId, NewJob
+from ..job import Job, JobId, NewJob, is_internal
 from ..task import Task
 
-INTERNAL = "mainspring."
 FINISHED = ("completed", "dead", "cancelled", "expired")
 # Parts of the metadata that belong to the trace of the first job.
 TRACE = frozenset({"traceparent", "tracestate"})
@@ -25,8 +24,8 @@ def again(job: Job, tasks: Mapping[str, Task[Any, Any]], *, id: JobId | None, no
     """
     if job.shown(now) not in FINISHED:
         raise InvalidTransition(job.id, job.shown(now), "run again", ", ".join(FINISHED))
-    if job.task.startswith(INTERNAL):
-        raise BadInput(f"job {job.id} is the engine's own ({job.task}): it tells what has happened, and only once")
+    if is_internal(job.task):
+        raise BadInput(f"job {job.id} is of an internal task ({job.task}): only Mainspring itself makes such jobs")
     if job.unreadable:
         raise BadInput(f"the record of job {job.id} cannot be read, so it cannot be run again")
     task, fingerprint = tasks.get(job.task), job.fingerprint

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..amendment import paused, resumed, triggered
-from ..errors import BadInput, MainspringError
+from ..errors import MainspringError
 from ..ids import new_id
 from ..job import Changed, JobId, Refusal, State
 from ..outcome import clean
@@ -20,6 +20,7 @@ from ..schedule import BY_HAND, Firing, Owner, Schedule, Status
 from ..scheduler import Scheduler, job_of
 from ..store import Store
 from ..task import check_name
+from ..webhook.record import noted
 from .deed import audited, note
 from .ground import Ground
 from .jobs import checked_limit
@@ -88,8 +89,7 @@ class ManySchedules:
     @audited("schedules.pause")
     async def pause(self, which: ScheduleFilter, reason: str = "", **part: Unpack[BulkPart]) -> ScheduleBulk:
         """They make no jobs until they are resumed. One that is paused already stays as it is, with its note."""
-        if not isinstance(reason, str) or len(reason) > 1000:
-            raise BadInput("a note is text of at most 1,000 characters")
+        noted(reason)
 
         async def plan(row: Schedule, now: datetime) -> Firing | None:
             return None if row.paused_at is not None else Firing(schedule=paused(row, reason, now=now))

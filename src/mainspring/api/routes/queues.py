@@ -10,7 +10,8 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from ...app import Mainspring
-from ...control.queue_pauses import MAX_NOTE_CHARACTERS, Pause
+from ...bounds import MAX_NOTE_CHARACTERS
+from ...control.queue_pauses import Pause
 from ...job import Queue
 from ..access.door import Spring, may
 from ..access.redaction import shown_text

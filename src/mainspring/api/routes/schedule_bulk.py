@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
+from ...bounds import MAX_NOTE_CHARACTERS
 from ...control.schedule_bulk import MOST_ROWS, ScheduleBulk, ScheduleFilter
 from ...schedule import Owner, Status
 from ..access.door import Spring, may
@@ -37,7 +38,7 @@ class BulkSchedules(Struct, kw_only=True, forbid_unknown_fields=True):
     filter: ScheduleChoice | None = None
     all: bool = False
     """Must be true where the filter is empty."""
-    note: Annotated[str, Meta(max_length=1000)] = ""
+    note: Annotated[str, Meta(max_length=MAX_NOTE_CHARACTERS)] = ""
     """For pause: why; kept with the schedules."""
     catch_up: bool = False
     """For resume: meet the ticks of the pause by each one's catch-up rule."""

@@ -182,7 +182,7 @@ async def schedule_executions(
     none.
     """
     found = await spring.schedules.executions(name, limit=limit, before=before)
-    return [schedule_execution(one) for one in found]
+    return await shown_each(spring, found, schedule_execution)
 
 
 @get("/schedules/{name:str}/stats", **may("viewer"))

@@ -41,8 +41,8 @@ class HttpStore:
     """Verbs that are not here need the database itself, and say so."""
 
     remote = True
-    refuses_within = "an API has no transactions to enqueue within: use sqlite:///… or postgresql://…"
     """Where one call of the API does what control does in several, control asks the API."""
+    refuses_within = "an API has no transactions to enqueue within: use sqlite:///… or postgresql://…"
 
     def __init__(self, place: Place, key: str) -> None:
         if not key:
