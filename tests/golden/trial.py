@@ -155,6 +155,10 @@ class GoldenStores:
                 "elsewhere",
                 '{"to":"edited"}',
             )
+            (retried,) = await jobs.list(Filter(queues=("retried",)), limit=9)
+            runs = await app.executions.list(job_id=retried.id)
+            await jobs.update(retried.id, queue="elsewhere")
+            assert await app.executions.list(job_id=retried.id) == runs != []
             assert (await jobs.cancel(posted, "edited")).done == [posted]
             assert (await jobs.delete(posted)).done == [posted]
             assert (await ship.using(unique_key="order-1").enqueue(9)).status == "duplicate"
@@ -190,6 +194,7 @@ class GoldenStores:
 
     async def test_hooks_are_edited(self, folder: Path) -> None:
         async with self.opened(folder) as (app, clock, told):
+            await app.jobs.delete(told["payment"])  # the message is known beyond its job
             again = await app.triggers.receive("payments", message("evt-1", b'{"data":{"id":77}}', clock.now()))
             assert (again.id, again.duplicate) == (told["payment"], True)
             new = await app.triggers.receive("payments", message("evt-2", b'{"data":{"id":78}}', clock.now()))

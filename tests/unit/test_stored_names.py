@@ -12,11 +12,14 @@ import pytest
 from msgspec.structs import replace
 
 import mainspring
-from mainspring import Cancel, DeadLetter, Discard, Mainspring, Retry, Snooze, cron, every
+from mainspring import Cancel, DeadLetter, Discard, Mainspring, Retry, Snooze, cron, depth, every
 from mainspring.amendment import fingerprint
-from mainspring.api.access import cookie
+from mainspring.api import etag, idempotency
+from mainspring.api.access import cookie, welcome
+from mainspring.api.routes import session
 from mainspring.app import FIRE
 from mainspring.codec import encode_result
+from mainspring.control import keys, queue_pauses, triggers
 from mainspring.credential import KEY, SCOPES, TOKEN
 from mainspring.deadletter import MARK
 from mainspring.errors import ItemsFailed, JobTimeout
@@ -44,6 +47,7 @@ from mainspring.stores.redis.place import Place as RedisPlace
 from mainspring.stores.rows import options_of
 from mainspring.testing.contract.build import NOW, a_schedule
 from mainspring.trigger import At, Calendar, Cron, Every
+from mainspring.webhook import inbound, record
 from mainspring.webhook.delivery import Undelivered
 from mainspring.webhook.message import prefix
 from mainspring.webhook.record import QUEUE, TASK
@@ -176,6 +180,16 @@ def test_names_of_internal_tasks_queues_and_leaders() -> None:
     assert (INTERNAL, TASK, QUEUE, FIRE, MARK) == (
         "mainspring.", "mainspring.webhook", "webhooks", "mainspring.fire", "dead_letter_of",
     )  # fmt: skip
+
+
+def test_kinds_of_documents() -> None:
+    known = [depth.KIND, etag.KIND, idempotency.KIND, keys._USE, queue_pauses.KIND, session._KIND, triggers._CALLS]
+    known += [welcome._KIND, record.WEBHOOKS._kind, record.STANDINGS._kind, inbound.TRIGGERS._kind]
+    assert sorted(known) == [
+        "answer", "depth", "etag", "key_use", "queue_pauses", "session", "trigger", "trigger.call", "webhook",
+        "webhook.standing", "welcome",
+    ]  # fmt: skip
+    assert 'kind="key"' in source("control", "keys.py")
 
 
 def test_forms_of_secrets_and_cookies() -> None:
