@@ -283,6 +283,17 @@ def test_metrics() -> None:
     check("metrics", metrics())
 
 
+def tracing() -> Iterator[str]:
+    """Attributes of spans, by which people search their traces."""
+    for path in Path(mainspring.__file__).parent.rglob("tracing.py"):
+        yield from re.findall(r'"((?:mainspring|messaging|error)\.[a-z_.]+)"', path.read_text(encoding="utf-8"))
+        yield from re.findall(r'"(traceparent|tracestate)"', path.read_text(encoding="utf-8"))
+
+
+def test_attributes_of_spans() -> None:
+    check("tracing", tracing())
+
+
 def test_every_list_of_names_is_checked() -> None:
     source = Path(__file__).read_text(encoding="utf-8")
     assert [path.stem for path in LISTS.glob("*.txt") if f'"{path.stem}"' not in source] == []
