@@ -7,6 +7,8 @@ import pytest
 
 from mainspring.testing.plugin import LIMIT
 
+pytest.register_assert_rewrite("golden.trial")
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:

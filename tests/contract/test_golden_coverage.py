@@ -1,0 +1,222 @@
+"""The golden stores of this release have something of everything: each table, column, key and encoded field."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+import mainspring
+from golden import form
+from golden.trial import RELEASES
+from mainspring.api import idempotency
+from mainspring.api.routes import session
+from mainspring.control import keys, queue_pauses
+from mainspring.depth import Sample
+from mainspring.document import Document, Entry
+from mainspring.job import Account, Circuit, Execution, Failure, LogLine, Orders, Progress, WorkerInfo
+from mainspring.notice import Notice
+from mainspring.schedule import Leadership, Schedule, Tick
+from mainspring.stores.rows import Options
+from mainspring.tally import Sums
+from mainspring.webhook import inbound, record
+from servers import Postgres
+
+NEWEST = RELEASES[-1]
+SOURCE = Path(mainspring.__file__).parent
+
+
+# columns
+
+# Of finished jobs only, which are in a table of their own.
+EMPTY_IN_POSTGRES = {"mainspring_jobs.finished_at", "mainspring_jobs.result"}
+
+
+def empty_columns(tables: dict[str, dict[str, int]]) -> set[str]:
+    return {f"{table}.{column}" for table, counts in tables.items() for column, count in counts.items() if not count}
+
+
+def test_every_column_of_sqlite_has_a_value(tmp_path: Path) -> None:
+    form.load_sqlite(NEWEST, path := tmp_path / "golden.db")
+    db = sqlite3.connect(path)
+    names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    found = {}
+    for name in names:
+        columns = [row[1] for row in db.execute(f"PRAGMA table_info({name})")]
+        counts = db.execute(f"SELECT {', '.join(f'count({column})' for column in columns)} FROM {name}").fetchone()
+        found[name] = dict(zip(columns, counts, strict=True))
+    db.close()
+    assert len(found) > 15
+    assert empty_columns(found) == set()
+
+
+async def test_every_column_of_postgres_has_a_value(postgres: Postgres) -> None:
+    await form.load_postgres(NEWEST, postgres)
+    tables = postgres.run(
+        f"""SELECT relname, array_agg(attname ORDER BY attnum)
+        FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
+        WHERE relnamespace = '{form.SCHEMA}'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
+            AND attnum > 0 AND NOT attisdropped GROUP BY relname"""
+    )
+    found = {}
+    for name, columns in tables:
+        counts = postgres.run(f"SELECT {', '.join(f'count({column})' for column in columns)} FROM {form.SCHEMA}.{name}")
+        found[name] = dict(zip(columns, counts[0], strict=True))
+    assert len(found) > 15
+    assert empty_columns(found) == EMPTY_IN_POSTGRES
+
+
+# Redis keys
+
+_IN_PYTHON = re.compile(r'base\}:([a-z-]+)|Spot\("\w+", f?"([a-z-]+)')
+_IN_LUA = re.compile(r"base \.\. '([a-z-]+)")
+
+
+def kinds_in_code() -> set[str]:
+    """How keys go on after their base."""
+    found = set[str]()
+    for path in (SOURCE / "stores" / "redis").iterdir():
+        if path.suffix in (".py", ".lua"):
+            text = path.read_text(encoding="utf-8")
+            groups = _IN_PYTHON.findall(text) if path.suffix == ".py" else [(one,) for one in _IN_LUA.findall(text)]
+            found |= {word for group in groups for word in group if word}
+    return found
+
+
+def kinds_in(file: str) -> set[str]:
+    return {key.partition("}:")[2].partition(":")[0] for key in form.read_redis(NEWEST / file)}
+
+
+# Parts of a two-phase commit, which one server has no need of; and what is told of a job that went to another shard.
+ONLY_IN_CLUSTERS = {"decided", "lock", "moved", "promise", "promised"}
+
+
+def test_every_kind_of_redis_key_is_there() -> None:
+    code = kinds_in_code()
+    assert len(code) > 40
+    assert code - kinds_in(form.CLUSTER) == set()
+    assert code - kinds_in(form.REDIS) == ONLY_IN_CLUSTERS
+    assert kinds_in(form.CLUSTER) | kinds_in(form.REDIS) <= code
+
+
+# fields
+
+
+class Fields:
+    """The encoded field names of records, and of all records in them: those that there are, and those that were met."""
+
+    def __init__(self) -> None:
+        self.known, self.met = set[str](), set[str]()
+
+    def look(self, type_: Any, texts: list[str]) -> None:
+        assert texts, type_
+        info = inspect.type_info(type_)
+        self.known |= set(_fields(info, set()))
+        for text in texts:
+            self.met |= set(_met(info, msgspec.json.decode(text)))
+
+    @property
+    def missing(self) -> set[str]:
+        return self.known - self.met
+
+
+def _fields(info: Any, seen: set[type]) -> Iterator[str]:
+    match info:
+        case inspect.StructType() if info.cls not in seen:
+            seen.add(info.cls)
+            for field in info.fields:
+                yield f"{info.cls.__name__}.{field.encode_name}"
+                yield from _fields(field.type, seen)
+        case inspect.UnionType():
+            for one in info.types:
+                yield from _fields(one, seen)
+        case inspect.DictType():
+            yield from _fields(info.value_type, seen)
+        case inspect.ListType() | inspect.VarTupleType():
+            yield from _fields(info.item_type, seen)
+
+
+def _met(info: Any, value: Any) -> Iterator[str]:
+    match info:
+        case inspect.StructType() if isinstance(value, dict):
+            if info.tag is not None and value.get(info.tag_field) != info.tag:
+                return
+            for field in info.fields:
+                if value.get(field.encode_name) is not None:
+                    yield f"{info.cls.__name__}.{field.encode_name}"
+                    yield from _met(field.type, value[field.encode_name])
+        case inspect.UnionType():
+            for one in info.types:
+                yield from _met(one, value)
+        case inspect.DictType() if isinstance(value, dict):
+            for one in value.values():
+                yield from _met(info.value_type, one)
+        case inspect.ListType() | inspect.VarTupleType() if isinstance(value, list):
+            for one in value:
+                yield from _met(info.item_type, one)
+
+
+# The first is set only when a long record is read in part; the others are those of the records around them.
+NOT_STORED = {"Options.cut", "InboundTrigger.revision", "Webhook.revision"}
+IN_COLUMNS: dict[Any, str] = {
+    Options: "SELECT options FROM mainspring_jobs",
+    Failure: "SELECT failure FROM mainspring_jobs",
+    Progress: "SELECT progress FROM mainspring_jobs",
+    Account: "SELECT account FROM mainspring_executions",
+    WorkerInfo: "SELECT info FROM mainspring_workers",
+    Orders: "SELECT orders FROM mainspring_workers",
+    Sums: "SELECT sums FROM mainspring_tallies UNION ALL SELECT sums FROM mainspring_counting",
+    Schedule: "SELECT body FROM mainspring_schedules",
+    Tick: "SELECT body FROM mainspring_ticks",
+    Notice: "SELECT text FROM mainspring_news",
+}
+IN_DOCUMENTS: dict[str, Any] = {
+    "answer": idempotency.Once, "depth": Sample, "key": keys._Text, "queue_pauses": queue_pauses.Pauses,
+    "session": session._Text, "trigger": inbound.KeptTrigger, "webhook": record.Kept,
+    "webhook.standing": record.Standing,
+}  # fmt: skip
+# Texts of another form.
+PLAIN_DOCUMENTS = {"etag", "key_use", "trigger.call", "welcome"}
+IN_HASHES: dict[str, Any] = {
+    "circuit": Circuit, "doc": Document, "entry": Entry, "exec": Execution, "leader": Leadership, "log": LogLine,
+    "schedule": Schedule,
+}  # fmt: skip
+
+
+def test_every_encoded_field_of_every_record_is_there(tmp_path: Path) -> None:
+    form.load_sqlite(NEWEST, path := tmp_path / "golden.db")
+    db, fields = sqlite3.connect(path), Fields()
+    for type_, sql in IN_COLUMNS.items():
+        fields.look(type_, [text for (text,) in db.execute(sql) if text is not None])
+    documents = db.execute("SELECT kind, text FROM mainspring_documents").fetchall()
+    db.close()
+    assert {kind for kind, _ in documents} == {*IN_DOCUMENTS, *PLAIN_DOCUMENTS}
+    for kind, type_ in IN_DOCUMENTS.items():
+        fields.look(type_, [text for found, text in documents if found == kind])
+    assert len(fields.known) > 250
+    assert fields.missing == NOT_STORED
+
+
+def test_every_encoded_field_of_every_record_of_redis_is_there() -> None:
+    stored, fields = form.read_redis(NEWEST / form.REDIS), Fields()
+    for kind, type_ in IN_HASHES.items():
+        hashes = [value["hash"] for key, value in stored.items() if key.partition("}:")[2].partition(":")[0] == kind]
+        texts = [text.encode("latin-1").decode() for one in hashes for text in one.values()]
+        fields.look(type_, texts)
+    assert fields.missing == set()
+
+
+def test_golden_stores_are_small() -> None:
+    for folder in RELEASES:
+        size = sum(path.stat().st_size for path in folder.iterdir())
+        assert size < 800_000, f"{folder.name} has {size:,} bytes"
+
+
+def test_golden_secrets_are_told() -> None:
+    assert set(json.loads((NEWEST / form.TOLD).read_text())) == {"admin", "bot", "cookie", "now", "payment", "session"}

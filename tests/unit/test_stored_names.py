@@ -1,0 +1,285 @@
+"""Names that are stored, or that two releases tell each other: each keeps its text, whatever the code calls it."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+import mainspring
+from mainspring import Cancel, DeadLetter, Discard, Mainspring, Retry, Snooze, cron, depth, every
+from mainspring.amendment import fingerprint
+from mainspring.api import etag, idempotency
+from mainspring.api.access import cookie, welcome
+from mainspring.api.routes import session
+from mainspring.app import FIRE
+from mainspring.codec import encode_result
+from mainspring.control import keys, queue_pauses, triggers
+from mainspring.credential import KEY, SCOPES, TOKEN
+from mainspring.deadletter import MARK
+from mainspring.errors import ItemsFailed, JobTimeout
+from mainspring.job import (
+    INTERNAL,
+    PARTIAL_KIND,
+    PARTIAL_TYPE,
+    UNREADABLE,
+    Action,
+    Breaker,
+    Ending,
+    Failure,
+    Items,
+    Job,
+    NewJob,
+    State,
+)
+from mainspring.middleware.recovery import TaskExit
+from mainspring.outcome import Crashed, Died, Done, Poisoned, Policy, Stopped, decide, failure_of, unfit
+from mainspring.schedule import BACKFILL, BY_HAND, INPUT, Spec, Tick, key_of
+from mainspring.scheduler import job_of
+from mainspring.skew import Unreadable
+from mainspring.stores.postgres.place import Place as PostgresPlace
+from mainspring.stores.redis.place import Place as RedisPlace
+from mainspring.stores.rows import options_of
+from mainspring.testing.contract.build import NOW, a_schedule
+from mainspring.trigger import At, Calendar, Cron, Every
+from mainspring.webhook import inbound, record
+from mainspring.webhook.delivery import Undelivered
+from mainspring.webhook.message import prefix
+from mainspring.webhook.record import QUEUE, TASK
+from mainspring.webhook.signature import PREFIX
+
+SOURCE = Path(mainspring.__file__).parent
+NO_RETRY = Policy(max_retries=0, breaker=Breaker())
+
+
+def a_run(**fields: Any) -> Job:
+    given = {"id": "x", "task": "t", "payload": "{}", "queue": "q", "priority": 0, "state": State.RUNNING}
+    return Job(**{**given, "run_at": NOW, "created_at": NOW, "lease": "l", "attempt": 1, **fields})
+
+
+def text_of(pattern: str, *folders: str) -> set[str]:
+    """Every first group of the pattern in the source."""
+    files = [path for folder in folders or ("",) for path in (SOURCE / folder).rglob("*.py")]
+    return {found for path in files for found in re.findall(pattern, path.read_text(encoding="utf-8"))}
+
+
+def says(text: str, folder: str = "") -> bool:
+    """Whether a module has this text."""
+    return any(text in path.read_text(encoding="utf-8") for path in (SOURCE / folder).rglob("*.py"))
+
+
+def tables(store: str) -> str:
+    return (SOURCE / "stores" / store / "tables.sql").read_text(encoding="utf-8")
+
+
+# failures: groups of dead jobs, filters and alerts go by Failure.type
+
+
+@pytest.mark.parametrize(
+    ("ended", "type_"),
+    [
+        (Stopped("why"), "Cancelled"),
+        (Unreadable(Failure("BadPayload", "no"), "ffffffffff", "(to: int)", skew=60.0), "VersionSkew"),
+        (Unreadable(Failure("BadPayload", "no")), "BadPayload"),
+        (Crashed("ada", 3), "WorkerLost"),
+        (Crashed("ada", 1), "PoisonPill"),
+        (Poisoned(3), "PoisonPill"),
+        (Died("killed", 3), "ProcessDied"),
+        (Done(None).partly(Items(1, 1)), "Partial"),
+        (Done(*encode_result(object(), 100)), "ResultLost"),
+        (Cancel(), "Cancel"),
+        (Discard(), "Discard"),
+        (Retry(), "Retry"),
+        (JobTimeout("late"), "JobTimeout"),
+        (ItemsFailed("too many"), "ItemsFailed"),
+        (TaskExit("bye"), "TaskExit"),
+        (Undelivered("no"), "Undelivered"),
+        (ValueError("no"), "ValueError"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_type_of_a_failure(ended: Any, type_: str) -> None:
+    failure = decide(a_run(), ended, now=NOW, policy=NO_RETRY).failure
+    assert failure is not None
+    assert failure.type == type_
+
+
+def test_types_of_failures_that_are_named_in_the_code() -> None:
+    assert text_of(r'\bFailure\(\s*"(\w+)"') >= {
+        "BadPayload", "Cancelled", "ChildNotStarted", "CpuLimitExceeded", "Dead", "MemoryLimitExceeded", "NotJudged",
+        "PoisonPill", "ProcessDied", "ResultLost", "WorkerLost",
+    }  # fmt: skip
+    assert (UNREADABLE, PARTIAL_TYPE, PARTIAL_KIND) == (
+        "mainspring.Unreadable", "Partial", "Partial: … of … items failed",
+    )  # fmt: skip
+    assert unfit("t", ValueError("no")).type == "BadPayload"
+    assert failure_of(Snooze(1)).type == "Snooze"
+
+
+def test_the_kind_of_a_failure() -> None:
+    failure = Failure("OSError", "port 4711 of 'db' at 0xff refused b'x'; it can't")
+    assert failure.kind == "OSError: port … of … at … refused …; it can't"
+
+
+# states and endings
+
+
+def test_states_endings_and_actions() -> None:
+    assert [one.value for one in State] == [
+        "pending", "running", "waiting", "paused", "completed", "dead", "cancelled", "expired",
+    ]  # fmt: skip
+    assert [one.value for one in Ending] == [
+        "completed", "failed", "timeout", "snoozed", "released", "discarded", "cancelled", "crashed",
+    ]  # fmt: skip
+    assert [one.value for one in Action] == ["cancel", "retry", "pause", "resume", "update", "delete"]
+
+
+# keys: at most one job has one, whichever release made it
+
+
+def test_keys_of_ticks() -> None:
+    at = datetime.fromisoformat("2030-01-01T09:00:00.000001+00:00")
+    assert key_of("naïve: x", at) == "schedule:naïve: x:1893488400000001000"
+    tick = Tick(n=1, at=at, seen_at=at, what="fired", reason=BY_HAND, job_id="j")
+    assert job_of(a_schedule("s"), tick, "{}", at, None).idempotency_key == "schedule:s:hand-j"
+    filled = job_of(a_schedule("s"), replace(tick, reason=BACKFILL), "{}", at, None)
+    assert (filled.idempotency_key, filled.schedule, filled.scheduled_at) == (key_of("s", at), "s", at)
+    assert (BY_HAND, BACKFILL, INPUT) == ("by_hand", "backfill", "input: ")
+
+
+def test_keys_of_deliveries_and_of_calls() -> None:
+    assert prefix("ops") == "webhook:ops:"
+    assert says('f"trigger:{trigger.name}:{call.id}"')
+
+
+def test_digests_of_declared_schedules() -> None:
+    """Another digest would take every declared schedule for one that the code has changed."""
+    spec = Spec(trigger=cron("0 9 * * mon-fri", tz="Europe/Berlin"), task="report", payload='{"kind":"x"}', jitter=5.0)
+    assert fingerprint(spec) == "dce85ef0d8f81e2ab0a5083b3e304273"
+    assert fingerprint(Spec(trigger=every(minutes=5), task="report", max_runs=3)) == "f81feecfd3b0cdffeca281682d1f8ff4"
+
+
+def test_fingerprints_of_tasks() -> None:
+    """Another fingerprint would take every payload for one of another version of its task."""
+    app = Mainspring("memory://")
+
+    @app.dead_letter
+    async def on_dead(letter: DeadLetter) -> None: ...
+
+    @app.task
+    async def send(to: str, copies: list[str] | None = None, *, wait: timedelta = timedelta()) -> None: ...
+
+    assert on_dead.arguments.fingerprint == "88db0ca915"
+    assert send.arguments.fingerprint == "343ab3de9d"
+
+
+# names of our own
+
+
+def test_names_of_internal_tasks_queues_and_leaders() -> None:
+    assert (INTERNAL, TASK, QUEUE, FIRE, MARK) == (
+        "mainspring.", "mainspring.webhook", "webhooks", "mainspring.fire", "dead_letter_of",
+    )  # fmt: skip
+
+
+def test_kinds_of_documents() -> None:
+    known = [depth.KIND, etag.KIND, idempotency.KIND, keys._USE, queue_pauses.KIND, session._KIND, triggers._CALLS]
+    known += [welcome._KIND, record.WEBHOOKS._kind, record.STANDINGS._kind, inbound.TRIGGERS._kind]
+    assert sorted(known) == [
+        "answer", "depth", "etag", "key_use", "queue_pauses", "session", "trigger", "trigger.call", "webhook",
+        "webhook.standing", "welcome",
+    ]  # fmt: skip
+    assert says('kind="key"', "control")
+
+
+def test_forms_of_secrets_and_cookies() -> None:
+    assert (KEY, TOKEN, PREFIX, cookie.NAME) == ("msk", "mst", "whsec_", "__Host-mainspring")
+    assert {scope.partition(":")[2] for scope in SCOPES} == {"read", "write"}
+
+
+def test_actions_of_the_audit_trail() -> None:
+    known = text_of(r'audited\("([\w.]+)"\)') | text_of(r'action="(jobs\.enqueue)"')
+    assert known == {
+        "jobs.cancel", "jobs.delete", "jobs.enqueue", "jobs.pause", "jobs.reschedule", "jobs.resume", "jobs.retry",
+        "jobs.run_again", "jobs.update", "keys.create", "keys.revoke", "queues.pause", "queues.resume",
+        "schedules.backfill", "schedules.create", "schedules.delete", "schedules.pause", "schedules.rebalance",
+        "schedules.reschedule", "schedules.resume", "schedules.trigger", "schedules.update", "triggers.create",
+        "triggers.delete", "triggers.rotate", "triggers.update", "webhooks.create", "webhooks.delete",
+        "webhooks.rotate", "webhooks.test", "webhooks.update", "workers.drain", "workers.resize", "workers.resume",
+        "workers.stop",
+    }  # fmt: skip
+    assert says('action=f"session.{what}"')
+
+
+def test_reasons_of_ticks() -> None:
+    known = text_of(r'(?m)^    "(\w+)": \(logging\.')
+    assert known >= {
+        "overlap", "catch_up", "too_old", "dependency", "made_already", "paused", "changed", "window", "excluded",
+    }  # fmt: skip
+
+
+def test_loops_whose_errors_are_counted() -> None:
+    """A label of mainspring_errors_survived_total, by which alerts go."""
+    assert text_of(r'SurvivedErrors\(\s*"(\w+)"') == {
+        "backlog", "beat", "demo", "depth", "feed", "feed_reader", "finish", "health", "idempotency", "key_use",
+        "listener", "notify", "subscriber", "tally", "warm_up", "webhooks",
+    }  # fmt: skip
+
+
+# tags of records
+
+
+def test_tags_of_triggers() -> None:
+    configs = [one.__struct_config__ for one in (At, Calendar, Cron, Every)]
+    assert [config.tag for config in configs] == ["at", "calendar", "cron", "every"]
+    assert {config.tag_field for config in configs} == {"kind"}
+
+
+def test_options_of_a_job_as_they_are_stored() -> None:
+    job = NewJob(
+        id="x", task="t", payload="{}", timeout=1.5, max_retries=2, tags=("a",), metadata={"b": 1}, schedule="s",
+        scheduled_at=NOW, beside=True, fingerprint="f",
+    )  # fmt: skip
+    assert msgspec.json.decode(options_of(job)) == {
+        "timeout": 1.5, "max_retries": 2, "tags": ["a"], "metadata": {"b": 1}, "schedule": "s",
+        "scheduled_at": "2030-01-01T12:00:00Z", "beside": True, "fp": "f",
+    }  # fmt: skip
+
+
+# what servers know us by
+
+
+def test_names_in_a_postgres_server() -> None:
+    """Two releases that work side by side take the same locks, and hear each other on the same channel."""
+    place = PostgresPlace(url := "postgresql://u@h/db?schema=shop", url)
+    assert (place.channel, place.lock) == ("mainspring_1664201e", -1771823074)
+    functions = set(re.findall(r"FUNCTION (\w+)\(", sql := tables("postgres")))
+    assert functions == {"mainspring_done", "mainspring_put", "mainspring_publish"}
+    assert set(re.findall(r"name = '(\w+)'", sql)) == {"promised", "watched"}
+    locks = text_of(r"advisory_xact_lock\([^,]+, (-\d+)\)", "stores/postgres")
+    assert locks | set(re.findall(r"lock\(lock, (-\d+)\)", sql)) == {"-1", "-2", "-3", "-4", "-5"}
+    assert says('"application_name": "mainspring"', "stores/postgres")
+
+
+def test_words_that_processes_tell_each_other() -> None:
+    assert says('Literal["new", "final"]', "stores/postgres")
+    assert says('Literal["new", "final"]', "stores/redis")
+
+
+def test_bases_of_redis_keys() -> None:
+    assert RedisPlace(url := "redis://h/0?prefix=shop", url).bases == ["{shop}"]
+    assert RedisPlace(url := "redis+cluster://h/?prefix=shop", url).bases == [
+        "{shop:0.11}", "{shop:1}", "{shop:2.3}", "{shop:3.11}", "{shop:4.3}", "{shop:5.10}", "{shop:6.10}",
+        "{shop:7.3}",
+    ]  # fmt: skip
+
+
+def test_functions_that_migrations_call() -> None:
+    assert set(re.findall(r"\b(mainspring_\w+)\(", tables("sqlite"))) & {"mainspring_kind", "mainspring_is_odd"} == {
+        "mainspring_kind", "mainspring_is_odd",
+    }  # fmt: skip
