@@ -11,6 +11,7 @@ from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import ExceptionHandlersMap
 
 from .. import errors
+from ..control.computation import Busy
 from .mounted import ROOT
 from .path import whole
 
@@ -43,6 +44,7 @@ _STATUS: Mapping[type[Exception], tuple[int, str]] = {
     errors.ApiKeyNotFound: (404, "key_not_found"),
     errors.ApiKeyExists: (409, "key_exists"),
     errors.InvalidTransition: (409, "invalid_transition"),
+    Busy: (503, "too_slow"),
     errors.ShuttingDown: (503, "shutting_down"),
     errors.StoreUnavailable: (503, "store_unavailable"),
     errors.SchemaMismatch: (503, "schema_mismatch"),

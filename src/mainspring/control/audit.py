@@ -7,11 +7,14 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..acting import actor
 from ..document import Entry, Trail
 from ..handle import Handle
 from ..job import Changed, Job, NewJob
-from .deed import IDS, fitted, note, recorded
+from ..outcome import clean
+from .deed import IDS, WHO, fitted, note, recorded
 from .ground import Ground
 from .jobs import PAGE, checked_limit
 
@@ -38,7 +41,7 @@ class Audit:
             return await hand_over(jobs)
 
         async def act() -> List[Handle[Any]]:
-            handles = await hand_over(jobs)
+            handles = await hand_over([replace(job, enqueued_by=clean(who, WHO)) for job in jobs])
             note(changed=Changed([handle.id for handle in handles], {}))
             return handles
 
@@ -47,7 +50,9 @@ class Audit:
         return await recorded(self._ground, who, "jobs.enqueue", target, fitted(asked), act)
 
     async def enqueued_by(self, job: Job) -> str | None:
-        """Who enqueued it by hand; None: a program did, or its entry is no longer kept."""
+        """Who enqueued it: by hand, or over the API; None: code did, or its entry is no longer kept."""
+        if job.enqueued_by is not None:
+            return job.enqueued_by
         near = Trail(
             action="jobs.enqueue", target=job.id, since=job.created_at - NEAR, until=job.created_at + NEAR
         )  # fmt: skip

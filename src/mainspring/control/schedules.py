@@ -32,7 +32,7 @@ from ..task import Task, check_name
 from ..trigger import Preview
 from ..trigger.bounds import LAST_YEAR
 from ..webhook.record import noted
-from .computation import Computation
+from .computation import Computation, Kind
 from .deed import audited, note
 from .ground import Ground
 from .jobs import PAGE, checked_limit
@@ -142,7 +142,7 @@ class Schedules:
         """Its next ticks, with what changes of the clocks do to them; of a paused one, as if it were resumed now."""
         check_number("n", n, PAGE)
         row = await self.get(name)
-        now, computation = self._ground.clock.now(), self._computation(f"the preview of {name!r}")
+        now, computation = self._ground.clock.now(), self._computation(f"the preview of {name!r}", "previews")
         left = n if row.spec.max_runs is None else max(0, row.spec.max_runs - row.fired)
         ticks = computation.each(islice(coming_ticks(row, now), min(n, left)))
         return await computation.run(lambda: [shown_tick(row, tick) for tick in ticks])
@@ -156,8 +156,8 @@ class Schedules:
         store, count = await self._store(), DistributionCount(self._ground.clock.now(), days)
         # A second of work with many crons, or very many schedules: others are served meanwhile.
         async for page in pages(store):
-            await self._computation("the distribution").run(lambda page=page: count.add(page))  # type: ignore[misc]
-        return await self._computation("the distribution").run(count.result)
+            await self._computation("the distribution", "previews").run(lambda page=page: count.add(page))  # type: ignore[misc]
+        return await self._computation("the distribution", "previews").run(count.result)
 
     @audited("schedules.rebalance")
     async def rebalance(self, *, dry_run: bool = False) -> Rebalance:
@@ -365,8 +365,8 @@ class Schedules:
 
     # inside
 
-    def _computation(self, what: str) -> Computation:
-        return Computation(self._ground.clock, what)
+    def _computation(self, what: str, kind: Kind = "records") -> Computation:
+        return Computation(self._ground.clock, what, kind=kind)
 
     async def _store(self) -> Store:
         """With what the code declares in it, where nobody has brought it there before."""

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..bounds import MAX_TRIGGER_BYTES
+from ..bounds import MAX_CONTAINERS, MAX_TEXTS, MAX_TRIGGER_BYTES, has_too_many_parts
 from ..codec import encode
 from ..errors import BadInput, BadPayload, NotSigned, Stale
 from .record import Keys
@@ -126,7 +126,10 @@ def checked_kwargs(given: Any) -> dict[str, Any]:
 
 def _taken(arguments: Literal["body"] | Mapping[str, str], body: bytes) -> dict[str, Any]:
     try:
-        data = msgspec.json.decode(body)
+        text = body.decode()
+        if has_too_many_parts(text):
+            raise BadPayload(f"the message has more than {MAX_CONTAINERS:,} lists and objects, or {MAX_TEXTS:,} texts")
+        data = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as bad:
         raise BadPayload(f"the message is not JSON: {bad}") from None
     if isinstance(arguments, str):

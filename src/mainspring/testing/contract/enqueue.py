@@ -12,7 +12,22 @@ from msgspec.structs import asdict
 from ...job import MAX_PRIORITY, MIN_PRIORITY, Action, Enqueued, Filter, State, Update
 from ...outcome import Done, decide
 from ...retry import Backoff
-from .build import NOW, REACHABLE, Contract, act, beat, bring, claim, everything, later, new_job, put, see
+from .build import (
+    NOW,
+    REACHABLE,
+    Contract,
+    act,
+    beat,
+    bring,
+    claim,
+    everything,
+    later,
+    new_job,
+    put,
+    see,
+    settle,
+    start,
+)
 
 PAYLOADS = [
     "{}",
@@ -42,12 +57,30 @@ class EnqueueContract(Contract):
                 metadata={"trace": {"id": "x", "spans": [1, 2.5, None, True]}, "ü": ""},
                 unique_key="unique",
                 idempotency_key="idempotent",
+                enqueued_by="key:ü",
             )
             await put(store, new)
             job = await see(store, new.id)
             kept = asdict(new)
             del kept["on_conflict"], kept["debounce_limit"]
             assert {name: getattr(job, name) for name in kept} == kept
+
+    @pytest.mark.parametrize("beside", [{}, {"fingerprint": "abc"}, {"metadata": {"a": 1}}], ids=str)
+    async def test_who_enqueued_a_job_is_kept_through_its_run(self, beside: dict[str, Any]) -> None:
+        async with self.opened() as store:
+            job = await start(store, enqueued_by="key:deploy", **beside)
+            assert job.enqueued_by == "key:deploy"
+            await settle(store, job, Done())
+            assert (await see(store, job.id)).enqueued_by == "key:deploy"
+
+    async def test_who_replaces_a_job_is_who_enqueued_it(self) -> None:
+        async with self.opened() as store:
+            first = new_job(unique_key="k", enqueued_by="key:a")
+            await put(store, first)
+            await put(store, new_job(unique_key="k", on_conflict="replace", enqueued_by="key:b"))
+            assert (await see(store, first.id)).enqueued_by == "key:b"
+            await put(store, new_job(unique_key="k", on_conflict="replace"))
+            assert (await see(store, first.id)).enqueued_by is None
 
     async def test_a_new_job_is_pending_and_was_created_now(self) -> None:
         async with self.opened() as store:
