@@ -162,3 +162,17 @@ async def test_a_stream_of_events_outlives_the_deadlines_of_its_request(spring: 
             async with asyncio.timeout(1.2):
                 await reader.read(-1)
         writer.close()
+
+
+# what a stranger writes into the log
+
+
+async def test_what_is_no_http_is_logged_once_a_minute(spring: Mainspring, caplog: pytest.LogCaptureFixture) -> None:
+    async with served(spring) as port:
+        for _ in range(30):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"\x16\x03\x01 is no HTTP\r\n\r\n")
+            async with asyncio.timeout(20):
+                assert (await reader.read()).startswith(b"HTTP/1.1 400")
+            writer.close()
+    assert len([one for one in caplog.records if one.name == "uvicorn.error"]) <= 1

@@ -143,6 +143,34 @@ async def test_strangers_are_not_told_where_the_store_is(
             assert "inside.example" not in answer.text, path
 
 
+async def test_strangers_do_not_fill_the_log_while_the_store_is_away(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def away(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailable("cannot reach it")
+
+    monkeypatch.setattr(MemoryStore, "documents", away)
+    async with client(None) as http:
+        for n in range(20):
+            assert (await http.post(f"/hooks/x{n}%0Aforged", content=b"{}")).status_code == 503
+    assert len([one for one in caplog.records if "cannot reach it" in one.getMessage()]) <= 1
+    assert "forged" not in caplog.text
+
+
+async def test_a_path_forges_no_line_of_the_log(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def bug(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("a bug")
+
+    async with client() as http:
+        monkeypatch.setattr(MemoryStore, "queues", bug)
+        assert (await http.get(f"/queues/%0A2030-01-01 CRITICAL forged{'x' * 5000}")).status_code == 500
+    (line,) = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert line.startswith(r"GET '/api/v1/queues/\n2030-01-01 CRITICAL forged")
+    assert len(line) < 300
+
+
 async def passing(clock: VirtualClock) -> None:
     """Some seconds, one at a time, with turns of the loop in between."""
     for _ in range(int(2 * CHECK_SECONDS)):

@@ -16,6 +16,7 @@ from ..job import Changed, Job, NewJob
 from ..outcome import clean
 from .deed import IDS, WHO, fitted, note, recorded
 from .ground import Ground
+from .job_page import is_askable
 from .jobs import PAGE, checked_limit
 
 HandOver = Callable[[Sequence[NewJob]], Awaitable[List[Handle[Any]]]]
@@ -32,7 +33,10 @@ class Audit:
     async def list(self, which: Trail | None = None, *, limit: int = 100, before: str | None = None) -> Sequence[Entry]:
         """Matching entries, newest first; give the last one's id as `before` for the next page."""
         checked_limit(limit, PAGE)
-        return await (await self._ground.opened()).audit(which or Trail(), limit=limit, before=before)
+        which = which or Trail()
+        if any(text is not None and not is_askable(text) for text in (which.who, which.action, which.target, before)):
+            return []  # no entry has that in it, and not every store can be asked for it
+        return await (await self._ground.opened()).audit(which, limit=limit, before=before)
 
     async def enqueue(self, jobs: Sequence[NewJob], hand_over: HandOver) -> List[Handle[Any]]:
         """Stores them, as one act of the current actor."""

@@ -35,10 +35,11 @@ from ..webhook.record import noted
 from .computation import Computation, Kind
 from .deed import audited, note
 from .ground import Ground
+from .job_page import cursor_name
 from .jobs import PAGE, checked_limit
 from .schedule_bulk import ManySchedules
 from .schedule_history import WEEK as STATS_WINDOW
-from .schedule_history import ScheduleRun, ScheduleStats, runs_of, stats_of
+from .schedule_history import ScheduleRun, ScheduleStats, checked_tick_number, runs_of, stats_of
 from .schedule_index import ScheduleIndex, SchedulePage, fits, pages, scanned
 from .schedule_ticks import check_number, coming_ticks, past_ticks, shown_tick, without
 
@@ -95,7 +96,7 @@ class Schedules:
     ) -> Sequence[Schedule]:
         """By name; give the last one's name as `after` for the next page."""
         checked_limit(limit, PAGE)
-        store = await self._store()
+        store, after = await self._store(), cursor_name(after)
         if task is None and owner is None and status is None:
             return await store.schedules(limit=limit, after=after)
         found, _ = await scanned(store, fits(task=task, owner=owner, status=status), limit, after, math.inf)
@@ -116,6 +117,7 @@ class Schedules:
         Where there are very many, what other processes did in the last seconds may be left out.
         """
         checked_limit(limit, PAGE)
+        after = cursor_name(after)
         store, fitting = await self._store(), fits(q=q, task=task, owner=owner, status=status)
         if not (q or task or owner or status):
             rows = await store.schedules(limit=limit, after=after)
@@ -126,12 +128,14 @@ class Schedules:
         """What became of its ticks, newest first; give the last one's `n` as `before` for the next page."""
         checked_limit(limit, PAGE)
         await self.get(name)
+        checked_tick_number(before)
         return await (await self._store()).ticks(name, limit=limit, before=before)
 
     async def executions(self, name: str, *, limit: int = 100, before: int | None = None) -> Sequence[ScheduleRun]:
         """Runs of its jobs, by tick, newest first, of up to `limit` ticks; give the last one's tick.n as `before`."""
         checked_limit(limit, PAGE)
         await self.get(name)
+        checked_tick_number(before)
         return await runs_of(await self._store(), name, limit=limit, before=before)
 
     async def stats(self, name: str, window: timedelta = STATS_WINDOW) -> ScheduleStats:
@@ -280,6 +284,8 @@ class Schedules:
     async def delete(self, name: str) -> None:
         """Jobs already made are left alone. One that code declares comes back with the next worker that starts."""
         store = await self._store()
+        if not name.isprintable():  # no schedule has such a name, and not every store can be asked for it
+            raise await _missing(store, name)
         row = next(iter(await store.schedules([name], limit=1)), None)  # None, too: one that cannot be decoded
         if not await store.drop_schedules([name]):
             raise await _missing(store, name)

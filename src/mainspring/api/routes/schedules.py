@@ -14,6 +14,7 @@ from ...app import Mainspring
 from ...codec import data as payload_data
 from ...config import span
 from ...control import Backfill, ScheduleStats
+from ...control.schedule_history import MAX_TICK_NUMBER
 from ...schedule import Owner, Schedule, Spec, Status, Tick
 from ..access.door import Spring, may
 from ..access.redaction import shown_tick
@@ -26,6 +27,7 @@ from .schedule_view import NewSchedule, Rules, ScheduleView, TickView, schedule_
 
 Limit = Annotated[int, QueryParameter(ge=1, le=200)]
 Window = Annotated[str, QueryParameter(max_length=20, description="A span such as 1h, 24h, 7d; up to 366d.")]
+Before = Annotated[int | None, QueryParameter(ge=0, le=MAX_TICK_NUMBER, description="A tick's number.")]
 IfMatch = Annotated[str | None, HeaderParameter(name="If-Match")]
 
 
@@ -165,16 +167,14 @@ async def preview_schedule(
 
 
 @get("/schedules/{name:str}/ticks", **may("viewer"))
-async def schedule_ticks(
-    spring: Spring, name: FromPath[str], limit: Limit = 50, before: FromQuery[int | None] = None
-) -> list[Tick]:
+async def schedule_ticks(spring: Spring, name: FromPath[str], limit: Limit = 50, before: Before = None) -> list[Tick]:
     """What became of its ticks, newest first; each fired one names its job."""
     return [shown_tick(tick) for tick in await spring.schedules.ticks(name, limit=limit, before=before)]
 
 
 @get("/schedules/{name:str}/executions", **may("viewer"))
 async def schedule_executions(
-    spring: Spring, name: FromPath[str], limit: Limit = 50, before: FromQuery[int | None] = None
+    spring: Spring, name: FromPath[str], limit: Limit = 50, before: Before = None
 ) -> list[ScheduleExecution]:
     """Runs of its jobs that have ended, with the tick each is for, newest first: all runs of up to `limit` ticks.
 
@@ -182,7 +182,7 @@ async def schedule_executions(
     none.
     """
     found = await spring.schedules.executions(name, limit=limit, before=before)
-    return [schedule_execution(one) for one in found]
+    return await shown_each(spring, found, schedule_execution)
 
 
 @get("/schedules/{name:str}/stats", **may("viewer"))

@@ -13,6 +13,7 @@ from ...webhook.inbound import Call, InboundTrigger
 from ...webhook.signature import ID, SIGNATURE, TIMESTAMP
 from ..access.door import Spring, may
 from ..access.redaction import shown_mapping, shown_text
+from ..showing import shown_each
 from ..unchanged import given_values, kept
 from .schedules import Triggered
 from .values import Slug
@@ -68,7 +69,7 @@ class MadeTrigger(Struct, frozen=True):
 @get("/triggers", **may("viewer"))
 async def list_triggers(spring: Spring) -> list[TriggerView]:
     """All of them, by name; never their secrets."""
-    return [_view(trigger) for trigger in await spring.triggers.list()]
+    return await shown_each(spring, await spring.triggers.list(), _view)
 
 
 @post("/triggers", **may("admin", unkept=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from .build import (
     beat,
     bring,
     claim,
+    claimed,
     everything,
     later,
     new_job,
@@ -64,6 +65,17 @@ class EnqueueContract(Contract):
             kept = asdict(new)
             del kept["on_conflict"], kept["debounce_limit"]
             assert {name: getattr(job, name) for name in kept} == kept
+
+    @pytest.mark.parametrize("year", [1, 1969, 9999])
+    async def test_a_job_may_be_due_in_any_year(self, year: int) -> None:
+        async with self.opened() as store:
+            run_at = datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC)
+            old, new = new_job(run_at=run_at), new_job()
+            await put(store, old, new)
+            assert (await see(store, old.id)).run_at == run_at
+            due = [job.id for job in await store.jobs(Filter(), now=NOW, limit=9, newest=False, sort="due")]
+            assert due == ([new.id, old.id] if year == 9999 else [old.id, new.id])
+            assert await claimed(store) == due[: 1 if year == 9999 else 2]
 
     @pytest.mark.parametrize("beside", [{}, {"fingerprint": "abc"}, {"metadata": {"a": 1}}], ids=str)
     async def test_who_enqueued_a_job_is_kept_through_its_run(self, beside: dict[str, Any]) -> None:
