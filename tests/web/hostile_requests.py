@@ -141,7 +141,7 @@ OF_STORE = {
 }
 # What may stand in the place of a name or an id.
 NAMES = [
-    "a" * 60_000, "%00", "%2F..%2F..%2Fetc%2Fpasswd", "%0A" * 1000, "%F0%9F%92%A3" * 1000, "a%2F" * 1000, "'%22<b>",
+    "a" * 30_000, "%00", "%2F..%2F..%2Fetc%2Fpasswd", "%0A" * 1000, "%F0%9F%92%A3" * 1000, "a%2F" * 1000, "'%22<b>",
 ]  # fmt: skip
 # What may stand behind any GET that takes it; the others answer that they do not.
 QUERIES = [
@@ -154,14 +154,11 @@ QUERIES_OF_STORE = [
     "key_prefix=" + "k%00" * 1000, "before=" + "9" * 30, "since=0001-01-01T00:00:00%2B14:00",
 ]  # fmt: skip
 # Of the live stream.
-FILTERS = (
-    ["", "last_event_id=0"]
-    + [
-        f"last_event_id=0&{'&'.join(f'{name}={value}{n}' for n in range(100))}"
-        for name, value in (("job", "j"), ("queue", "q"), ("task", "t"), ("schedule", "s"))
-    ]
-    + ["last_event_id=0&" + "&".join(["type=job.failed"] * 99 + ["type=leader"])]
-)
+FILTERS = [
+    "last_event_id=0",
+    "last_event_id=0&" + "&".join(f"job=j{n}" for n in range(100)),
+    "last_event_id=0&" + "&".join(["type=job.failed"] * 99 + ["type=leader"]),
+]
 HEADERS = {
     "a bearer": {"Authorization": "Bearer " + "eyJ-" * 15_000},
     "a token": {"Authorization": "Bearer eyJ" + "a." * 30_000},

@@ -21,6 +21,8 @@ HERE = Path(__file__).parent
 MAX_HELD, TRIES = 0.1, 3
 # Characters of a live stream that are read: all that is sent at once.
 STREAM_CHARACTERS = 2_000_000
+# Seconds without a word after which a stream has sent all it had.
+SILENT = 1.0
 
 
 class Server(NamedTuple):
@@ -130,7 +132,7 @@ def followed(server: Server, query: str) -> tuple[float, int]:
     """For how long the loop was held while a reader got what a stream has for it at first."""
     server.held()
     signed, seen = {"Authorization": f"Bearer {server.keys['viewer']}"}, 0
-    with httpx.stream("GET", f"{server.http.base_url}/api/v1/events?{query}", headers=signed, timeout=2) as stream:
+    with httpx.stream("GET", f"{server.http.base_url}/api/v1/events?{query}", headers=signed, timeout=SILENT) as stream:
         try:
             for text in stream.iter_text():
                 seen += len(text)
@@ -143,8 +145,10 @@ def followed(server: Server, query: str) -> tuple[float, int]:
 
 def check_stream(server: Server) -> None:
     for query in FILTERS:
-        best, status = min(followed(server, query) for _ in range(2))
-        assert (status, best < MAX_HELD) == (200, True), (query[:60], best)
+        seconds, status = followed(server, query)
+        if seconds >= MAX_HELD:
+            seconds, status = followed(server, query)
+        assert (status, seconds < MAX_HELD) == (200, True), (query[:60], seconds)
 
 
 def test_a_live_stream_does_not_hold_the_loop(server: Server) -> None:

@@ -37,14 +37,19 @@ async def whole_page(store: Store, page: Page, room: int, now: datetime) -> Page
     """
     found: list[Job] = []
     for brief in page:
-        job = brief
-        if not brief.is_whole:
-            job = next(iter(await store.jobs(Filter(ids=(brief.id,)), now=now, limit=1)), brief)
+        job = await whole_job(store, brief, now)
         room -= _length(job)
         if found and room < 0:
             break
         found.append(job)
     return page.up_to(found) if found else page
+
+
+async def whole_job(store: Store, brief: Job, now: datetime) -> Job:
+    """A brief job as it is, read by itself: together, large ones would fill the memory."""
+    if brief.is_whole:
+        return brief
+    return next(iter(await store.jobs(Filter(ids=(brief.id,)), now=now, limit=1)), brief)
 
 
 def _length(job: Job) -> int:

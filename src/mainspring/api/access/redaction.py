@@ -107,7 +107,14 @@ def shown_target(target: str) -> str:
 def _chosen(name: str, value: Any) -> Any:
     if name == "error":
         return shown_error(str(value))
+    if name == "key_prefix":
+        return MASK
     return [shown_error(str(one)) for one in value] if name == "errors" else mask(value)
+
+
+def shown_key(key: str | None) -> str | None:
+    """A job's unique or idempotency key, which may be made of its arguments: a digest of few of them can be tried."""
+    return MASK if key is not None and _hides.get() else key
 
 
 def shown_line(text: str) -> str:

@@ -159,10 +159,10 @@ async def job_logs(
 
 
 def _shown(reason: Reason) -> Reason:
-    """How it ended, why it shall, or why its arguments do not fit is in words of the task or of an operator."""
+    """How it ended, why it shall, why its arguments do not fit or which key is held is in words of others."""
     if reason.code == "queue_paused":
         return replace(reason, text=shown_text(reason.text) or "")
-    said = reason.code in ("final", "stopping", "version_skew")
+    said = reason.code in ("final", "stopping", "version_skew", "key_held")
     return replace(reason, text=shown_line(reason.text)) if said else reason
 
 
