@@ -11,7 +11,6 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
-from ...codec import data as payload_data
 from ...control.job_page import whole_page
 from ...errors import BadInput
 from ...job import Filter, Job, Sort
@@ -22,7 +21,7 @@ from ..etag import etag
 from ..problem import Problem
 from ..recent import Lately
 from ..showing import shown_each, shown_one
-from ..unchanged import given_values, kept
+from ..unchanged import given_values, kept, kept_arguments
 from . import values
 from .filters import Which, which_jobs
 from .job_view import JobPage, JobView, LogPage, editable, job_item, job_view, log_line
@@ -56,7 +55,7 @@ class JobEdit(Struct, kw_only=True, forbid_unknown_fields=True):
         """As app.jobs.update takes them; what is masked is as the job has it."""
         values = {name: value for name, value in asdict(self).items() if value is not UNSET}
         if "arguments" in values:
-            values["arguments"] = kept(values["arguments"], None if job is None else payload_data(job.payload))
+            values["arguments"] = kept_arguments(values["arguments"], "{}" if job is None else job.payload)
         if "metadata" in values:
             values["metadata"] = kept(values["metadata"], None if job is None else job.metadata)
         return values

@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from ...amendment import fingerprint
 from ...app import Mainspring
-from ...codec import data as payload_data
 from ...config import span
 from ...control import Backfill, ScheduleStats
 from ...control.schedule_history import MAX_TICK_NUMBER
@@ -21,7 +20,7 @@ from ..access.redaction import shown_tick
 from ..etag import etag, keyed, secret_of
 from ..recent import Lately
 from ..showing import shown_each, shown_one
-from ..unchanged import given_values, kept
+from ..unchanged import given_values, kept_arguments
 from .schedule_run_view import ScheduleExecution, schedule_execution, shown_stats
 from .schedule_view import NewSchedule, Rules, ScheduleView, TickView, schedule_view, tick_views
 
@@ -141,7 +140,7 @@ async def trigger_schedule(spring: Spring, name: FromPath[str], data: JSONBody[T
     kwargs = None if data is None else data.kwargs
     if kwargs is not None:
         given, payload = kwargs, (await spring.schedules.get(name)).spec.payload
-        kwargs = await given_values(spring, lambda: kept(given, payload_data(payload)))
+        kwargs = await given_values(spring, lambda: kept_arguments(given, payload))
     handle = await spring.schedules.trigger(name, kwargs=kwargs)
     return Triggered(handle.id)
 
