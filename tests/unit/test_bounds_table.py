@@ -48,6 +48,7 @@ BOUNDS: dict[str, float] = {
     "texts in a body, names of members among them": MAX_TEXTS,
     "levels of a body": MAX_DEPTH,
     "message to `/hooks`": triggers.LIMIT,
+    "body of a sign-in": session.MAX_SIGN_IN_BYTES,
     "arguments of a job": Settings().payload_limit,
     "jobs in one request": enqueue.MANY,
     "ids in one bulk action": bulk.MANY,

@@ -25,6 +25,7 @@ TOLERANCE = timedelta(minutes=5)
 REMEMBERED = timedelta(days=1)
 ID_LIMIT = 200
 BODY = "body"
+UNSIGNED = "the signature does not hold, or there is no such trigger"
 _NOBODYS = "whsec_" + b64encode(secrets.token_bytes(32)).decode()
 
 
@@ -87,7 +88,7 @@ class Call(Struct, frozen=True, kw_only=True):
         keys = [] if kept is None or kept.trigger.disabled_at is not None else kept.keys.valid(now)
         signed = verified([*keys, _NOBODYS, _NOBODYS][:2], self.id, self.timestamp, self.signature, self.body)
         if not signed or kept is None:
-            raise NotSigned("the signature does not hold, or there is no such trigger")
+            raise NotSigned(UNSIGNED)
         if abs(now.timestamp() - _seconds(self.timestamp)) > TOLERANCE.total_seconds():
             raise Stale(
                 f"the message's timestamp is more than {TOLERANCE.seconds // 60} minutes from now: sign it anew"

@@ -155,6 +155,10 @@ class Sessions:
             self._known.popitem(last=False)
 
 
+# Bytes of a body, which anyone may send.
+MAX_SIGN_IN_BYTES = 16 << 10
+
+
 class SignIn(Struct, forbid_unknown_fields=True):
     key: str
     """An API key, or the token that a first start printed."""
@@ -166,7 +170,7 @@ async def show_session(who: Who) -> Principal:
     return who
 
 
-@post("/session", status_code=200, **may(ANYONE))
+@post("/session", status_code=200, request_max_body_size=MAX_SIGN_IN_BYTES, **may(ANYONE, reads=True))
 async def open_session(
     request: Request[Any, Any, Any], sessions: NamedDependency[Sessions], data: JSONBody[SignIn]
 ) -> Response[Principal]:

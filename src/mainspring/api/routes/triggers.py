@@ -9,7 +9,8 @@ from litestar.params import FromPath, HeaderParameter, JSONBody
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
-from ...webhook.inbound import Call, InboundTrigger
+from ...errors import NotSigned
+from ...webhook.inbound import UNSIGNED, Call, InboundTrigger
 from ...webhook.signature import ID, SIGNATURE, TIMESTAMP
 from ..access.door import Spring, may
 from ..access.redaction import shown_mapping, shown_text
@@ -121,9 +122,10 @@ async def receive_hook(
     webhook_signature: Annotated[str | None, HeaderParameter(name=SIGNATURE)] = None,
 ) -> Triggered:
     """A message signed as Standard Webhooks says sets the trigger off; sent again, it is answered as the first time."""
+    if not (webhook_id and webhook_timestamp and webhook_signature):  # and no more is read of it
+        raise NotSigned(UNSIGNED)
     call = Call(
-        id=webhook_id or "", timestamp=webhook_timestamp or "", signature=webhook_signature or "",
-        body=await request.body(),
+        id=webhook_id, timestamp=webhook_timestamp, signature=webhook_signature, body=await request.body()
     )  # fmt: skip
     return Triggered((await spring.triggers.receive(name, call)).id)
 
