@@ -17,8 +17,8 @@ from ...job import Filter, Job, Sort
 from ...why import Reason
 from ..access.door import Spring, may
 from ..access.redaction import shown_line, shown_text
+from ..edit_claim import unchanged
 from ..etag import etag
-from ..problem import Problem
 from ..recent import Lately
 from ..showing import shown_each, shown_one
 from ..unchanged import given_values, kept, kept_arguments
@@ -128,10 +128,8 @@ async def update_job(
     spring: Spring, id: FromPath[str], data: JSONBody[JobEdit], if_match: IfMatch = None
 ) -> Response[JobView]:
     """Edits a job that waits; with If-Match only if nobody has edited it since it was read."""
-    job = await spring.jobs.get(id)
-    if if_match is not None:
-        await _check_unchanged(spring, job, if_match)
-    await spring.jobs.update(id, **await given_values(spring, lambda: data.given(job)))
+    async with unchanged(spring, await spring.jobs.get(id), "*" if if_match is None else if_match, editable) as job:
+        await spring.jobs.update(id, **await given_values(spring, lambda: data.given(job)))
     return await tagged(spring, await spring.jobs.get(id))
 
 
@@ -169,14 +167,6 @@ async def tagged(spring: Mainspring, job: Job) -> Response[JobView]:
     now = spring.clock.now()
     view = await shown_one(spring, job, lambda job: job_view(job, now))
     return Response(view, headers={"ETag": f'"{await etag(spring, editable(job))}"'})
-
-
-async def _check_unchanged(spring: Mainspring, job: Job, if_match: str) -> None:
-    """Refuses to edit what others have edited. Between this look and the edit itself they still may: then the edit
-    that comes last stands, of what both have touched."""
-    wanted = [one.strip().removeprefix("W/").strip('"') for one in if_match.split(",")]
-    if "*" not in wanted and await etag(spring, editable(job)) not in wanted:
-        raise Problem(412, "changed", f"job {job.id} was edited since it was read; read it again", job_id=job.id)
 
 
 def _line(after: str) -> tuple[int, int]:
