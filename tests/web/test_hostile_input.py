@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, get_args
 from urllib.parse import quote
 
 import pytest
-from http_client import browser
+from http_client import Client, browser
 from msgspec import inspect
 
 from mainspring import Mainspring
@@ -154,17 +154,12 @@ def test_json_may_name_its_charset(loop_and_http: Any) -> None:
 
 # every parameter and every field of every route
 
-INSTANTS = [
-    "0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00", "9999-12-31T23:59:59Z",
-    "2026-01-01T00:00:00", "2026-02-30T00:00:00Z", "2026-01-01T24:00:00Z", "2026-01-01T00:00:00+99:99",
-]  # fmt: skip
-NUMBERS = ["0", "-1", "1.5", "1e400", "nan", str(2**31), str(2**63), "9" * 30, "-" + "9" * 30, "9" * 5000, "١"]
-SPANS = ["0s", "366d", "999999999d", "99999999999999999999d", "ever"]
-QUERY_VALUES = [*INSTANTS, *NUMBERS, *SPANS, "\x00", "a\x00b", "null", "true", "💥", "x" * 5000, ""]
+INSTANTS = ["0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00", "2026-01-01T00:00:00"]
+NUMBERS = ["0", "-1", "1e400", "nan", str(2**63), "9" * 30, "-" + "9" * 30, "9" * 5000]
+QUERY_VALUES = [*INSTANTS, *NUMBERS, "99999999999999999999d", "\x00", "a\x00b", "null", "x" * 5000, ""]
 FIELD_VALUES: list[Any] = [
-    None, True, 0, -1, 1.5, 2**31, 2**63, 10**30, 1e308, "", "\x00", "a\x00b", "\n", "\x1b[31m", "x" * 5000, "💥",
-    *INSTANTS, "99999999d", "***", "mainspring.webhook", "__proto__", "a/b", "* * * * *", "0 0 30 2 *", [], ["\x00"],
-    ["x"] * 150, [[]], {}, {"\x00": 1}, {"a": 10**30}, {"kind": "cron"}, {"kind": "every", "seconds": 1e308},
+    None, True, -1, 1.5, 2**63, 10**30, 1e308, "", "\x00", "a\x00b", "\x1b[31m", "x" * 5000, *INSTANTS, "99999999d",
+    "***", "* * * * *", [], ["\x00"], ["x"] * 150, {}, {"\x00": 1}, {"a": 10**30}, {"kind": "every", "seconds": 1e308},
 ]  # fmt: skip
 # A body that is right, for each route that needs more than nothing.
 RIGHT: dict[str, dict[str, Any]] = {
@@ -270,17 +265,16 @@ TRIGGERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", TRIGGERS)
-def test_no_member_of_a_rule_hurts(loop_and_http: Any, kind: str) -> None:
-    """The same on every store: a preview asks none."""
+async def test_no_member_of_a_rule_hurts(client: Client, kind: str) -> None:
     names = {name for one in get_args(AnyTrigger) for name in one.__struct_fields__}
-    for name in sorted(names):
-        for value in FIELD_VALUES:
+    async with client() as http:
+        for name, value in product(sorted(names), FIELD_VALUES):
             rule = {"kind": kind, **TRIGGERS[kind], name: value}
-            for more in ({}, {"after": "0001-01-01T00:00:00Z"}, {"after": "9999-12-31T23:59:59-14:00"}):
-                answer = ask(
-                    loop_and_http, "POST", "/cron/preview", content=json.dumps({"trigger": rule, **more}).encode()
+            for after in ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00"):
+                answer = await http.post(
+                    "/cron/preview", content=json.dumps({"trigger": rule, "after": after}).encode()
                 )
-                assert honest(answer), (rule, more, answer.text)
+                assert honest(answer), (rule, after, answer.text)
 
 
 def test_whatever_was_taken_can_be_read(loop_and_http: Any) -> None:
