@@ -44,6 +44,7 @@ from .journal import keep_journal
 from .key import KeySpec
 from .leader import Leader
 from .middleware import Middleware
+from .new_jobs import checked_jobs
 from .newsstand import Item, Newsstand
 from .notice import asked
 from .outcome import Outcome, Policy
@@ -589,12 +590,7 @@ class Mainspring:
 
     async def enqueue_many(self, jobs: Iterable[NewJob], *, within: Any = None) -> list[Handle[Any]]:
         """All of them or none, in one round trip: enqueue_many(send.job(to) for to in people)."""
-        batch = list(jobs)
-        for job in batch:
-            if not isinstance(job, NewJob):
-                raise BadInput(f"enqueue_many takes what task.job(…) returns, got {type(job).__name__}")
-            check_public(job.task, "enqueue_many")
-        return await self.hand_over(batch, within)
+        return await self.hand_over(checked_jobs(jobs, "enqueue_many"), within)
 
     async def _hand_over(self, jobs: Sequence[NewJob]) -> list[Handle[Any]]:
         """As hand_over() is by then: a test may have put its own in its place."""
@@ -602,6 +598,7 @@ class Mainspring:
 
     async def enqueue_by_hand(self, jobs: Sequence[NewJob]) -> list[Handle[Any]]:
         """As enqueue_many(), for jobs that a person enqueues: who acts is in the audit trail, as jobs.enqueue."""
+        jobs = checked_jobs(jobs, "enqueue_by_hand")
         return await (self.hand_over(jobs) if self._remote else self.audit.enqueue(jobs, self._hand_over))
 
     async def hand_over(self, jobs: Sequence[NewJob], within: Any = None) -> list[Handle[Any]]:

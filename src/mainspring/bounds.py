@@ -21,8 +21,18 @@ MAX_REASON_CHARACTERS, MAX_NOTE_CHARACTERS = 1024, 1000
 MAX_TRIGGER_BYTES = 65_536
 # Payloads and metadata in one claim: a job is taken only while those before it have fewer bytes than this.
 CLAIM_BYTES = 16 << 20
+# Lists and objects of one JSON document, members of its objects, and its texts, the names of members among them:
+# decoding is one step for the whole process, and each of these costs up to a third of a microsecond in it.
+MAX_CONTAINERS, MAX_MEMBERS, MAX_TEXTS = 200_000, 200_000, 300_000
 
 _LAST = datetime.max.replace(tzinfo=UTC)
+
+
+def has_too_many_parts(text: str) -> bool:
+    """Whether decoding a JSON text would hold up the process, by the signs in it: those within texts count, too."""
+    if len(text) <= MAX_CONTAINERS:
+        return False
+    return text.count("[") + text.count("{") > MAX_CONTAINERS or text.count('"') // 2 > MAX_TEXTS
 
 
 def later(now: datetime, seconds: float) -> datetime:

@@ -290,6 +290,8 @@ class NewJob(Struct, frozen=True, kw_only=True):
     """Made beside its schedule's series, so that its end says nothing about that."""
     fingerprint: str | None = None
     """Arguments.fingerprint of the task that made the payload; None: its maker did not have the task's code."""
+    enqueued_by: str | None = None
+    """The API key, token or person that asked for it, where that is known: key:deploy."""
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -318,6 +320,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """It was made beside its schedule's series, by a backfill."""
     fingerprint: str | None = None
     """Arguments.fingerprint of the task that made the payload; None: not known."""
+    enqueued_by: str | None = None
+    """The API key, token or person that asked for it; None: code did, or it is not known."""
     attempt: int = 0
     """Counted runs: a claim adds one, snooze and release give it back."""
     crashes: int = 0

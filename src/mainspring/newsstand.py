@@ -252,10 +252,10 @@ class Newsstand:
             reader.alarm.ring()
 
 
-_TYPE, _LINES = re.compile(r"[a-z_.]{1,100}"), re.compile(r"[\r\n]")
+_TYPE = re.compile(r"[a-z_.]{1,100}")
 
 
 def _items(news: list[News]) -> list[Item]:
     """Each that can be read. What would not fit on one line of a stream is none of ours."""
-    found = [(one, decode(one.text)) for one in news if not _LINES.search(one.text)]
+    found = [(one, decode(one.text)) for one in news if "\n" not in one.text and "\r" not in one.text]
     return [Item(one.n, told, one.text) for one, told in found if told is not None and _TYPE.fullmatch(told.type)]

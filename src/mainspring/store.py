@@ -212,7 +212,7 @@ class Store(Keeper, Protocol):
         debounce also moves its time, never past created_at + debounce_limit; otherwise the job is returned as a
         duplicate.
         A fingerprint belongs to its payload: a verb that writes a payload also writes the fingerprint that comes
-        with it, or None.
+        with it, or None. Of a job that is replaced or debounced, enqueued_by is that of the request that did so.
         `within` is the caller's own open transaction: nothing is visible before its commit. A store without
         transactions raises BadInput, with the reason that its `refuses_within` has; nothing is written.
         """
@@ -396,8 +396,8 @@ class Store(Keeper, Protocol):
         """
         ...
 
-    async def executions(self, job_id: JobId) -> list[Execution]:
-        """Every run of the job that has ended, by number."""
+    async def executions(self, job_id: JobId, *, after: int = 0, limit: int | None = None) -> list[Execution]:
+        """The runs of the job that have ended, by number: from beyond `after`, and no more than `limit` of them."""
         ...
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:

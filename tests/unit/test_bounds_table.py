@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mainspring.api import body, deadline, head, stream
-from mainspring.api.routes import bulk, enqueue, filters, job_actions, jobs, triggers
+from mainspring.api import deadline, head, stream
+from mainspring.api.routes import bulk, enqueue, filters, job_actions, jobs, session, triggers
 from mainspring.api.service import BODY_LIMIT
-from mainspring.bounds import CLAIM_BYTES, MAX_METADATA_BYTES, MAX_SPAN_SECONDS, MAX_TAGS
+from mainspring.bounds import (
+    CLAIM_BYTES,
+    MAX_CONTAINERS,
+    MAX_MEMBERS,
+    MAX_METADATA_BYTES,
+    MAX_SPAN_SECONDS,
+    MAX_TAGS,
+    MAX_TEXTS,
+)
 from mainspring.codec import MAX_DEPTH
 from mainspring.config import Settings
 from mainspring.control import computation, schedule_ticks
@@ -31,12 +39,16 @@ def most(annotated: object) -> int:
 
 BOUNDS: dict[str, float] = {
     "request line and headers": head.LONGEST,
+    "seconds until they have arrived": head.HEAD_SECONDS,
+    "seconds from then on until the body has": head.BODY_SECONDS,
+    "sessions that a key opens one after the other": session.MAX_OPENED,
     "body": BODY_LIMIT,
-    "lists and objects in a body": body.MAX_CONTAINERS,
-    "members of the objects in a body": body.MAX_MEMBERS,
-    "texts in a body, names of members among them": body.MAX_TEXTS,
+    "lists and objects in a body": MAX_CONTAINERS,
+    "members of the objects in a body": MAX_MEMBERS,
+    "texts in a body, names of members among them": MAX_TEXTS,
     "levels of a body": MAX_DEPTH,
     "message to `/hooks`": triggers.LIMIT,
+    "body of a sign-in": session.MAX_SIGN_IN_BYTES,
     "arguments of a job": Settings().payload_limit,
     "jobs in one request": enqueue.MANY,
     "ids in one bulk action": bulk.MANY,
@@ -75,7 +87,7 @@ def rows() -> dict[str, str]:
     text = PAGE_OF_DOCS.read_text(encoding="utf-8")
     table = text.partition("| what | at most |")[2].partition("\n\n")[0].splitlines()[2:]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
-    return {what: bound.split()[0] for what, bound, *_ in cells}
+    return {what: bound.split()[0].strip(",") for what, bound, *_ in cells}
 
 
 def test_each_row_of_the_table_has_the_number_of_the_code() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 from contextlib import closing
@@ -12,7 +13,8 @@ import pytest
 from http_client import Client, browser
 
 from mainspring import BadInput, Mainspring, every
-from mainspring.control.computation import DEADLINE_SECONDS, Computation
+from mainspring.clock import SystemClock
+from mainspring.control.computation import DEADLINE_SECONDS, MAX_AT_ONCE, Busy, Computation
 from mainspring.testing import VirtualClock
 
 SECONDS = [f"{n // 3600:02}:{n // 60 % 60:02}:{n % 60:02}" for n in range(86_400)]
@@ -55,7 +57,7 @@ async def test_a_preview_is_computed_in_a_thread_of_its_own(monkeypatch: pytest.
         assert (await http.post("/schedules/nightly/backfill", json=span)).status_code == 200
         assert (await http.get("/scheduler/distribution")).status_code == 200
         assert (await http.post("/scheduler/rebalance", json={"dry_run": True})).status_code == 200
-    assert seen == {"mainspring-computation"}
+    assert seen == {"mainspring-previews", "mainspring-records"}
 
 
 async def test_a_calculation_that_takes_too_long_is_given_up(
@@ -86,3 +88,30 @@ async def test_a_stored_calendar_of_an_earlier_release_does_not_slow_the_lists(t
         assert (await http.get("/scheduler/outlook")).status_code == 200
         assert (await http.delete("/schedules/huge")).status_code == 204
     await spring.close()
+
+
+async def test_previews_hold_up_nothing_but_previews() -> None:
+    clock, gate = SystemClock(), threading.Event()
+
+    def preview(seconds: float = DEADLINE_SECONDS) -> Computation:
+        return Computation(clock, "the preview of this rule", seconds, kind="previews")
+
+    stuck = [asyncio.ensure_future(preview().run(gate.wait)) for _ in range(2 * MAX_AT_ONCE)]
+    try:
+        late = asyncio.ensure_future(preview(seconds=0.0).run(lambda: 1))
+        assert await Computation(clock, "the check of these jobs").run(lambda: 1) == 1
+    finally:
+        gate.set()
+    assert await asyncio.gather(*stuck) == [True] * len(stuck)
+    with pytest.raises(Busy, match="waited 0 s for others and was not begun: ask again"):
+        await late
+
+
+async def test_what_was_not_begun_may_be_asked_for_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def busy(self: Computation, calculate: Any) -> Any:
+        raise Busy("the preview of this rule waited 5 s for others and was not begun: ask again")
+
+    monkeypatch.setattr(Computation, "run", busy)
+    async with client("viewer") as http:
+        answer = await http.post("/cron/preview", json={"trigger": "0 9 * * *"})
+    assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "too_slow", "1")

@@ -1,4 +1,4 @@
-"""Who enqueued in a browser is on record; programs with a key are not; audit entries say their targets in words."""
+"""Each job has the name of who enqueued it; people are in the audit trail, too, whose entries say targets in words."""
 
 from __future__ import annotations
 
@@ -29,11 +29,43 @@ async def test_a_browser_that_enqueues_is_in_the_trail(spring: Mainspring, servi
     assert [one["who"] for one in found] == ["key:ada"]
 
 
-async def test_a_program_with_a_key_leaves_no_entry(spring: Mainspring, client: Client) -> None:
-    async with client("operator") as http:
-        assert (await http.post("/jobs", json=JOB)).status_code == 201
-        assert (await http.post("/jobs", json={"jobs": [JOB, JOB]})).status_code == 201
+async def test_a_program_with_a_key_leaves_its_name_with_the_job_and_no_entry(
+    spring: Mainspring, client: Client
+) -> None:
+    key = await spring.keys.create("deploy", "operator")
+    async with browser(spring.asgi(), headers={"Authorization": f"Bearer {key}"}) as http:
+        one = await http.post("/jobs", json=JOB)
+        many = await http.post("/jobs", json={"jobs": [JOB, JOB]})
+        ids = [one.json()["id"], *(job["id"] for job in many.json()["jobs"])]
+        assert [(await http.get(f"/jobs/{id}")).json()["enqueued_by"] for id in ids] == ["key:deploy"] * 3
     assert await enqueued(spring) == []
+    jobs = await spring.jobs.list()
+    assert [await spring.audit.enqueued_by(job) for job in jobs] == ["key:deploy"] * 3
+    assert [job.metadata for job in jobs] == [{}, {}, {}]
+
+
+async def test_code_leaves_no_name(spring: Mainspring, client: Client) -> None:
+    handle = await spring.tasks["send"].enqueue("bob")
+    async with client() as http:
+        assert (await http.get(f"/jobs/{handle.id}")).json()["enqueued_by"] is None
+
+
+async def test_a_header_of_another_scheme_hides_no_person(spring: Mainspring, service: Any) -> None:
+    http = browser(service)
+    key = await spring.keys.create("ada", "operator")
+    assert (await http.post("/session", json={"key": key})).status_code == 200
+    made = await http.post("/jobs", json=JOB, headers={**HERE, "Authorization": "Basic eDp5"})
+    assert made.status_code == 201, made.text
+    assert [who for who, _ in await enqueued(spring)] == ["key:ada"]
+
+
+async def test_a_job_that_is_run_again_has_the_name_of_who_did_so(spring: Mainspring, client: Client) -> None:
+    handle = await spring.tasks["fail"].enqueue()
+    await spring.drain()
+    key = await spring.keys.create("deploy", "operator")
+    async with browser(spring.asgi(), headers={"Authorization": f"Bearer {key}"}) as http:
+        made = (await http.post(f"/jobs/{handle.id}/run-again")).json()
+        assert (await http.get(f"/jobs/{made['id']}")).json()["enqueued_by"] == "key:deploy"
 
 
 async def test_without_sign_in_a_page_is_told_from_a_program(spring: Mainspring) -> None:

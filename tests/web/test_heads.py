@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from mainspring import Mainspring
+from mainspring.api import head as head_of_request
 from mainspring.api.head import LONGEST
 from mainspring.api.server import Server, listen
 
@@ -87,3 +88,91 @@ async def test_the_next_request_on_a_connection_has_all_its_room_again(spring: M
                 await reader.readexactly(length)
             assert head.startswith(b"HTTP/1.1 200")
         writer.close()
+
+
+# slow clients
+
+
+async def closed(spring: Mainspring, *parts: bytes, every: float = 0.0) -> bytes:
+    """All that comes until the server closes, while `parts` are sent again and again."""
+
+    async def send(writer: asyncio.StreamWriter) -> None:
+        writer.write(parts[0])
+        while parts[1:]:
+            writer.write(parts[1])
+            await writer.drain()
+            await asyncio.sleep(every)
+
+    async with served(spring) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        sending = asyncio.ensure_future(send(writer))
+        try:
+            async with asyncio.timeout(20):
+                return await reader.read()
+        except ConnectionError:
+            return b"cut"
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+            writer.close()
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HEAD_SECONDS", "BODY_SECONDS", "LINGER_SECONDS"):
+        monkeypatch.setattr(head_of_request, name, 0.5)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_a_connection_that_stays_silent_is_closed(spring: Mainspring) -> None:
+    assert await closed(spring, b"") == b""
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("begun", [b"GET /hea", START, START + b"X: "])
+async def test_a_head_that_comes_byte_by_byte_is_not_waited_for(spring: Mainspring, begun: bytes) -> None:
+    assert (await closed(spring, begun, b"a", every=0.05)).startswith((b"HTTP/1.1 408 ", b"HTTP/1.1 400 ", b"cut"))
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("body", [b"Content-Length: 1000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n"])
+async def test_a_body_that_comes_byte_by_byte_is_not_waited_for(spring: Mainspring, body: bytes) -> None:
+    begun = b"POST /api/v1/session HTTP/1.1\r\nHost: x\r\n" + body
+    part = b"1\r\na\r\n" if b"chunked" in body else b"a"
+    assert (await closed(spring, begun, part, every=0.05)).startswith((b"HTTP/1.1 408 ", b"cut"))
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("path", [b"POST /api/v1/session", b"GET /health/live", b"POST /api/v1/jobs"])
+async def test_a_body_without_an_end_is_not_read_for_ever(spring: Mainspring, path: bytes) -> None:
+    begun = path + b" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    answer = await closed(spring, begun, b"10000\r\n" + b" " * 65_536 + b"\r\n")
+    assert answer.split()[1:2] in ([b"413"], [b"200"], [b"401"], [])
+
+
+@pytest.mark.usefixtures("soon")
+async def test_a_stream_of_events_outlives_the_deadlines_of_its_request(spring: Mainspring) -> None:
+    key = await spring.keys.create("v", "viewer")
+    async with served(spring) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"GET /api/v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n".encode())
+        async with asyncio.timeout(20):
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        with pytest.raises(TimeoutError):  # after all deadlines of this test
+            async with asyncio.timeout(1.2):
+                await reader.read(-1)
+        writer.close()
+
+
+# what a stranger writes into the log
+
+
+async def test_what_is_no_http_is_logged_once_a_minute(spring: Mainspring, caplog: pytest.LogCaptureFixture) -> None:
+    async with served(spring) as port:
+        for _ in range(30):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"\x16\x03\x01 is no HTTP\r\n\r\n")
+            async with asyncio.timeout(20):
+                assert (await reader.read()).startswith(b"HTTP/1.1 400")
+            writer.close()
+    assert len([one for one in caplog.records if one.name == "uvicorn.error"]) <= 1

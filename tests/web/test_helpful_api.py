@@ -10,6 +10,8 @@ from http_client import Client
 
 from mainspring import Mainspring
 from mainspring.api.body import MAX_EXPLAINED_BYTES
+from mainspring.api.service import litestar
+from mainspring.api.unknown_field import is_lenient, lenient_parts
 
 JOB = {"task": "send", "arguments": {"to": "ada"}}
 PLAN = {"name": "x", "task": "fail", "trigger": {"kind": "every", "seconds": 60}}
@@ -105,3 +107,46 @@ async def test_a_large_body_is_refused_without_a_second_look(client: Client) -> 
     async with client("operator") as http:
         refused = await http.post("/jobs", json=JOB | {"queu": "x" * MAX_EXPLAINED_BYTES})
         assert (refused.status_code, refused.json()["detail"]) == (422, "Object contains unknown field `queu`")
+
+
+@pytest.mark.parametrize(
+    ("path", "part", "words"),
+    [
+        ("/schedules", {"trigger": {"kind": "cron", "expr": "0 9 * * *", "timezone": "UTC"}}, "`timezone` - at `$.tr"),
+        ("/schedules", {"window": {"opens": "09:00", "closes": "17:00", "outsid": "move"}}, "`outsid` - at `$.window`"),
+        ("/jobs", {"backoff": {"inital": 3}}, "unknown field `inital` - at `$.backoff`"),
+    ],
+)
+async def test_an_unknown_field_of_a_part_is_found_in_a_body_of_any_size(
+    client: Client, path: str, part: dict[str, Any], words: str
+) -> None:
+    large = {"why": "x" * (2 * MAX_EXPLAINED_BYTES - 1000)}
+    body = PLAN | {"kwargs": large} if path == "/schedules" else {"task": "fail", "arguments": large}
+    async with client("operator") as http:
+        refused = await http.post(path, json=body | part)
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
+        assert words in refused.json()["detail"]
+        if path == "/schedules":
+            assert (await http.patch("/schedules/x", json={"kwargs": large} | part)).status_code in (404, 422)
+        taken = await http.post(path, json=body)
+        assert taken.status_code == 201, taken.text
+
+
+async def test_a_part_that_is_too_large_to_look_at_is_refused(client: Client) -> None:
+    trigger = {"kind": "cron", "expr": "0 9 * * *", "x": "y" * MAX_EXPLAINED_BYTES}
+    async with client("viewer") as http:
+        refused = await http.post("/cron/preview", json={"trigger": trigger})
+        assert (refused.status_code, refused.json()["code"]) == (413, "too_large")
+        assert "`trigger` has at most 524,288 bytes" in refused.json()["detail"]
+
+
+def test_of_each_body_the_lenient_parts_are_known() -> None:
+    fields = [handler.parsed_data_field for route in litestar().routes for handler in _handlers(route)]
+    lenient = {field.annotation for field in fields if field is not None and is_lenient(field.annotation)}
+    assert {kind.__name__: set(lenient_parts(kind).shapes) for kind in lenient} == {
+        "NewSchedule": {"trigger", "window"}, "Rules": {"trigger", "window"}, "Rule": {"trigger"},
+    }  # fmt: skip
+
+
+def _handlers(route: Any) -> list[Any]:
+    return [handler for handler, _ in route.route_handler_map.values()]

@@ -14,11 +14,12 @@ import msgspec
 import pytest
 from http_client import Client, browser
 
-from mainspring import Mainspring, StoreUnavailable, every
+from mainspring import Key, Mainspring, StoreUnavailable, every
 from mainspring.api.access.door import Principal
 from mainspring.api.access.redaction import shown_notice, shown_to
 from mainspring.api.stream import CHECK_SECONDS
 from mainspring.config import Settings
+from mainspring.credential import ROLES, Role
 from mainspring.events import TickPassed
 from mainspring.news import TELLERS
 from mainspring.notice import encode
@@ -99,6 +100,32 @@ async def test_the_audit_trail_hides_errors_in_targets_where_payloads_are_hidden
     assert "ValueError: ***" in str(entries)
 
 
+async def test_keys_made_of_arguments_are_hidden_with_them(clock: VirtualClock) -> None:
+    """A digest of a PIN is as good as the PIN, and so is whether there is a key that begins so."""
+    app = Mainspring("memory://", clock=clock, hide_payloads=True)
+
+    @app.task(unique_key=Key(args=True), max_retries=0)
+    async def check(pin: str) -> None:
+        raise ValueError("wrong")
+
+    handle = await check.enqueue("4711")
+    await app.worker().drain()
+    await check.enqueue("4711")  # holds the key
+    key = (await app.jobs.get(handle.id)).unique_key
+    assert key is not None
+    digest, seen = key.rpartition(":")[2], dict[Role, str]()
+    for role in ROLES:
+        signed = {"Authorization": f"Bearer {await app.keys.create(role, role)}"}
+        async with browser(app.asgi(), headers=signed) as http:
+            paths = (f"/jobs/{handle.id}", "/jobs", "/jobs?full=true", f"/jobs/{handle.id}/why")
+            seen[role] = "".join([(await http.get(path)).text for path in paths])
+            asked = await http.get("/jobs", params={"key_prefix": key[:8]})
+            counted = await http.get("/jobs/counts", params={"key_prefix": key[:8]})
+            assert (asked.status_code, counted.status_code) == ((403, 403) if role == "viewer" else (200, 200))
+    assert digest not in seen["viewer"]
+    assert seen["operator"].count(digest) == seen["admin"].count(digest) > 3
+
+
 async def test_an_etag_cannot_be_tried_offline_and_is_the_same_on_every_server(
     spring: Mainspring, client: Client
 ) -> None:
@@ -141,6 +168,34 @@ async def test_strangers_are_not_told_where_the_store_is(
             answer = await http.get(path, headers=headers)
             assert answer.status_code in (401, 503), path
             assert "inside.example" not in answer.text, path
+
+
+async def test_strangers_do_not_fill_the_log_while_the_store_is_away(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def away(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailable("cannot reach it")
+
+    monkeypatch.setattr(MemoryStore, "documents", away)
+    async with client(None) as http:
+        for n in range(20):
+            assert (await http.post(f"/hooks/x{n}%0Aforged", content=b"{}")).status_code == 503
+    assert len([one for one in caplog.records if "cannot reach it" in one.getMessage()]) <= 1
+    assert "forged" not in caplog.text
+
+
+async def test_a_path_forges_no_line_of_the_log(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def bug(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("a bug")
+
+    async with client() as http:
+        monkeypatch.setattr(MemoryStore, "queues", bug)
+        assert (await http.get(f"/queues/%0A2030-01-01 CRITICAL forged{'x' * 5000}")).status_code == 500
+    (line,) = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert line.startswith(r"GET '/api/v1/queues/\n2030-01-01 CRITICAL forged")
+    assert len(line) < 300
 
 
 async def passing(clock: VirtualClock) -> None:

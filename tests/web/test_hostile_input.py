@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, get_args
 from urllib.parse import quote
 
 import pytest
-from http_client import browser
+from http_client import Client, browser
+from msgspec import inspect
 
 from mainspring import Mainspring
 from mainspring.api import asgi
 from mainspring.api.access.door import Principal
+from mainspring.api.service import litestar
+from mainspring.trigger import AnyTrigger
 
 STRINGS = [
     "'", '"; drop table jobs; --', "\\", "%", "_", "\x00", "a\x00b", "\x1b[2J", "\u202e", "💥", "\ufffd", "x" * 5000,
@@ -144,3 +150,134 @@ def test_what_is_no_json_is_415(loop_and_http: Any, kind: str) -> None:
 def test_json_may_name_its_charset(loop_and_http: Any) -> None:
     headers = {"Content-Type": "application/json; charset=utf-8"}
     assert ask(loop_and_http, "POST", "/jobs", content=b'{"task":"t"}', headers=headers).status_code == 201
+
+
+# every parameter and every field of every route
+
+INSTANTS = ["0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00", "2026-01-01T00:00:00"]
+NUMBERS = ["0", "-1", "1e400", "nan", str(2**63), "9" * 30, "-" + "9" * 30, "9" * 5000]
+QUERY_VALUES = [*INSTANTS, *NUMBERS, "99999999999999999999d", "\x00", "a\x00b", "null", "x" * 5000, ""]
+FIELD_VALUES: list[Any] = [
+    None, True, -1, 1.5, 2**63, 10**30, 1e308, "", "\x00", "a\x00b", "\x1b[31m", "x" * 5000, *INSTANTS, "99999999d",
+    "***", "* * * * *", [], ["\x00"], ["x"] * 150, {}, {"\x00": 1}, {"a": 10**30}, {"kind": "every", "seconds": 1e308},
+]  # fmt: skip
+# A body that is right, for each route that needs more than nothing.
+RIGHT: dict[str, dict[str, Any]] = {
+    "POST /jobs": {"task": "t", "delay": 3600},
+    "POST /jobs/bulk": {"action": "pause", "all": True},
+    "POST /dead/redrive": {"all": True},
+    "POST /schedules": {"name": "other", "task": "t", "trigger": "0 9 * * *"},
+    "POST /schedules/{name}/reschedule": {"at": "2040-01-01T00:00:00Z"},
+    "POST /schedules/{name}/backfill": {"start": "2026-01-01T00:00:00Z", "dry_run": True},
+    "POST /scheduler/bulk": {"action": "pause", "names": ["nothing"]},
+    "POST /cron/preview": {"trigger": "0 9 * * *"},
+    "PATCH /queues/{name}": {"paused": True},
+    "POST /keys": {"name": "k"},
+    "POST /webhooks": {"name": "w", "url": "https://example.com/", "events": ["job.dead"]},
+    "POST /triggers": {"name": "h", "task": "t"},
+}
+
+
+class Route(NamedTuple):
+    method: str
+    path: str
+    parameters: list[str]
+    """Of the query."""
+    fields: list[str]
+    """Of the body."""
+
+    @property
+    def right(self) -> dict[str, Any]:
+        return RIGHT.get(f"{self.method} {self.path.removeprefix('/api/v1')}", {})
+
+
+def every_route() -> Iterator[Route]:
+    """All but pages, and the live stream, which has no end."""
+    for route in litestar().routes:
+        for method, (handler, expected) in route.route_handler_map.items():  # type: ignore[union-attr]
+            path = re.sub(r":[a-z]+\}", "}", route.path)
+            if method != "OPTIONS" and not handler.opt.get("page") and not path.endswith("/events"):
+                parameters = sorted(one.field_alias for one in expected.expected_query_params)
+                field = handler.parsed_data_field
+                yield Route(str(method), path, parameters, [] if field is None else fields_of(field.annotation))
+
+
+def fields_of(kind: Any) -> list[str]:
+    shape = inspect.type_info(kind)
+    shapes = shape.types if isinstance(shape, inspect.UnionType) else [shape]
+    return [field.encode_name for one in shapes if isinstance(one, inspect.StructType) for field in one.fields]
+
+
+def filled(path: str, job: str) -> str:
+    name = "known" if path.startswith(("/api/v1/schedules", "/api/v1/webhooks", "/api/v1/triggers")) else job
+    return re.sub(r"\{[^}]*\}", name, path)
+
+
+@pytest.fixture(scope="module")
+def known(loop_and_http: Any) -> str:
+    """The id of a job; schedule, webhook and trigger are called `known`."""
+    for path in ("/schedules", "/webhooks", "/triggers"):
+        assert ask(loop_and_http, "POST", path, json=RIGHT[f"POST {path}"] | {"name": "known"}).status_code == 201
+    return str(ask(loop_and_http, "POST", "/jobs", json=RIGHT["POST /jobs"]).json()["id"])
+
+
+def test_no_parameter_of_any_route_hurts(loop_and_http: Any, known: str) -> None:
+    hurt = []
+    for route in every_route():
+        for name, value in product(route.parameters, QUERY_VALUES):
+            address = f"{filled(route.path, known)}?{name}={quote(value)}"
+            answer = ask(loop_and_http, route.method, address)
+            hurt += [] if honest(answer) else [(address, answer.text)]
+    assert hurt == []
+
+
+def test_no_name_in_any_address_hurts(loop_and_http: Any) -> None:
+    hurt = []
+    for route, text in product(every_route(), STRINGS):
+        if "{" in route.path:
+            address = re.sub(r"\{[^}]*\}", lambda _: quote(text, safe=""), route.path)  # noqa: B023
+            answer = ask(loop_and_http, route.method, address, json=route.right)
+            hurt += [] if honest(answer) else [(route.method, address, answer.text)]
+    assert hurt == []
+
+
+def test_no_field_of_any_body_hurts(loop_and_http: Any, known: str) -> None:
+    hurt = []
+    for route in every_route():
+        for name, value in product(route.fields, FIELD_VALUES):
+            body = json.dumps(route.right | {name: value}).encode()
+            answer = ask(loop_and_http, route.method, filled(route.path, known), content=body)
+            hurt += [] if honest(answer) else [(str(route), name, value, answer.text)]
+    assert hurt == []
+
+
+READS = (
+    "/jobs?limit=200", "/jobs?limit=200&full=true&arguments=true", "/schedules?limit=200", "/audit?limit=200", "/dead",
+    "/queues", "/webhooks", "/triggers", "/keys", "/stats", "/stats?window=ever", "/depth", "/scheduler/metrics",
+    "/scheduler/outlook", "/scheduler/distribution", "/tasks", "/settings", "/workers", "/metrics", "/openapi.json",
+)  # fmt: skip
+
+
+TRIGGERS: dict[str, dict[str, Any]] = {
+    "cron": {"expr": "0 9 * * *"}, "every": {"seconds": 60}, "calendar": {"days": 1, "times": ["09:00"]},
+    "at": {"when": "2040-01-01T00:00:00Z"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TRIGGERS)
+async def test_no_member_of_a_rule_hurts(client: Client, kind: str) -> None:
+    names = {name for one in get_args(AnyTrigger) for name in one.__struct_fields__}
+    async with client() as http:
+        for name, value in product(sorted(names), FIELD_VALUES):
+            rule = {"kind": kind, **TRIGGERS[kind], name: value}
+            for after in ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00"):
+                answer = await http.post(
+                    "/cron/preview", content=json.dumps({"trigger": rule, "after": after}).encode()
+                )
+                assert honest(answer), (rule, after, answer.text)
+
+
+def test_whatever_was_taken_can_be_read(loop_and_http: Any) -> None:
+    for path in READS:
+        answer = ask(loop_and_http, "GET", path)
+        assert answer.status_code == 200, (path, answer.text)

@@ -102,6 +102,15 @@ async def test_whoever_may_not_leaves_no_trace(spring: Mainspring, client: Clien
     assert await (await spring.opened()).documents("answer", now=spring.clock.now(), limit=10) == []
 
 
+async def test_a_request_that_only_reads_leaves_nothing_in_the_store(spring: Mainspring, client: Client) -> None:
+    async with client("viewer") as http:
+        for n in range(3):
+            named = {"Idempotency-Key": f"k{n}"}
+            asked = await http.post("/cron/preview", json={"trigger": "0 9 * * *"}, headers=named)
+            assert (asked.status_code, len(asked.json()["next"])) == (200, 10)
+    assert await (await spring.opened()).documents("answer", now=spring.clock.now(), limit=10) == []
+
+
 @pytest.mark.parametrize("key", ["", "x" * 256, "caf\xe9", "a\tb"])
 async def test_a_strange_key_is_refused(client: Client, key: str) -> None:
     async with client("operator") as http:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from http_client import Client
+from http_client import Client, browser
 from msgspec import Raw
 from msgspec.structs import replace
 
@@ -442,3 +443,30 @@ async def test_counts_are_of_the_filter_that_is_asked_for(spring: Mainspring, cl
         some = (await http.get("/jobs/counts?tag=a&state=dead")).json()
         assert (some["pending"], some["scheduled"], some["dead"], some["up_to"]) == (1, 1, 0, 100)
         assert (await http.get("/jobs/counts?state=dead")).json() == everything
+
+
+async def test_of_several_edits_from_one_etag_one_is_made(tmp_path: Path) -> None:
+    """Two servers of one store, and all at once: none overwrites what another has just edited."""
+    apps = [Mainspring(f"sqlite:///{tmp_path}/jobs.db") for _ in range(2)]
+    id = (await apps[0].enqueue_many([apps[0].job("send", {}, delay=3600)]))[0].id
+    signed = {"Authorization": f"Bearer {await apps[0].keys.create('ops', 'operator')}"}
+    https = [browser(app.asgi(), headers=signed) for app in apps]
+    for turn in range(3):
+        tag = (await https[0].get(f"/jobs/{id}")).headers["etag"]
+        edits = [
+            https[n % 2].patch(f"/jobs/{id}", json={"priority": 10 * turn + n + 1}, headers={"If-Match": tag})
+            for n in range(8)
+        ]
+        codes = sorted([answer.status_code for answer in await asyncio.gather(*edits)])
+        assert codes == [200] + [412] * 7
+    assert await (await apps[0].opened()).documents("edit", now=apps[0].clock.now(), limit=9) == []
+    for app in apps:
+        await app.close()
+
+
+async def test_an_edit_that_is_refused_leaves_the_etag_to_others(spring: Mainspring, client: Client) -> None:
+    id = (await spring.tasks["send"].using(delay=60).enqueue("a")).id
+    async with client("operator") as http:
+        tag = {"If-Match": (await http.get(f"/jobs/{id}")).headers["etag"]}
+        assert (await http.patch(f"/jobs/{id}", json={"arguments": {"nothing": 1}}, headers=tag)).status_code == 422
+        assert (await http.patch(f"/jobs/{id}", json={"priority": 9}, headers=tag)).status_code == 200

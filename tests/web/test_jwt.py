@@ -368,3 +368,18 @@ async def test_only_public_keys_that_sign_by_the_algorithm_are_used(
     key_file.write_text(json.dumps({"keys": keys}))
     status, said = await asked(rs.asgi(), rs256(claims))
     assert (status, KID in said) == (401, True)
+
+
+@pytest.mark.parametrize(
+    "part", [b"[" * 4000, b'{"alg":' + b"[" * 4000, b'{"alg":' + b"9" * 4500 + b"}", b"\xff{}", b"null"]
+)
+@pytest.mark.parametrize("place", [0, 1])
+async def test_a_token_whose_json_no_parser_reads_is_refused(clock: VirtualClock, part: bytes, place: int) -> None:
+    service = app_with(clock, jwt_algorithm="HS256", jwt_secret=SECRET).asgi()
+    parts = [b64({"alg": "HS256", "typ": "JWT"}), b64(b"{}")]
+    parts[place] = b64(part)
+    body = ".".join(parts)
+    signed = f"{body}.{b64(hmac.digest(SECRET.encode(), body.encode(), sha256))}"
+    status, words = await asked(service, signed)
+    assert status == 401
+    assert "this token is refused" in words

@@ -105,3 +105,30 @@ async def test_why_reads_what_runs_brief_and_in_parts(
         assert (await http.get(f"/jobs/{id}/why")).status_code == 200
     assert (500, True) in asked
     assert all(brief or limit == 1 for limit, brief in asked)
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_a_change_of_many_reads_large_jobs_one_at_a_time(
+    spring: Mainspring, client: Client, asked: list[tuple[int, bool]], dry_run: bool
+) -> None:
+    await put(spring, 5)
+    bulk = {"action": "update", "all": True, "update": {"arguments": {"to": "b"}}, "dry_run": dry_run}
+    async with client("operator") as http:
+        asked.clear()
+        assert (await http.post("/jobs/bulk", json=bulk)).json()["done"] == 5
+        assert all(brief or limit == 1 for limit, brief in asked)
+        asked.clear()
+        preview = {"action": "cancel", "all": True, "dry_run": True}
+        assert (await http.post("/jobs/bulk", json=preview)).json()["done"] == 5
+        assert [brief for _, brief in asked] == [True]
+
+
+async def test_arguments_of_countless_parts_are_not_edited(spring: Mainspring, client: Client) -> None:
+    countless = f'{{"to":[{"[]," * 250_000}[]]}}'
+    (id,) = await put(spring, 1, payload=countless, metadata={})
+    async with client("operator") as http:
+        edit = await http.patch(f"/jobs/{id}", json={"arguments": {"token": "b"}})
+        assert (edit.status_code, edit.json()["code"]) == (422, "bad_payload")
+        assert "too many parts" in edit.json()["detail"]
+        assert (await http.get(f"/jobs/{id}")).json()["payload"] == "***"
+    assert (await spring.jobs.get(id)).payload == countless

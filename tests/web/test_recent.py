@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, Literal
 
 import httpx
 import pytest
 from http_client import Client
 
 from mainspring import Mainspring
-from mainspring.api.recent import LONGEST, Recent
+from mainspring.api.recent import LONGEST, MOST, Recent
 from mainspring.control.queues import Queues
 from mainspring.job import Queue
 from mainspring.testing import VirtualClock
@@ -100,3 +101,45 @@ async def test_what_a_client_has_changed_it_sees(
         assert await names(http) == []
         await http.post("/queues/mail/pause")
         assert await names(http) == ["elsewhere", "mail"]
+
+
+async def test_the_oldest_answer_goes_where_there_are_too_many(clock: VirtualClock) -> None:
+    recent, store = Recent(clock), Store(clock, 0.1)
+    for n in range(MOST + 5):
+        await recent.get(n, Store(clock, 0.05).count)
+    assert await recent.get("jobs", store.count) == 1
+    assert await recent.get("jobs", store.count) == 1
+
+
+@pytest.mark.parametrize(
+    ("role", "path", "body"),
+    [
+        (None, "/session", {"key": "msk_0123456789ab_wrong"}),
+        (None, "/hooks/nothing", {}),
+        ("viewer", "/cron/preview", {"trigger": "0 9 * * *"}),
+        ("viewer", "/queues/mail/pause", {}),
+        ("operator", "/jobs", {"task": "nothing"}),
+        ("operator", "/jobs/nothing/cancel", {}),
+    ],
+)
+async def test_what_changes_nothing_does_not_make_the_store_count_again(
+    client: Client,
+    clock: VirtualClock,
+    monkeypatch: pytest.MonkeyPatch,
+    role: Literal["viewer", "operator"] | None,
+    path: str,
+    body: Any,
+) -> None:
+    listed, asked = Queues.list, list[int]()
+
+    async def slow(self: Queues) -> list[Queue]:
+        asked.append(1)
+        await clock.sleep(1)
+        return await listed(self)
+
+    monkeypatch.setattr(Queues, "list", slow)
+    async with client("viewer") as http, client(role) as other:
+        await http.get("/queues")
+        assert (await other.post(path, json=body)).status_code < 500
+        await http.get("/queues")
+    assert len(asked) == 1

@@ -10,6 +10,7 @@ from http_client import ORIGIN, Http, browser
 
 from mainspring import Mainspring, Trail
 from mainspring.api.access.attempts import BURST
+from mainspring.api.routes.session import MAX_OPENED
 from mainspring.control.keys import HOLDS
 from mainspring.testing import VirtualClock
 
@@ -342,3 +343,22 @@ async def test_wrong_keys_are_in_it_once_a_minute_when_there_are_too_many(
     for _ in range(BURST * 2):
         await http.post("/session", json={"key": "wrong"})
     assert len(await came_and_went(spring)) == 2
+
+
+# bounds
+
+
+async def test_a_key_opens_only_so_many_sessions_one_after_the_other(
+    http: Http, spring: Mainspring, clock: VirtualClock
+) -> None:
+    secret = await spring.keys.create("ada", "viewer")
+    other = await spring.keys.create("bob", "viewer")
+    for _ in range(MAX_OPENED):
+        assert (await http.post("/session", json={"key": secret})).status_code == 200
+    refused = await http.post("/session", json={"key": secret})
+    assert (refused.status_code, refused.json()["code"]) == (429, "too_many_attempts")
+    store = await spring.opened()
+    assert len(await store.documents("session", now=clock.now(), limit=1000)) == MAX_OPENED
+    assert (await http.post("/session", json={"key": other})).status_code == 200
+    clock.advance(float(refused.headers["Retry-After"]))
+    assert (await http.post("/session", json={"key": secret})).status_code == 200

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -229,7 +230,9 @@ async def test_a_message_that_is_too_long_is_413_however_it_comes(
 
     async with client(None) as http:
         assert (await http.post(f"/hooks/{name}", content=whole, headers=signed(whole, clock))).status_code == 413
-        assert (await http.post(f"/hooks/{name}", content=parts())).status_code == 413
+        assert (await http.post(f"/hooks/{name}", content=parts())).status_code == 401
+        assert sent <= 1
+        assert (await http.post(f"/hooks/{name}", content=parts(), headers=signed(b"", clock))).status_code == 413
         assert sent < 10
         short = b" " * (LIMIT - 13) + b'{"to": "ada"}'
         fits = await http.post("/hooks/orders", content=short, headers=signed(short, clock))
@@ -246,3 +249,42 @@ async def test_a_message_is_taken_under_any_content_type_and_not_read_before_it_
         assert (await http.post("/hooks/orders", content=body, headers=headers)).status_code == 202
         deep = b"[" * 500_000
         assert (await http.post("/hooks/orders", content=deep)).status_code == 401
+
+
+# hostile messages, rightly signed
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"rows":[' + b"[]," * 300_000 + b"1]}", "more than 200,000 lists and objects"),
+        (b'{"rows":[' + b'"",' * 310_000 + b"1]}", "300,000 texts"),
+        (b'{"n":' + b"9" * 5000 + b"}", "not JSON|64 bits"),
+        (b'{"n":' + b"[" * 600 + b"]" * 600 + b"}", "nested too deeply"),
+        (b"[" * 500_000, "more than 200,000|not JSON"),
+        (b'{"to":"\xff"}', "not JSON"),
+        (b'{"to":"\\ud800"}', "not JSON"),
+        (b'{"to":"\\u0000"}', "NUL"),
+        (b'{"n":1e999}', "not JSON"),
+    ],
+    ids=["lists", "texts", "digits", "levels", "brackets", "no UTF-8", "a lone surrogate", "NUL", "infinity"],
+)
+async def test_a_signed_message_that_no_job_can_have_is_refused(
+    spring: Mainspring, client: Client, clock: VirtualClock, body: bytes, words: str
+) -> None:
+    @spring.task
+    async def take(to: str = "", n: Any = None, rows: Any = None) -> None: ...
+
+    await spring.triggers.create("paid", task="take", arguments="body", secret=SECRET)
+    async with client(None) as http:
+        answer = await http.post("/hooks/paid", content=body, headers=signed(body, clock))
+    assert (answer.status_code, answer.json()["code"]) == (422, "bad_payload")
+    assert re.search(words, answer.json()["detail"])
+    assert await spring.jobs.list() == []
+
+
+async def test_a_job_of_a_trigger_has_its_name(spring: Mainspring, client: Client, clock: VirtualClock) -> None:
+    await spring.triggers.create("paid", task="fail", secret=SECRET)
+    async with client(None) as http:
+        answer = await http.post("/hooks/paid", content=b"{}", headers=signed(b"{}", clock))
+    assert (await spring.jobs.get(answer.json()["job_id"])).enqueued_by == "trigger:paid"

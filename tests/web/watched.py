@@ -1,7 +1,7 @@
 """A server whose event loop is watched, on a store with large records: `python watched.py STORE-URL`.
 
-It prints its address, and a key for each role. GET /held says for how long, since the last such question, the loop
-was held at most, in seconds, and begins anew.
+It prints its address, a key for each role, and names of large records. GET /held says for how long, since the last such
+question, the loop was held at most, in seconds, and begins anew.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ from mainspring.api.access import attempts
 from mainspring.api.server import Server, address, listen
 from mainspring.credential import ROLES
 from mainspring.ids import new_id
-from mainspring.job import NewJob
+from mainspring.job import Failure, NewJob
+from mainspring.notice import Notice, Summary, encode
+from mainspring.outcome import MESSAGE_LIMIT, STACK_LIMIT
 
 # Seconds between two looks.
 BEAT = 0.002
 LARGE = 1 << 20
+# Empty lists in 8 MiB.
+LISTS = 2_700_000
 # Worse than any text that is no attack: each begins a secret everywhere.
 TEXT = ("eyJ-" * LARGE)[: LARGE - 100]
 
@@ -79,6 +83,7 @@ def made(url: str) -> Mainspring:
 
 async def fill(app: Mainspring) -> dict[str, str]:
     """Large records, some of which only an earlier release would have taken; and one name of each kind."""
+    await publish(app)
     store, now = await app.opened(), app.clock.now()
     huge = {"text": ["x" * (LARGE - 100)] * 8, "rows": [{"a": n} for n in range(10_000)]}
     payload = app.job("send", {"to": TEXT}).payload
@@ -87,6 +92,12 @@ async def fill(app: Mainspring) -> dict[str, str]:
         for _ in range(6)
     ]
     await store.enqueue(jobs, now=now)
+    countless = [
+        NewJob(id=new_id(now), task="send", payload='{"to":"a"}', metadata={"rows": [[]] * LISTS}, queue="aside"),
+        NewJob(id=new_id(now), task="send", payload=f'{{"rows":[{"[]," * LISTS}[]]}}', queue="aside"),
+    ]
+    for job in countless:
+        await store.enqueue([job], now=now)
     await app.tasks["fail"].enqueue(why="hunter2")
     await app.tasks["send"].enqueue(to="done")
     await app.worker(queues=["default"]).drain()
@@ -95,7 +106,22 @@ async def fill(app: Mainspring) -> dict[str, str]:
     rule = every().day.at(*times, tz="Europe/Berlin")
     for n in range(20):
         await app.schedules.create(f"nightly-{n}", rule, "send", kwargs={"to": TEXT if n < 2 else "a"})
-    return {"job": jobs[0].id, "dead": dead.id, "schedule": "nightly-0"}
+    lists, arguments = countless
+    return {
+        "job": jobs[0].id, "dead": dead.id, "schedule": "nightly-0", "lists": lists.id, "arguments": arguments.id,
+        "doomed_job": jobs[5].id, "doomed_schedule": "nightly-1",
+    }  # fmt: skip
+
+
+async def publish(app: Mainspring) -> None:
+    """Live events, some of them with the longest error there is."""
+    store, now = await app.opened(), app.clock.now()
+    job = Summary(id=new_id(now), task="send", queue="default")
+    error = Failure("ValueError", "m" * MESSAGE_LIMIT, "s" * STACK_LIMIT)
+    small = encode(Notice(type="job.progress", at=now, job=job))
+    large = encode(Notice(type="job.dead", at=now, job=job, error=error))
+    await store.publish([large] * 1000, now=now)
+    await store.publish([small] * 5000, now=now)
 
 
 async def main(url: str) -> None:
@@ -107,7 +133,7 @@ async def main(url: str) -> None:
         keys = [await app.keys.create(role, role) for role in ROLES]
         listener = listen("127.0.0.1", 0)
         looking = asyncio.ensure_future(watch.look())
-        print(address(listener), *keys, *names.values(), flush=True)
+        print(address(listener), *keys, *(f"{kind}={name}" for kind, name in names.items()), flush=True)
         await Server(watched(app.asgi(), watch), grace=1).run(listener)
         looking.cancel()
 

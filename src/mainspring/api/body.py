@@ -8,20 +8,16 @@ from typing import Any
 import msgspec
 from litestar import Request
 from litestar.types import Empty, Receive
+from msgspec import UNSET
 
+from ..bounds import MAX_CONTAINERS, MAX_MEMBERS, MAX_TEXTS
 from ..codec import too_deep
 from .header import header
 from .problem import Problem
-from .unknown_field import is_lenient, unknown_field
+from .unknown_field import is_lenient, lenient_parts, unknown_field, unknown_in_part
 
-# A larger body is not decoded a second time to find members that its type does not have.
+# A larger body, or part of it, is not decoded a second time to find members that its type does not have.
 MAX_EXPLAINED_BYTES = 512 << 10
-
-# Lists and objects in one body, members of objects, and texts, the names of members among them: decoding is one step
-# for the whole process, and each of these costs up to a third of a microsecond in it.
-MAX_CONTAINERS = 200_000
-MAX_MEMBERS = 200_000
-MAX_TEXTS = 300_000
 
 
 class Strict(Request[Any, Any, Any]):
@@ -61,7 +57,7 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
         if too_deep(body):
             raise RecursionError
         value = decoder.decode(body)
-        if len(body) <= MAX_EXPLAINED_BYTES and is_lenient(kind):
+        if is_lenient(kind):
             _check_members(body, kind)
         return value
     except msgspec.ValidationError as bad:
@@ -73,8 +69,17 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
 
 
 def _check_members(body: bytes, kind: Any) -> None:
-    if unknown := unknown_field(msgspec.json.decode(body), kind):
-        raise Problem(422, "invalid", str(unknown))
+    """Refuses a member that means nothing in the parts of a body that would take it, however large the rest is."""
+    parts = lenient_parts(kind)
+    found = parts.decoder.decode(body)
+    for name, shape in parts.shapes.items():
+        part = getattr(found, name, UNSET)
+        if part is UNSET:
+            continue
+        if len(part) > MAX_EXPLAINED_BYTES:
+            raise Problem(413, "too_large", f"`{name}` has at most {MAX_EXPLAINED_BYTES:,} bytes here")
+        if unknown := unknown_in_part(msgspec.json.decode(part), shape, name):
+            raise Problem(422, "invalid", str(unknown))
 
 
 def _explained(bad: msgspec.ValidationError, body: bytes, kind: Any) -> str:

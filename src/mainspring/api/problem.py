@@ -11,11 +11,15 @@ from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import ExceptionHandlersMap
 
 from .. import errors
+from ..control.computation import Busy
+from ..survived_errors import SurvivedErrors
 from .mounted import ROOT
 from .path import whole
 
 MEDIA_TYPE = "application/problem+json"
 _logger = logging.getLogger("mainspring")
+# Once a minute, since anyone may ask as often as they like.
+_unserved = SurvivedErrors("api", "requests of callers who have not signed in are answered with 503")
 # Seconds after which a store in passing trouble may be asked again.
 AGAIN = 1
 # How a message says who sent it.
@@ -43,6 +47,7 @@ _STATUS: Mapping[type[Exception], tuple[int, str]] = {
     errors.ApiKeyNotFound: (404, "key_not_found"),
     errors.ApiKeyExists: (409, "key_exists"),
     errors.InvalidTransition: (409, "invalid_transition"),
+    Busy: (503, "too_slow"),
     errors.ShuttingDown: (503, "shutting_down"),
     errors.StoreUnavailable: (503, "store_unavailable"),
     errors.SchemaMismatch: (503, "schema_mismatch"),
@@ -73,6 +78,11 @@ def _address(request: Request[Any, Any, Any]) -> str:
     return f"{request.scope.get(ROOT, '')}{whole(request.scope['path'])}"
 
 
+def _asked(request: Request[Any, Any, Any]) -> str:
+    """The request in a log: a client writes the path, so it is quoted, and cut."""
+    return f"{request.scope['method']} {request.scope['path']!r:.200}"
+
+
 def _problem(request: Request[Any, Any, Any], error: Problem) -> Response[Any]:
     return _answer(request, error)
 
@@ -91,7 +101,7 @@ def _ours(request: Request[Any, Any, Any], error: errors.MainspringError) -> Res
     detail = str(error)
     if isinstance(error, errors.StoreError) and request.scope.get("user") is None:
         # An anonymous caller does not learn where the store is.
-        _logger.warning("%s %s: %s", request.scope["method"], request.scope["path"], error)
+        _unserved(error)
         detail, extra = "the store does not answer as it should; the server's log says why", {}
     return _answer(request, Problem(status, code, detail, headers=headers, **extra))
 
@@ -126,7 +136,7 @@ def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[Any
 
 
 def _unforeseen(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
-    _logger.exception("%s %s failed", request.scope["method"], request.scope["path"], exc_info=error)
+    _logger.exception("%s failed", _asked(request), exc_info=error)
     return _answer(request, Problem(500, "internal", "something went wrong here; the server's log says what"))
 
 

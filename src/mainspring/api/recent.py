@@ -18,7 +18,7 @@ T = TypeVar("T")
 DEAR, LONGEST = 0.05, 60.0
 # However many look, and however often: counting takes a twentieth of a store's time.
 SHARE = 20
-# Questions that are remembered; they come with parameters, so there is no end of them.
+# Questions that are remembered; they come with parameters, so there is no end of them. Beyond, the oldest goes.
 MOST = 1000
 
 
@@ -45,8 +45,11 @@ class Recent:
         begun, kept = self._clock.monotonic(), self._kept
         value = await load()
         now = self._clock.monotonic()
-        if now - begun >= DEAR and len(kept) < MOST:
+        if now - begun >= DEAR:
+            kept.pop(question, None)
             kept[question] = value, now + min(LONGEST, SHARE * (now - begun))
+            if len(kept) > MOST:
+                del kept[next(iter(kept))]
         return value
 
     def forget(self) -> None:
@@ -59,15 +62,23 @@ Lately = NamedDependency[Recent]
 
 
 class Forgetful:
-    """An application after whose changes nothing is known from before."""
+    """An application after whose changes nothing is known from before.
+
+    A request that is refused changes nothing, nor does a POST that only reads: else anyone could make the store count
+    all the time.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def told(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            if message["type"] == "http.response.start" and not 400 <= message["status"] < 500:
                 served(scope).recent.forget()
             await send(message)
 
-        await self._app(scope, receive, told if scope.get("method") in UNSAFE else send)
+        await self._app(scope, receive, told if _changes(scope) else send)
+
+
+def _changes(scope: Scope) -> bool:
+    return scope.get("method") in UNSAFE and not scope["route_handler"].opt.get("reads")

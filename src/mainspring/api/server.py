@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from ..errors import BadSetting
 from ..signals import on_stop
+from ..survived_errors import LOG_EVERY_SECONDS
 from .head import Bounded
 from .stream import STOPPING
 
@@ -22,6 +24,8 @@ BACKLOG = 1024
 STALLED = 30_000
 # Seconds after which a server that stops waits no more for those who do so.
 HANG_UP = 3.0
+# Kinds of warnings that are remembered.
+MAX_WARNINGS = 100
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -66,6 +70,7 @@ class Server:
             told, http=Bounded, ws="none", lifespan="on", log_config=None, log_level="warning", access_log=False,
             server_header=False, proxy_headers=False, timeout_graceful_shutdown=max(1, round(grace)),
         )  # fmt: skip
+        logging.getLogger("uvicorn.error").addFilter(_seldom)
         self._server = _Uvicorn(config)
         self._server.ready = ready
 
@@ -77,6 +82,27 @@ class Server:
     def stop(self) -> None:
         self._server.force_exit = self._server.should_exit
         self._server.should_exit = True
+
+
+class _Seldom(logging.Filter):
+    """A warning of the server is logged once a minute: anyone may send what is no HTTP, as often as they like."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._logged_at: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno > logging.WARNING:
+            return True
+        if record.created - self._logged_at.get(str(record.msg), -LOG_EVERY_SECONDS) < LOG_EVERY_SECONDS:
+            return False
+        if len(self._logged_at) >= MAX_WARNINGS:
+            self._logged_at.clear()
+        self._logged_at[str(record.msg)] = record.created
+        return True
+
+
+_seldom = _Seldom()
 
 
 class _Uvicorn(uvicorn.Server):

@@ -10,9 +10,11 @@ import msgspec
 from ..app import Mainspring
 from ..control import ScheduleRun
 from ..control.computation import Computation
+from ..control.schedule_history import ScheduleRun
 from ..document import Entry
 from ..job import Execution, Failure, Job, LogLine
 from ..schedule import Schedule
+from ..webhook.inbound import InboundTrigger
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -46,6 +48,10 @@ def weight(row: object) -> int:
             return weight(row.execution)
         case LogLine():
             return len(row.text)
+        case ScheduleRun():
+            return weight(row.execution)
+        case InboundTrigger():
+            return len(row.note) + _size(row.kwargs)
         case Entry():
             return len(row.target) + len(row.asked) + len(row.outcome or "")
         case Schedule():

@@ -36,7 +36,7 @@ LIFE = 900.0
 CHECK_SECONDS = 5.0
 # Milliseconds after which a client comes back.
 RETRY = 2000
-# Events sent together: between two such lots the reader must keep up.
+# Events looked at and sent together: between two such lots the reader must keep up, and others have their turn.
 LOT = 100
 # Under this name a server puts into the scope what says whether it has been told to stop.
 STOPPING = "mainspring.stopping"
@@ -150,9 +150,11 @@ class EventStream:
                     return "revoked"
                 check_at = now() + CHECK_SECONDS
             items = await reader.read(max(0.0, min(beat_at, ends_at, check_at) - now()))
-            wanted = [_block(item) for item in items if self._wish.met(item.notice)]
-            for n in range(0, len(wanted), LOT):
-                await self._say(send, "".join(wanted[n : n + LOT]))
+            wanted = False
+            for n in range(0, len(items), LOT):
+                lot = [_block(item) for item in items[n : n + LOT] if self._wish.met(item.notice)]
+                wanted = wanted or bool(lot)
+                await (self._say(send, "".join(lot)) if lot else asyncio.sleep(0))
             if not wanted and now() >= beat_at:
                 await self._say(send, f"id: {reader.after}\n: {self._clock.now().isoformat()}\n{_heartbeat()}")
             if reader.trouble != trouble:

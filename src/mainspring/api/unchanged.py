@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from ..app import Mainspring
+from ..bounds import has_too_many_parts
+from ..codec import data
 from ..control.computation import Computation
 from ..errors import BadInput
 from ..mask import MASK, is_secret, mask, mask_text
@@ -32,6 +34,15 @@ def kept(given: Mapping[str, Any], stored: Any = _NOTHING) -> dict[str, Any]:
         return dict(given)
     values: dict[str, Any] = _Keeping().kept(dict(given), stored, "", _DEPTH)
     return values
+
+
+def kept_arguments(given: Mapping[str, Any], payload: str) -> dict[str, Any]:
+    """The same of arguments that are stored as JSON, which is decoded only where something masked was sent."""
+    if MASK.encode() not in msgspec.json.encode(given):
+        return dict(given)
+    if has_too_many_parts(payload):
+        raise BadInput(f"the stored arguments have too many parts to find in them what {MASK} stands for; leave it out")
+    return kept(given, data(payload))
 
 
 async def given_values(spring: Mainspring, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from msgspec import inspect
+import msgspec
+from msgspec import UNSET, UnsetType, inspect
 
 from ..hint import hint
 
@@ -23,15 +24,40 @@ class UnknownField(NamedTuple):
         return f"Object contains unknown field `{self.name[:80]}`{where}; {hint(self.name, self.known)}"
 
 
+class LenientParts(NamedTuple):
+    """The members of a body whose types take members that they do not have, as records that are stored do."""
+
+    decoder: msgspec.json.Decoder[Any]
+    """Finds them as they were sent, and passes over the rest."""
+    shapes: dict[str, inspect.Type]
+
+
 def unknown_field(value: Any, kind: Any) -> UnknownField | None:
     """The first one in a body that was decoded as plain data."""
     return next(_unknown(value, _shape(kind), "$"), None)
 
 
+def unknown_in_part(value: Any, shape: inspect.Type, name: str) -> UnknownField | None:
+    """The first one in a member of a body."""
+    return next(_unknown(value, shape, f"$.{name}"), None)
+
+
 @cache
 def is_lenient(kind: Any) -> bool:
-    """Whether a part of the type takes members that it does not have, as records that are stored do."""
+    """Whether a part of the type takes members that it does not have."""
     return _lenient(_shape(kind), set())
+
+
+@cache
+def lenient_parts(kind: Any) -> LenientParts:
+    """Of a struct, or of one that may be left out."""
+    shape = _shape(kind)
+    struct = _chosen({}, shape) if isinstance(shape, inspect.UnionType) else shape
+    if not isinstance(struct, inspect.StructType) or not struct.forbid_unknown_fields:
+        raise TypeError(f"{kind} takes any member, so its own are not told from others: let it forbid unknown fields")
+    shapes = {field.encode_name: field.type for field in struct.fields if _lenient(field.type, set())}
+    parts = msgspec.defstruct("Parts", [(name, msgspec.Raw | UnsetType, UNSET) for name in shapes])
+    return LenientParts(msgspec.json.Decoder(parts | None), shapes)
 
 
 @cache

@@ -7,12 +7,16 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..acting import actor
 from ..document import Entry, Trail
 from ..handle import Handle
 from ..job import Changed, Job, NewJob
-from .deed import IDS, fitted, note, recorded
+from ..outcome import clean
+from .deed import IDS, WHO, fitted, note, recorded
 from .ground import Ground
+from .job_page import is_askable
 from .jobs import PAGE, checked_limit
 
 HandOver = Callable[[Sequence[NewJob]], Awaitable[List[Handle[Any]]]]
@@ -29,7 +33,10 @@ class Audit:
     async def list(self, which: Trail | None = None, *, limit: int = 100, before: str | None = None) -> Sequence[Entry]:
         """Matching entries, newest first; give the last one's id as `before` for the next page."""
         checked_limit(limit, PAGE)
-        return await (await self._ground.opened()).audit(which or Trail(), limit=limit, before=before)
+        which = which or Trail()
+        if any(text is not None and not is_askable(text) for text in (which.who, which.action, which.target, before)):
+            return []  # no entry has that in it, and not every store can be asked for it
+        return await (await self._ground.opened()).audit(which, limit=limit, before=before)
 
     async def enqueue(self, jobs: Sequence[NewJob], hand_over: HandOver) -> List[Handle[Any]]:
         """Stores them, as one act of the current actor."""
@@ -38,7 +45,7 @@ class Audit:
             return await hand_over(jobs)
 
         async def act() -> List[Handle[Any]]:
-            handles = await hand_over(jobs)
+            handles = await hand_over([replace(job, enqueued_by=clean(who, WHO)) for job in jobs])
             note(changed=Changed([handle.id for handle in handles], {}))
             return handles
 
@@ -47,7 +54,9 @@ class Audit:
         return await recorded(self._ground, who, "jobs.enqueue", target, fitted(asked), act)
 
     async def enqueued_by(self, job: Job) -> str | None:
-        """Who enqueued it by hand; None: a program did, or its entry is no longer kept."""
+        """Who enqueued it: by hand, or over the API; None: code did, or its entry is no longer kept."""
+        if job.enqueued_by is not None:
+            return job.enqueued_by
         near = Trail(
             action="jobs.enqueue", target=job.id, since=job.created_at - NEAR, until=job.created_at + NEAR
         )  # fmt: skip

@@ -37,14 +37,19 @@ async def whole_page(store: Store, page: Page, room: int, now: datetime) -> Page
     """
     found: list[Job] = []
     for brief in page:
-        job = brief
-        if not brief.is_whole:
-            job = next(iter(await store.jobs(Filter(ids=(brief.id,)), now=now, limit=1)), brief)
+        job = await whole_job(store, brief, now)
         room -= _length(job)
         if found and room < 0:
             break
         found.append(job)
     return page.up_to(found) if found else page
+
+
+async def whole_job(store: Store, brief: Job, now: datetime) -> Job:
+    """A brief job as it is, read by itself: together, large ones would fill the memory."""
+    if brief.is_whole:
+        return brief
+    return next(iter(await store.jobs(Filter(ids=(brief.id,)), now=now, limit=1)), brief)
 
 
 def _length(job: Job) -> int:
@@ -77,7 +82,7 @@ def page_cursor(token: str, sort: Sort) -> Cursor:
     strange = f"after={token!r:.80} does not come from a page sorted by {sort!r}; give its `next`"
     if not is_text(token):
         raise BadInput(strange)
-    token = token.partition("\x00")[0]
+    token = cursor_name(token) or ""
     try:
         text = urlsafe_b64decode(token + "=" * (-len(token) % 4))
         of, at, id = msgspec.json.decode(text, type=tuple[str, datetime, str])
@@ -90,6 +95,16 @@ def page_cursor(token: str, sort: Sort) -> Cursor:
     if not is_instant(at) or not id.isprintable():
         raise BadInput(strange)
     return Cursor(id, at)
+
+
+def cursor_name(after: str | None) -> str | None:
+    """Where a list by name goes on: no name has a NUL, and not every store can be asked for one."""
+    return None if after is None else after.partition("\x00")[0]
+
+
+def is_askable(text: object) -> bool:
+    """Whether every store can be asked for this text: some have no NUL."""
+    return is_text(text) and "\x00" not in str(text)
 
 
 def is_text(value: object) -> bool:

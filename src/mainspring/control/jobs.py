@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from ..bounds import MAX_REASON_CHARACTERS
+from ..bounds import MAX_REASON_CHARACTERS, has_too_many_parts
 from ..clock import is_instant
 from ..codec import data, encode_call
 from ..errors import BadInput, BadPayload, InvalidTransition, JobExists, MainspringError
@@ -44,7 +44,7 @@ from ..why import Facts, Reason, reasons
 from .deed import audited, note
 from .ground import Ground
 from .job_counts import FilteredCounts, filtered_counts
-from .job_page import Page, is_text, page_cursor, page_token, running_jobs
+from .job_page import Page, is_text, page_cursor, page_token, running_jobs, whole_job
 from .part import Part, resumed, token
 from .queues import Queues
 from .run_again import again
@@ -116,9 +116,13 @@ class Jobs:
         clock, store = self._ground.clock, await self._ground.opened()
         end = clock.now() + timedelta(seconds=seconds(timeout, "wait()"))
         while True:
-            job, now = await self.get(id), clock.now()
+            now = clock.now()
+            # Brief: whoever waits looks again and again.
+            job = next(iter(await store.jobs(Filter(ids=(checked_id(id),)), now=now, limit=1, brief=True)), None)
+            if job is None:
+                raise missing(id)
             if job.shown(now) in _FINAL or now >= end:
-                return job
+                return job if job.is_whole else await self.get(id)
             left = (end - now).total_seconds()
             await store.wait_final([id], min(left, self._ground.settings.poll_interval))
 
@@ -270,11 +274,12 @@ class Jobs:
         """
 
         async def look(which: Filter, after: JobId | None, limit: int) -> Changed:
-            page = await self._page(which, after, limit)
+            store, page = await self._ground.opened(), await self._page(which, after, limit, brief=True)
             changed = Changed([], {}, page.next)
             for n, job in enumerate(page):
-                _add(changed, self._would(action, job, arguments))
-                if n % YIELD_JOBS == 0:
+                whole = job if arguments is UNSET else await whole_job(store, job, self._ground.clock.now())
+                _add(changed, self._would(action, whole, arguments))
+                if n % YIELD_JOBS == 0 or whole is not job:
                     await asyncio.sleep(0)
             return changed
 
@@ -309,17 +314,18 @@ class Jobs:
             return await self._change(action, job.id, update=self._edited(job, update, arguments), **part)
 
         async def edit(which: Filter, after: JobId | None, limit: int) -> Changed:
-            page = await self._page(which, after, limit)
+            store, page = await self._ground.opened(), await self._page(which, after, limit, brief=True)
             changed = Changed([], {}, page.next)
             for job in page:
-                _add(changed, await self._edit(action, job, update, arguments))
+                whole = await whole_job(store, job, self._ground.clock.now())
+                _add(changed, await self._edit(action, whole, update, arguments))
             await self._tell(action, changed)
             return changed
 
         return await self._by_filter(which, edit, **part)
 
-    async def _page(self, which: Filter, after: JobId | None, limit: int) -> Page:
-        return await self.list(which, limit=limit, after=after, newest=False, sort="created")
+    async def _page(self, which: Filter, after: JobId | None, limit: int, *, brief: bool = False) -> Page:
+        return await self.list(which, limit=limit, after=after, newest=False, sort="created", brief=brief)
 
     async def _edit(self, action: Action, job: Job, update: Update, arguments: Mapping[str, Any]) -> Changed:
         try:
@@ -332,6 +338,8 @@ class Jobs:
         """With the job's payload, some arguments of it changed; checked as a new call of its task would be."""
         if is_internal(job.task):
             raise BadPayload(f"task {job.task!r} is internal: only Mainspring itself says what its jobs do")
+        if has_too_many_parts(job.payload):
+            raise BadPayload(f"the arguments of job {job.id} have too many parts to be edited: enqueue another job")
         old = data(job.payload)
         merged = {**(old if isinstance(old, dict) else {}), **arguments}
         limit, task = self._ground.settings.payload_limit, self._ground.tasks.get(job.task)

@@ -23,6 +23,7 @@ from ..task import check_name
 from ..webhook.record import noted
 from .deed import audited, note
 from .ground import Ground
+from .job_page import cursor_name
 from .jobs import checked_limit
 from .schedule_index import SCAN_ROWS, fits, scanned
 
@@ -190,7 +191,7 @@ class ManySchedules:
     ) -> tuple[List[Schedule], dict[str, str], str | None]:
         """The next of them by name, those of the names given that are not there, and where to go on."""
         checked_limit(limit, MOST_ROWS)
-        store = await self._store()
+        store, after = await self._store(), cursor_name(after)
         fitting = fits(q=which.q, task=which.task, owner=which.owner, status=which.status)
         if which.names is None:
             rows, next = await scanned(store, fitting, limit, after, SCAN_ROWS)

@@ -22,6 +22,8 @@ from ..tally import NOT_COUNTED, SECONDS, Sums, Tally, begin
 # Jobs whose runs statistics look at, the newest first, and how many of them are read at a time.
 SAMPLE_JOBS, READ_JOBS = 500, 25
 WEEK = timedelta(days=7)
+# Ticks are numbered from 1; every client can write this number exactly, and every store has room for it.
+MAX_TICK_NUMBER = 2**53 - 1
 
 
 class ScheduleRun(Struct, frozen=True):
@@ -69,6 +71,13 @@ class ScheduleStats(Struct, frozen=True, kw_only=True):
     errors: list[TopError] = []
     sample: Sample | None = None
     """None: of a server that knows no runs."""
+
+
+def checked_tick_number(before: object) -> None:
+    if before is None:
+        return
+    if isinstance(before, bool) or not isinstance(before, int) or not 0 <= before <= MAX_TICK_NUMBER:
+        raise BadInput(f"before= takes the number of a tick, from 0 to {MAX_TICK_NUMBER}; got {before!r:.80}")
 
 
 async def runs_of(store: Store, name: str, *, limit: int, before: int | None) -> list[ScheduleRun]:

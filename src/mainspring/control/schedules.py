@@ -32,13 +32,14 @@ from ..task import Task, check_name
 from ..trigger import Preview
 from ..trigger.bounds import LAST_YEAR
 from ..webhook.record import noted
-from .computation import Computation
+from .computation import Computation, Kind
 from .deed import audited, note
 from .ground import Ground
+from .job_page import cursor_name
 from .jobs import PAGE, checked_limit
 from .schedule_bulk import ManySchedules
 from .schedule_history import WEEK as STATS_WINDOW
-from .schedule_history import ScheduleRun, ScheduleStats, runs_of, stats_of
+from .schedule_history import ScheduleRun, ScheduleStats, checked_tick_number, runs_of, stats_of
 from .schedule_index import ScheduleIndex, SchedulePage, fits, pages, scanned
 from .schedule_ticks import check_number, coming_ticks, past_ticks, shown_tick, without
 
@@ -95,7 +96,7 @@ class Schedules:
     ) -> Sequence[Schedule]:
         """By name; give the last one's name as `after` for the next page."""
         checked_limit(limit, PAGE)
-        store = await self._store()
+        store, after = await self._store(), cursor_name(after)
         if task is None and owner is None and status is None:
             return await store.schedules(limit=limit, after=after)
         found, _ = await scanned(store, fits(task=task, owner=owner, status=status), limit, after, math.inf)
@@ -116,6 +117,7 @@ class Schedules:
         Where there are very many, what other processes did in the last seconds may be left out.
         """
         checked_limit(limit, PAGE)
+        after = cursor_name(after)
         store, fitting = await self._store(), fits(q=q, task=task, owner=owner, status=status)
         if not (q or task or owner or status):
             rows = await store.schedules(limit=limit, after=after)
@@ -126,12 +128,14 @@ class Schedules:
         """What became of its ticks, newest first; give the last one's `n` as `before` for the next page."""
         checked_limit(limit, PAGE)
         await self.get(name)
+        checked_tick_number(before)
         return await (await self._store()).ticks(name, limit=limit, before=before)
 
     async def executions(self, name: str, *, limit: int = 100, before: int | None = None) -> Sequence[ScheduleRun]:
         """Runs of its jobs, by tick, newest first, of up to `limit` ticks; give the last one's tick.n as `before`."""
         checked_limit(limit, PAGE)
         await self.get(name)
+        checked_tick_number(before)
         return await runs_of(await self._store(), name, limit=limit, before=before)
 
     async def stats(self, name: str, window: timedelta = STATS_WINDOW) -> ScheduleStats:
@@ -142,7 +146,7 @@ class Schedules:
         """Its next ticks, with what changes of the clocks do to them; of a paused one, as if it were resumed now."""
         check_number("n", n, PAGE)
         row = await self.get(name)
-        now, computation = self._ground.clock.now(), self._computation(f"the preview of {name!r}")
+        now, computation = self._ground.clock.now(), self._computation(f"the preview of {name!r}", "previews")
         left = n if row.spec.max_runs is None else max(0, row.spec.max_runs - row.fired)
         ticks = computation.each(islice(coming_ticks(row, now), min(n, left)))
         return await computation.run(lambda: [shown_tick(row, tick) for tick in ticks])
@@ -156,8 +160,8 @@ class Schedules:
         store, count = await self._store(), DistributionCount(self._ground.clock.now(), days)
         # A second of work with many crons, or very many schedules: others are served meanwhile.
         async for page in pages(store):
-            await self._computation("the distribution").run(lambda page=page: count.add(page))  # type: ignore[misc]
-        return await self._computation("the distribution").run(count.result)
+            await self._computation("the distribution", "previews").run(lambda page=page: count.add(page))  # type: ignore[misc]
+        return await self._computation("the distribution", "previews").run(count.result)
 
     @audited("schedules.rebalance")
     async def rebalance(self, *, dry_run: bool = False) -> Rebalance:
@@ -280,6 +284,8 @@ class Schedules:
     async def delete(self, name: str) -> None:
         """Jobs already made are left alone. One that code declares comes back with the next worker that starts."""
         store = await self._store()
+        if not name.isprintable():  # no schedule has such a name, and not every store can be asked for it
+            raise await _missing(store, name)
         row = next(iter(await store.schedules([name], limit=1)), None)  # None, too: one that cannot be decoded
         if not await store.drop_schedules([name]):
             raise await _missing(store, name)
@@ -365,8 +371,8 @@ class Schedules:
 
     # inside
 
-    def _computation(self, what: str) -> Computation:
-        return Computation(self._ground.clock, what)
+    def _computation(self, what: str, kind: Kind = "records") -> Computation:
+        return Computation(self._ground.clock, what, kind=kind)
 
     async def _store(self) -> Store:
         """With what the code declares in it, where nobody has brought it there before."""

@@ -32,6 +32,7 @@ from ..webhook.inbound import (
     checked_kwargs,
 )
 from ..webhook.record import Key, Keys, Unsaid, checked_name, facts, noted, secret_of
+from .computation import Computation
 from .deed import audited, note
 from .ground import Ground
 from .schedules import Schedules
@@ -40,6 +41,8 @@ from .webhooks import OVERLAP
 _CALLS = "trigger.call"
 # The revision of such a document from when on its job was made.
 _MADE = 2
+# Bytes of a message that is decoded in the event loop.
+MAX_AT_ONCE_BYTES = 64 << 10
 # A name that no trigger can have.
 _NOBODY = "-"
 
@@ -160,12 +163,25 @@ class Triggers:
             wanted = _NOBODY
         found = await TRIGGERS.find(store, [wanted], now)
         trigger = call.checked(found[0] if found else None, now).trigger
-        values = trigger.values(call.body)
+        made = await self._made(trigger, call.body)
         with acting(f"trigger:{trigger.name}"):
-            if trigger.task is None:
-                return await self._fired(store, trigger, values, call, now)
-            given = {key: value for key in ("queue", "priority") if (value := getattr(trigger, key)) is not None}
-            return await self._enqueued(store, trigger, self._job(trigger.task, values, **given), call, now)
+            if isinstance(made, NewJob):
+                return await self._enqueued(store, trigger, made, call, now)
+            return await self._fired(store, trigger, made, call, now)
+
+    async def _made(self, trigger: InboundTrigger, body: bytes) -> NewJob | dict[str, Any]:
+        """The job of a message, or the arguments for a schedule's; of a large one in a thread."""
+        if len(body) <= MAX_AT_ONCE_BYTES:
+            return self._of_message(trigger, body)
+        computation = Computation(self._ground.clock, "the check of this message")
+        return await computation.run(lambda: self._of_message(trigger, body))
+
+    def _of_message(self, trigger: InboundTrigger, body: bytes) -> NewJob | dict[str, Any]:
+        values = trigger.values(body)
+        if trigger.task is None:
+            return values
+        given = {key: value for key in ("queue", "priority") if (value := getattr(trigger, key)) is not None}
+        return replace(self._job(trigger.task, values, **given), enqueued_by=f"trigger:{trigger.name}")
 
     async def _enqueued(
         self, store: Store, trigger: InboundTrigger, job: NewJob, call: Call, now: datetime

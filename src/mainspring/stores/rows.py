@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
+from ..bounds import MAX_CONTAINERS, MAX_METADATA_BYTES, MAX_TEXTS, has_too_many_parts
 from ..clock import EPOCH, instant, micros
 from ..job import (
     BRIEF_CHARACTERS,
@@ -72,6 +73,7 @@ class Options(Struct, omit_defaults=True, frozen=True):
     scheduled_at: datetime | None = None
     beside: bool = False
     fingerprint: str | None = field(default=None, name="fp")
+    enqueued_by: str | None = field(default=None, name="by")
     cut: bool = False
     """Never stored: only tags, schedule and tick were read, since all of it is long."""
 
@@ -92,7 +94,7 @@ def options_of(job: NewJob | Job) -> str:
     if (
         job.timeout is UNSET
         and job.max_retries is None
-        and not (job.backoff or job.tags or job.metadata or job.schedule)
+        and not (job.backoff or job.tags or job.metadata or job.schedule or job.enqueued_by)
     ):
         return _remembered_texts.get(job.fingerprint) or _fingerprint_text(job.fingerprint)
     options = Options(
@@ -105,6 +107,7 @@ def options_of(job: NewJob | Job) -> str:
         job.scheduled_at,
         job.beside,
         job.fingerprint,
+        job.enqueued_by,
     )
     return _encode(options).decode()
 
@@ -125,6 +128,8 @@ def read_options(text: str) -> Options:
 
 
 def _decoded_options(text: str) -> Options:
+    if len(text) > MAX_METADATA_BYTES and has_too_many_parts(text):  # of a release that had no bound of metadata
+        raise ValueError(f"its metadata have more than {MAX_CONTAINERS:,} lists and objects, or {MAX_TEXTS:,} texts")
     options = _options(text)
     if options == Options(fingerprint=options.fingerprint) and len(_remembered_options) < MAX_REMEMBERED:
         _remembered_options[text] = options
@@ -193,7 +198,7 @@ def strict_job_of(row: Row) -> Job:
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
         metadata=LEFT_OUT if extra.cut else extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at,
-        beside=extra.beside, fingerprint=extra.fingerprint, payload=payload,
+        beside=extra.beside, fingerprint=extra.fingerprint, enqueued_by=extra.enqueued_by, payload=payload,
         failure=None if failure is None else _failure(failure), result=result, progress=progress_of(progress),
     )  # fmt: skip
 
@@ -275,8 +280,8 @@ def claimed_of(row: Row, lease: Lease, worker: WorkerId, now: datetime) -> Job:
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
         metadata=extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at, beside=extra.beside,
-        fingerprint=extra.fingerprint, failure=None if failure is None else _failure(failure), payload=payload,
-        progress=progress_of(progress),
+        fingerprint=extra.fingerprint, enqueued_by=extra.enqueued_by,
+        failure=None if failure is None else _failure(failure), payload=payload, progress=progress_of(progress),
     )  # fmt: skip
 
 

@@ -54,6 +54,7 @@ def admit(new: NewJob, now: datetime) -> Job:
         metadata=deepcopy(new.metadata) if new.metadata else {},
         unique_key=new.unique_key, idempotency_key=new.idempotency_key,
         schedule=new.schedule, scheduled_at=new.scheduled_at, beside=new.beside, fingerprint=new.fingerprint,
+        enqueued_by=new.enqueued_by,
     )  # fmt: skip
 
 
@@ -73,7 +74,7 @@ def meet(held: Job, new: NewJob, now: datetime) -> tuple[Job, Literal["duplicate
         held, payload=new.payload, priority=new.priority, expires_at=new.expires_at, timeout=new.timeout,
         max_retries=new.max_retries, backoff=new.backoff, tags=new.tags,
         metadata=deepcopy(new.metadata) if new.metadata else {}, fingerprint=new.fingerprint,
-        failure=without_since(held.failure),
+        enqueued_by=new.enqueued_by, failure=without_since(held.failure),
     )  # fmt: skip
     if new.on_conflict == "replace":
         return changed, "replaced"
@@ -255,8 +256,9 @@ def brief_job(job: Job) -> Job:
     if not options:
         return short
     return replace(
-        short, metadata=LEFT_OUT, timeout=UNSET, max_retries=None, backoff=None, beside=False, fingerprint=None
-    )
+        short, metadata=LEFT_OUT, timeout=UNSET, max_retries=None, backoff=None, beside=False, fingerprint=None,
+        enqueued_by=None,
+    )  # fmt: skip
 
 
 def matches(job: Job, which: Filter, now: datetime) -> bool:

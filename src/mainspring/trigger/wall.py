@@ -31,7 +31,10 @@ def utc(at: datetime, what: str) -> datetime:
         raise BadInput(f"{what} must be a datetime, got {at!r:.80}")
     if at.utcoffset() is None:
         raise BadInput(f"{what} {at} has no zone: say which, as in datetime(..., tzinfo=UTC)")
-    return at if at.tzinfo is UTC else at.astimezone(UTC)
+    try:
+        return at if at.tzinfo is UTC else at.astimezone(UTC)
+    except OverflowError:
+        raise BadInput(f"{what} {at} is beyond the years 1 to 9999 in UTC") from None
 
 
 @lru_cache(maxsize=2 * MAX_TIMES)

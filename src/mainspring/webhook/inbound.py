@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..bounds import MAX_TRIGGER_BYTES
+from ..bounds import MAX_CONTAINERS, MAX_TEXTS, MAX_TRIGGER_BYTES, has_too_many_parts
 from ..codec import encode
 from ..errors import BadInput, BadPayload, NotSigned, Stale
 from .record import Keys
@@ -25,6 +25,7 @@ TOLERANCE = timedelta(minutes=5)
 REMEMBERED = timedelta(days=1)
 ID_LIMIT = 200
 BODY = "body"
+UNSIGNED = "the signature does not hold, or there is no such trigger"
 _NOBODYS = "whsec_" + b64encode(secrets.token_bytes(32)).decode()
 
 
@@ -87,7 +88,7 @@ class Call(Struct, frozen=True, kw_only=True):
         keys = [] if kept is None or kept.trigger.disabled_at is not None else kept.keys.valid(now)
         signed = verified([*keys, _NOBODYS, _NOBODYS][:2], self.id, self.timestamp, self.signature, self.body)
         if not signed or kept is None:
-            raise NotSigned("the signature does not hold, or there is no such trigger")
+            raise NotSigned(UNSIGNED)
         if abs(now.timestamp() - _seconds(self.timestamp)) > TOLERANCE.total_seconds():
             raise Stale(
                 f"the message's timestamp is more than {TOLERANCE.seconds // 60} minutes from now: sign it anew"
@@ -126,7 +127,10 @@ def checked_kwargs(given: Any) -> dict[str, Any]:
 
 def _taken(arguments: Literal["body"] | Mapping[str, str], body: bytes) -> dict[str, Any]:
     try:
-        data = msgspec.json.decode(body)
+        text = body.decode()
+        if has_too_many_parts(text):
+            raise BadPayload(f"the message has more than {MAX_CONTAINERS:,} lists and objects, or {MAX_TEXTS:,} texts")
+        data = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as bad:
         raise BadPayload(f"the message is not JSON: {bad}") from None
     if isinstance(arguments, str):

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from ...bounds import has_too_many_parts
 from ...codec import data
 from ...config import Settings
 from ...job import KIND_LIMIT, LINE_LIMIT, Failure
@@ -48,8 +49,9 @@ def hiding() -> bool:
 
 
 def shown_data(text: str) -> Raw:
-    """JSON without its secrets; what is no JSON becomes text."""
-    return Raw(msgspec.json.encode(MASK if _hides.get() else mask(data(text))))
+    """JSON without its secrets; what is no JSON becomes text, and what has too many parts to look at is hidden."""
+    hidden = _hides.get() or has_too_many_parts(text)
+    return Raw(msgspec.json.encode(MASK if hidden else mask(data(text))))
 
 
 def shown_mapping(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,7 +107,14 @@ def shown_target(target: str) -> str:
 def _chosen(name: str, value: Any) -> Any:
     if name == "error":
         return shown_error(str(value))
+    if name == "key_prefix":
+        return MASK
     return [shown_error(str(one)) for one in value] if name == "errors" else mask(value)
+
+
+def shown_key(key: str | None) -> str | None:
+    """A job's unique or idempotency key, which may be made of its arguments: a digest of few of them can be tried."""
+    return MASK if key is not None and _hides.get() else key
 
 
 def shown_line(text: str) -> str:

@@ -76,7 +76,7 @@ class WebTokens:
             raise Refused(f"it is not for the audience {settings.jwt_audience!r}") from None
         except InvalidIssuerError:
             raise Refused(f"it is not of the issuer {settings.jwt_issuer!r}") from None
-        except (PyJWTError, ValueError):
+        except (PyJWTError, ValueError, RecursionError):
             raise Refused("it is malformed, or its signature is wrong") from None
         return claims
 

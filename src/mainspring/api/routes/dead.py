@@ -11,12 +11,11 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
-from ...codec import data as payload_data
 from ...job import Action, DeadGroup, Filter, JobId
 from ..access.door import Spring, may
 from ..access.redaction import shown_error, shown_message
 from ..recent import Lately
-from ..unchanged import given_values, kept
+from ..unchanged import given_values, kept_arguments
 from .bulk import BulkResult, Choice, chosen, result
 from .filters import GROUPS
 
@@ -80,7 +79,7 @@ async def _meant(spring: Mainspring, data: Redrive) -> dict[str, Any] | UnsetTyp
     if isinstance(given, UnsetType):
         return given
     stored = (await spring.jobs.get(data.ids[0])).payload if data.ids is not None and len(data.ids) == 1 else "{}"
-    return await given_values(spring, lambda: kept(given, payload_data(stored)))
+    return await given_values(spring, lambda: kept_arguments(given, stored))
 
 
 ROUTES = [list_dead, redrive_dead]

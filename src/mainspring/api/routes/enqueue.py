@@ -18,7 +18,9 @@ from ...control.computation import Computation
 from ...errors import BadInput, UnknownTask
 from ...handle import Handle
 from ...job import NewJob, OnConflict
-from ..access.door import Spring, may
+from ..access.anyone import ANYBODY
+from ..access.bearer import bearer
+from ..access.door import Principal, Spring, Who, may
 from ..header import header
 from ..idempotency import minted
 from ..problem import Problem, code_of
@@ -94,17 +96,18 @@ class AllAccepted(Struct, frozen=True):
     **may("operator"),
 )
 async def enqueue(
-    spring: Spring, data: JSONBody[Enqueue], request: Request[Any, Any, Any]
+    spring: Spring, who: Who, data: JSONBody[Enqueue], request: Request[Any, Any, Any]
 ) -> Response[Accepted | AllAccepted]:
     """Stores a job, or up to 1,000 of them together; they are safe when the answer comes.
 
-    A `traceparent` of the request becomes theirs, unless their metadata has one.
+    Each keeps the name of the key or token that asked for it, as `enqueued_by`. A `traceparent` of the request becomes
+    theirs, unless their metadata has one.
     """
     if data.jobs is not UNSET:
         if data != Enqueue(jobs=data.jobs):
             raise Problem(422, "invalid", "`jobs` are many; what is said beside them belongs into each of them")
-        return await _many(spring, data.jobs, request)
-    job = _traced(await _made(spring, lambda: new_job(spring, data), request), request)
+        return await _many(spring, who, data.jobs, request)
+    job = _signed(await _made(spring, lambda: new_job(spring, data), request), who, request)
     if _by_hand(request):
         (handle,) = await spring.enqueue_by_hand([job])
     else:
@@ -115,10 +118,10 @@ async def enqueue(
 
 
 async def _many(
-    spring: Mainspring, asked: Sequence[JobRequest], request: Request[Any, Any, Any]
+    spring: Mainspring, who: Principal, asked: Sequence[JobRequest], request: Request[Any, Any, Any]
 ) -> Response[Accepted | AllAccepted]:
     made_jobs = await _made(spring, lambda: [_one_of(spring, one, n) for n, one in enumerate(asked)], request)
-    jobs = [_traced(job, request) for job in made_jobs]
+    jobs = [_signed(job, who, request) for job in made_jobs]
     handles = await (spring.enqueue_by_hand(jobs) if _by_hand(request) else spring.hand_over(jobs))
     made = [accepted(handle) for handle in handles]
     return Response(AllAccepted(made), status_code=200 if all(one.duplicate for one in made) else 201)
@@ -126,7 +129,7 @@ async def _many(
 
 def _by_hand(request: Request[Any, Any, Any]) -> bool:
     """Whether a person asks, in a browser. Programs come with a key or a token, and would fill the audit trail."""
-    if header(request.scope, b"authorization") is not None:
+    if bearer(request.scope) is not None:
         return False
     return header(request.scope, b"cookie") is not None or header(request.scope, b"sec-fetch-site") is not None
 
@@ -143,6 +146,12 @@ def _one_of(spring: Mainspring, asked: JobRequest, n: int) -> NewJob:
         return new_job(spring, asked, n)
     except (BadInput, UnknownTask) as bad:
         raise Problem(422, code_of(bad)[1], f"jobs[{n}]: {bad}", index=n) from None
+
+
+def _signed(job: NewJob, who: Principal, request: Request[Any, Any, Any]) -> NewJob:
+    """With the name of whoever asks, unless sign-in is off, and the context of its trace."""
+    by = None if who is ANYBODY else who.name
+    return replace(_traced(job, request), enqueued_by=by)
 
 
 def _traced(job: NewJob, request: Request[Any, Any, Any]) -> NewJob:

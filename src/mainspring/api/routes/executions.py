@@ -7,6 +7,7 @@ from typing import Annotated
 from litestar import get
 from litestar.params import FromPath, QueryParameter
 
+from ...control.jobs import MOST
 from ...handle import missing
 from ...stats import Figures
 from ..access.door import Spring, may
@@ -27,12 +28,12 @@ async def get_execution(spring: Spring, id: FromPath[str]) -> ExecutionView:
 async def list_executions(
     spring: Spring,
     id: FromPath[str],
-    after: Annotated[int, QueryParameter(ge=0, description="A run's number.")] = 0,
+    after: Annotated[int, QueryParameter(ge=0, le=MOST, description="A run's number.")] = 0,
     limit: Annotated[int, QueryParameter(ge=1, le=200)] = 50,
 ) -> ExecutionPage:
     """The runs of a job that have ended, first to last."""
     await spring.jobs.get(id)
-    runs = [run for run in await spring.executions.list(job_id=id) if run.number > after]
+    runs = await spring.executions.list(job_id=id, after=after, limit=limit + 1)
     page = runs[:limit]
     views = await shown_each(spring, page, execution_view)
     return ExecutionPage(views, page[-1].number if len(runs) > limit else None)

@@ -15,6 +15,7 @@ from ...mask import MASK
 from ..access.door import Spring
 from ..access.redaction import hiding, shown_error
 from ..parameters import When, instant
+from ..problem import Problem
 
 # As many values of a kind may be named.
 MANY = 100
@@ -58,8 +59,10 @@ async def which_jobs(
 async def meant(spring: Mainspring, which: Filter) -> Filter:
     """The filter with errors as the store has them, where a list has shown them without their secrets.
 
-    Who may not see an error's text cannot ask for it either: whether there is one would tell.
+    Who may not see an error's text, or a key, cannot ask for it either: whether there is one would tell.
     """
+    if which.key_prefix is not None and hiding():
+        raise Problem(403, "forbidden", "keys of jobs may be made of arguments, which are hidden from viewers here")
     if which.errors is None or not (hiding() or any(MASK in error for error in which.errors)):
         return which
     kinds = [group.error for group in await spring.dead.groups(limit=GROUPS)]

@@ -15,6 +15,7 @@ from ..access.redaction import (
     shown_data,
     shown_error,
     shown_failure,
+    shown_key,
     shown_line,
     shown_mapping,
     shown_message,
@@ -120,6 +121,7 @@ def job_view(job: Job, now: datetime) -> JobView:
         "failure": shown_failure(job.failure),
         "cancel_reason": shown_text(job.cancel_reason),
         "progress": _shown_progress(job.progress),
+        **_shown_keys(job),
     }
     waits = job.run_at if shown == "retrying" else None
     return JobView(
@@ -135,6 +137,7 @@ def job_item(job: Job, now: datetime, *, arguments: bool = False, full: bool = F
     known = {name: getattr(job, name) for name in _COMMON} | {
         "cancel_reason": shown_text(job.cancel_reason),
         "progress": _shown_progress(job.progress),
+        **_shown_keys(job),
     }
     error = None if job.failure is None else shown_error(job.failure.kind)
     message = None if job.failure is None else shown_message(job.failure.line)
@@ -165,6 +168,10 @@ def log_line(line: LogLine) -> LogLine:
 
 def _shown_progress(progress: Progress | None) -> Progress | None:
     return progress and replace(progress, note=shown_line(progress.note))
+
+
+def _shown_keys(job: Job) -> dict[str, str | None]:
+    return {"unique_key": shown_key(job.unique_key), "idempotency_key": shown_key(job.idempotency_key)}
 
 
 _EDITABLE = Update.__struct_fields__

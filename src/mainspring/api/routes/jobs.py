@@ -11,18 +11,17 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
-from ...codec import data as payload_data
 from ...control.job_page import whole_page
 from ...errors import BadInput
 from ...job import Filter, Job, Sort
 from ...why import Reason
 from ..access.door import Spring, may
 from ..access.redaction import shown_line, shown_text
+from ..edit_claim import unchanged
 from ..etag import etag
-from ..problem import Problem
 from ..recent import Lately
 from ..showing import shown_each, shown_one
-from ..unchanged import given_values, kept
+from ..unchanged import given_values, kept, kept_arguments
 from . import values
 from .filters import Which, which_jobs
 from .job_view import JobPage, JobView, LogPage, editable, job_item, job_view, log_line
@@ -56,7 +55,7 @@ class JobEdit(Struct, kw_only=True, forbid_unknown_fields=True):
         """As app.jobs.update takes them; what is masked is as the job has it."""
         values = {name: value for name, value in asdict(self).items() if value is not UNSET}
         if "arguments" in values:
-            values["arguments"] = kept(values["arguments"], None if job is None else payload_data(job.payload))
+            values["arguments"] = kept_arguments(values["arguments"], "{}" if job is None else job.payload)
         if "metadata" in values:
             values["metadata"] = kept(values["metadata"], None if job is None else job.metadata)
         return values
@@ -129,10 +128,8 @@ async def update_job(
     spring: Spring, id: FromPath[str], data: JSONBody[JobEdit], if_match: IfMatch = None
 ) -> Response[JobView]:
     """Edits a job that waits; with If-Match only if nobody has edited it since it was read."""
-    job = await spring.jobs.get(id)
-    if if_match is not None:
-        await _check_unchanged(spring, job, if_match)
-    await spring.jobs.update(id, **await given_values(spring, lambda: data.given(job)))
+    async with unchanged(spring, await spring.jobs.get(id), "*" if if_match is None else if_match, editable) as job:
+        await spring.jobs.update(id, **await given_values(spring, lambda: data.given(job)))
     return await tagged(spring, await spring.jobs.get(id))
 
 
@@ -159,10 +156,10 @@ async def job_logs(
 
 
 def _shown(reason: Reason) -> Reason:
-    """How it ended, why it shall, or why its arguments do not fit is in words of the task or of an operator."""
+    """How it ended, why it shall, why its arguments do not fit or which key is held is in words of others."""
     if reason.code == "queue_paused":
         return replace(reason, text=shown_text(reason.text) or "")
-    said = reason.code in ("final", "stopping", "version_skew")
+    said = reason.code in ("final", "stopping", "version_skew", "key_held")
     return replace(reason, text=shown_line(reason.text)) if said else reason
 
 
@@ -170,14 +167,6 @@ async def tagged(spring: Mainspring, job: Job) -> Response[JobView]:
     now = spring.clock.now()
     view = await shown_one(spring, job, lambda job: job_view(job, now))
     return Response(view, headers={"ETag": f'"{await etag(spring, editable(job))}"'})
-
-
-async def _check_unchanged(spring: Mainspring, job: Job, if_match: str) -> None:
-    """Refuses to edit what others have edited. Between this look and the edit itself they still may: then the edit
-    that comes last stands, of what both have touched."""
-    wanted = [one.strip().removeprefix("W/").strip('"') for one in if_match.split(",")]
-    if "*" not in wanted and await etag(spring, editable(job)) not in wanted:
-        raise Problem(412, "changed", f"job {job.id} was edited since it was read; read it again", job_id=job.id)
 
 
 def _line(after: str) -> tuple[int, int]:

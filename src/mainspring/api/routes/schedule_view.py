@@ -9,11 +9,10 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
-from ...codec import data
 from ...schedule import CatchUp, Overlap, Schedule, Spec, Status
 from ...trigger import AnyTrigger, Preview, Window, cron
 from ..access.redaction import shown_data, shown_mapping, shown_text
-from ..unchanged import kept
+from ..unchanged import kept, kept_arguments
 from .values import SpanText
 
 Span = Annotated[float, Meta(ge=0, description="Seconds.")] | SpanText
@@ -51,7 +50,7 @@ class Policies(Struct, kw_only=True, forbid_unknown_fields=True):
         """As app.schedules takes them; what is masked is as the schedule has it."""
         found = {name: value for name, value in asdict(self).items() if value is not UNSET}
         if "kwargs" in found:
-            found["kwargs"] = kept(found["kwargs"], None if spec is None else data(spec.payload))
+            found["kwargs"] = kept_arguments(found["kwargs"], "{}" if spec is None else spec.payload)
         if "metadata" in found:
             found["metadata"] = kept(found["metadata"], None if spec is None else spec.metadata)
         if isinstance(found.get("trigger"), str):

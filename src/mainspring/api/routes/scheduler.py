@@ -106,7 +106,7 @@ async def scheduler_rebalance(spring: Spring, data: JSONBody[RebalanceWish | Non
 async def preview_rule(spring: Spring, data: JSONBody[Rule]) -> RulePreview:
     """What a rule means, when it runs next, and what clocks do to it."""
     after = data.after or spring.clock.now()
-    computation = Computation(spring.clock, "the preview of this rule")
+    computation = Computation(spring.clock, "the preview of this rule", kind="previews")
     return await computation.run(lambda: _previewed(data, after, computation))
 
 

@@ -11,21 +11,22 @@ from msgspec import Struct
 
 from ...amendment import fingerprint
 from ...app import Mainspring
-from ...codec import data as payload_data
 from ...config import span
 from ...control import Backfill, ScheduleStats
+from ...control.schedule_history import MAX_TICK_NUMBER
 from ...schedule import Owner, Schedule, Spec, Status, Tick
 from ..access.door import Spring, may
 from ..access.redaction import shown_tick
 from ..etag import etag, keyed, secret_of
 from ..recent import Lately
 from ..showing import shown_each, shown_one
-from ..unchanged import given_values, kept
+from ..unchanged import given_values, kept_arguments
 from .schedule_run_view import ScheduleExecution, schedule_execution, shown_stats
 from .schedule_view import NewSchedule, Rules, ScheduleView, TickView, schedule_view, tick_views
 
 Limit = Annotated[int, QueryParameter(ge=1, le=200)]
 Window = Annotated[str, QueryParameter(max_length=20, description="A span such as 1h, 24h, 7d; up to 366d.")]
+Before = Annotated[int | None, QueryParameter(ge=0, le=MAX_TICK_NUMBER, description="A tick's number.")]
 IfMatch = Annotated[str | None, HeaderParameter(name="If-Match")]
 
 
@@ -139,7 +140,7 @@ async def trigger_schedule(spring: Spring, name: FromPath[str], data: JSONBody[T
     kwargs = None if data is None else data.kwargs
     if kwargs is not None:
         given, payload = kwargs, (await spring.schedules.get(name)).spec.payload
-        kwargs = await given_values(spring, lambda: kept(given, payload_data(payload)))
+        kwargs = await given_values(spring, lambda: kept_arguments(given, payload))
     handle = await spring.schedules.trigger(name, kwargs=kwargs)
     return Triggered(handle.id)
 
@@ -165,16 +166,14 @@ async def preview_schedule(
 
 
 @get("/schedules/{name:str}/ticks", **may("viewer"))
-async def schedule_ticks(
-    spring: Spring, name: FromPath[str], limit: Limit = 50, before: FromQuery[int | None] = None
-) -> list[Tick]:
+async def schedule_ticks(spring: Spring, name: FromPath[str], limit: Limit = 50, before: Before = None) -> list[Tick]:
     """What became of its ticks, newest first; each fired one names its job."""
     return [shown_tick(tick) for tick in await spring.schedules.ticks(name, limit=limit, before=before)]
 
 
 @get("/schedules/{name:str}/executions", **may("viewer"))
 async def schedule_executions(
-    spring: Spring, name: FromPath[str], limit: Limit = 50, before: FromQuery[int | None] = None
+    spring: Spring, name: FromPath[str], limit: Limit = 50, before: Before = None
 ) -> list[ScheduleExecution]:
     """Runs of its jobs that have ended, with the tick each is for, newest first: all runs of up to `limit` ticks.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections import OrderedDict
 from datetime import datetime, timedelta
@@ -22,7 +23,7 @@ from ...document import Document, Entry
 from ...ids import new_id
 from ...unreadable import decoded_documents
 from ..access import cookie
-from ..access.attempts import Attempts, address_of
+from ..access.attempts import Attempts, Bucket, address_of
 from ..access.bearer import of_key
 from ..access.door import ANYONE, UNSAFE, Connection, Principal, Who, may, unauthenticated
 from ..access.origin import check_not_foreign, check_same_origin
@@ -34,6 +35,8 @@ _MOST = 10_000
 _KIND = "session"
 # Seconds between two entries of the audit trail that too many keys were wrong.
 _SELDOM = 60.0
+# Sessions that one key opens at once, and how many more in a second: each is kept in the store.
+MAX_OPENED, OPENED_PER_SECOND = 60, 1 / 6
 
 
 class _Text(Struct, frozen=True, kw_only=True):
@@ -51,12 +54,15 @@ class Sessions:
         # By hash: what the store said, and when; for a session that is not there it says so for good.
         self._known: OrderedDict[str, tuple[Document | None, float]] = OrderedDict()
         self._warned_at: float | None = None
+        self._opened: dict[str, Bucket] = {}
 
     async def open(self, secret: str) -> tuple[str, Principal] | None:
         """The secret for the cookie, and who came in; None if nobody."""
         key = await self._app.keys.find(secret)
         if key is None and not (is_token(secret) and await used_up(self._app, secret)):
             return None
+        if key is not None:
+            self._check_pace(key.id)
         now = self._app.clock.now()
         end = now + timedelta(hours=self._app.settings.session_hours)
         if key is not None and key.expires_at is not None:
@@ -66,6 +72,17 @@ class Sessions:
         document = Document(kind=_KIND, name=fingerprint(fresh), text=text, expires_at=end)
         await (await self._app.opened()).put_documents([document], now=now)
         return fresh, replace(FIRST if key is None else of_key(key), expires_at=end)
+
+    def _check_pace(self, key: str) -> None:
+        """Raises Problem(429) if this key opens session after session."""
+        now = self._app.clock.monotonic()
+        if key not in self._opened and len(self._opened) >= _MOST:
+            self._opened.clear()
+        bucket = self._opened.setdefault(key, Bucket(MAX_OPENED, OPENED_PER_SECOND, now))
+        if wait := bucket.take(now):
+            again = math.ceil(wait)
+            text = f"this key has opened {MAX_OPENED} sessions one after the other; try again in {again} s"
+            raise Problem(429, "too_many_attempts", text, headers={"Retry-After": str(again)})
 
     async def failed(self, scope: Scope) -> None:
         """Raises Problem(429) if there were too many, and puts it into the audit trail: once a minute, so that nobody
@@ -138,6 +155,10 @@ class Sessions:
             self._known.popitem(last=False)
 
 
+# Bytes of a body, which anyone may send.
+MAX_SIGN_IN_BYTES = 16 << 10
+
+
 class SignIn(Struct, forbid_unknown_fields=True):
     key: str
     """An API key, or the token that a first start printed."""
@@ -149,7 +170,7 @@ async def show_session(who: Who) -> Principal:
     return who
 
 
-@post("/session", status_code=200, **may(ANYONE))
+@post("/session", status_code=200, request_max_body_size=MAX_SIGN_IN_BYTES, **may(ANYONE, reads=True))
 async def open_session(
     request: Request[Any, Any, Any], sessions: NamedDependency[Sessions], data: JSONBody[SignIn]
 ) -> Response[Principal]:

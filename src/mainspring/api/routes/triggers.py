@@ -9,10 +9,12 @@ from litestar.params import FromPath, HeaderParameter, JSONBody
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
-from ...webhook.inbound import Call, InboundTrigger
+from ...errors import NotSigned
+from ...webhook.inbound import UNSIGNED, Call, InboundTrigger
 from ...webhook.signature import ID, SIGNATURE, TIMESTAMP
 from ..access.door import Spring, may
 from ..access.redaction import shown_mapping, shown_text
+from ..showing import shown_each
 from ..unchanged import given_values, kept
 from .schedules import Triggered
 from .values import Slug
@@ -68,7 +70,7 @@ class MadeTrigger(Struct, frozen=True):
 @get("/triggers", **may("viewer"))
 async def list_triggers(spring: Spring) -> list[TriggerView]:
     """All of them, by name; never their secrets."""
-    return [_view(trigger) for trigger in await spring.triggers.list()]
+    return await shown_each(spring, await spring.triggers.list(), _view)
 
 
 @post("/triggers", **may("admin", unkept=True))
@@ -120,9 +122,10 @@ async def receive_hook(
     webhook_signature: Annotated[str | None, HeaderParameter(name=SIGNATURE)] = None,
 ) -> Triggered:
     """A message signed as Standard Webhooks says sets the trigger off; sent again, it is answered as the first time."""
+    if not (webhook_id and webhook_timestamp and webhook_signature):  # and no more is read of it
+        raise NotSigned(UNSIGNED)
     call = Call(
-        id=webhook_id or "", timestamp=webhook_timestamp or "", signature=webhook_signature or "",
-        body=await request.body(),
+        id=webhook_id, timestamp=webhook_timestamp, signature=webhook_signature, body=await request.body()
     )  # fmt: skip
     return Triggered((await spring.triggers.receive(name, call)).id)
 

@@ -106,8 +106,8 @@ class HttpStore:
         body = {"jobs": [_request(job) for job in jobs]}
         return (await self.line.ask(dict[str, list[Enqueued]], "POST", "jobs", body=body))["jobs"]
 
-    async def executions(self, job_id: JobId) -> list[Execution]:
-        return await self._all(Execution, "jobs", job_id, "executions")
+    async def executions(self, job_id: JobId, *, after: int = 0, limit: int | None = None) -> list[Execution]:
+        return await self._all(Execution, "jobs", job_id, "executions", limit=limit, after=after)
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         query = {"limit": limit, "after": f"{after[0]}.{after[1]}"}

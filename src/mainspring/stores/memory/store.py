@@ -272,9 +272,9 @@ class MemoryStore(MemoryKeeper):
             found = read.page(self._jobs, which, now, limit, after, newest, sort)
             return [brief_job(job) for job in found] if brief else found
 
-    async def executions(self, job_id: JobId) -> list[Execution]:
+    async def executions(self, job_id: JobId, *, after: int = 0, limit: int | None = None) -> list[Execution]:
         with self._turn():
-            return list(self._ledger.executions.get(job_id, ()))
+            return [run for run in self._ledger.executions.get(job_id, ()) if run.number > after][:limit]
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         with self._turn():

@@ -12,14 +12,14 @@ from ..rows import COLUMNS, execution_of
 from .lists import FINISHED, GROUPS
 from .pool import Session
 
-_RUNS = """SELECT * FROM mainspring_executions WHERE job_id = $1
+_RUNS = """SELECT * FROM mainspring_executions WHERE job_id = $1 AND number > $2
     UNION ALL SELECT id, runs, attempt, ending, worker, lease, started_at, finished_at,
         coalesce(octet_length(result), 0), NULL, NULL
-    FROM mainspring_finished WHERE id = $1 AND ending IS NOT NULL ORDER BY 2"""
+    FROM mainspring_finished WHERE id = $1 AND ending IS NOT NULL AND runs > $2 ORDER BY 2 LIMIT $3"""
 
 
-async def executions(db: Session, job_id: JobId) -> list[Execution]:
-    rows = await db.rows(_RUNS, job_id)
+async def executions(db: Session, job_id: JobId, after: int, limit: int | None) -> list[Execution]:
+    rows = await db.rows(_RUNS, job_id, after, limit)
     return readable("run of job", [(f"{job_id} {row[1]}", row) for row in rows], execution_of)
 
 

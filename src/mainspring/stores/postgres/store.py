@@ -502,8 +502,8 @@ class PostgresStore(PostgresKeeper):
         rows = await self._look(lambda db: lists.jobs(db, which, us, limit, after, newest, sort, brief))
         return [job_of(row) for row in rows]
 
-    async def executions(self, job_id: JobId) -> list[Execution]:
-        return await self._call(lambda db: read.executions(db, job_id))
+    async def executions(self, job_id: JobId, *, after: int = 0, limit: int | None = None) -> list[Execution]:
+        return await self._call(lambda db: read.executions(db, job_id, after, limit))
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         return await self._call(lambda db: read.logs(db, job_id, limit, after))

@@ -110,12 +110,23 @@ def found_in(ids: Sequence[JobId], columns: Sequence[Sequence[bytes | None]]) ->
     return {id: (raw, job_from(id, raw)) for id, raw in raws.items()}
 
 
-async def executions(homes: Homes, id: JobId) -> list[Execution]:
+async def executions(homes: Homes, id: JobId, after: int, limit: int | None) -> list[Execution]:
     raw, job = (await read_jobs(homes, [id]))[id]
     if job is None:
         return []
     home = homes.of(job.queue)
-    return runs_in(id, raw, await home.call("HVALS", f"{home.base}:exec:{id}"))
+    if limit is None or job.unreadable:
+        texts = await home.call("HVALS", f"{home.base}:exec:{id}")
+        return [run for run in runs_in(id, raw, texts) if run.number > after][:limit]
+    found: list[Execution] = []
+    # A number that no run has ended with is passed over, so that a page is full as long as there are more.
+    while after < job.runs and len(found) < limit:
+        numbers = range(after + 1, min(job.runs, after + limit - len(found)) + 1)
+        texts = await home.call("HMGET", f"{home.base}:exec:{id}", *numbers)
+        ended = runs_in(id, raw, (text for text in texts if text is not None))
+        found += [run for run in ended if run.number in numbers]
+        after = numbers[-1]
+    return found
 
 
 def runs_in(id: JobId, raw: Raw, texts: Iterable[bytes]) -> list[Execution]:

@@ -66,8 +66,11 @@ def unpacked(short: bytes) -> JobId:
 
 
 def place(priority: int, run_at: int, id: bytes) -> bytes:
-    """A job's place in the order of claims: priority, highest first, then run_at, then id."""
-    return _PLACE.pack(32767 - priority, run_at) + id
+    """A job's place in the order of claims: priority, highest first, then run_at, then id.
+
+    All that are due since before 1970 are due since 1970: in the order, and nowhere else.
+    """
+    return _PLACE.pack(32767 - priority, max(run_at, 0)) + id
 
 
 def flags(job: NewJob | Job, attempt: int = 0) -> bytes:

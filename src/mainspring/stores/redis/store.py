@@ -320,9 +320,9 @@ class RedisStore(RedisKeeper):
         with self._clock.outside():
             return await lists.page(self._open(), which, now, limit, after, newest, sort, brief)
 
-    async def executions(self, job_id: JobId) -> list[Execution]:
+    async def executions(self, job_id: JobId, *, after: int = 0, limit: int | None = None) -> list[Execution]:
         with self._clock.outside():
-            return await executions(self._open(), job_id)
+            return await executions(self._open(), job_id, after, limit)
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         with self._clock.outside():

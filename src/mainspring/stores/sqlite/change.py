@@ -7,7 +7,7 @@ from datetime import datetime
 
 from ...clock import micros
 from ...job import Action, Changed, Cursor, Filter, Job, JobId, Refusal, Update
-from ..rows import job_of
+from ..rows import Row, job_of
 from ..rules import act, lapsed, refused
 from .enqueue import drop, holder, save
 from .lists import jobs
@@ -16,7 +16,12 @@ _LAST_RUN = """SELECT id, runs, attempt, ending, worker, lease, started_at, fini
         coalesce(length(CAST(result AS BLOB)), 0), failure, NULL
     FROM mainspring_jobs WHERE id = ? AND ending IS NOT NULL"""
 _KEEP_LAST_RUN = f"INSERT INTO mainspring_executions {_LAST_RUN}"
-EXECUTIONS = f"SELECT * FROM mainspring_executions WHERE job_id = ? UNION ALL {_LAST_RUN} ORDER BY 2"
+_RUNS = f"""SELECT * FROM mainspring_executions WHERE job_id = ? AND number > ?
+    UNION ALL {_LAST_RUN} AND runs > ? ORDER BY 2 LIMIT ?"""
+
+
+def executions(db: sqlite3.Connection, job_id: JobId, after: int, limit: int | None) -> list[Row]:
+    return db.execute(_RUNS, (job_id, after, job_id, after, -1 if limit is None else limit)).fetchall()
 
 
 def change(

@@ -418,8 +418,8 @@ class SqliteStore(SqliteKeeper):
         rows = await self._read(lambda db: lists.jobs(db, which, us, limit, after, newest, sort, brief))
         return [job_of(row) for row in rows]
 
-    async def executions(self, job_id: JobId) -> list[Execution]:
-        rows = await self._read(lambda db: db.execute(change.EXECUTIONS, (job_id, job_id)).fetchall())
+    async def executions(self, job_id: JobId, *, after: int = 0, limit: int | None = None) -> list[Execution]:
+        rows = await self._read(lambda db: change.executions(db, job_id, after, limit))
         return readable("run of job", [(f"{job_id} {row[1]}", row) for row in rows], execution_of)
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:

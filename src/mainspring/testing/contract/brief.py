@@ -26,7 +26,7 @@ def large(**values: Any) -> NewJob:
     given: dict[str, Any] = {
         "payload": f'{{"text":"{"p" * BRIEF_CHARACTERS}"}}', "metadata": {"note": "m" * BRIEF_CHARACTERS, "n": [[1]]},
         "tags": ("a", "b"), "schedule": "nightly", "scheduled_at": TICK, "timeout": 5.0, "max_retries": 2,
-        "fingerprint": "abc",
+        "fingerprint": "abc", "enqueued_by": "key:a",
     }  # fmt: skip
     return new_job(**(given | values))
 
@@ -52,6 +52,7 @@ class BriefContract(Contract):
             assert brief.metadata is LEFT_OUT
             assert (brief.tags, brief.schedule, brief.scheduled_at) == (("a", "b"), "nightly", TICK)
             assert (brief.timeout, brief.max_retries, brief.fingerprint) == (UNSET, None, None)
+            assert brief.enqueued_by is None
             for name in ("id", "task", "queue", "state", "run_at", "created_at", "attempt", "unique_key", "failure"):
                 assert getattr(brief, name) == getattr(whole, name)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +12,23 @@ from msgspec.structs import asdict
 from ...job import MAX_PRIORITY, MIN_PRIORITY, Action, Enqueued, Filter, State, Update
 from ...outcome import Done, decide
 from ...retry import Backoff
-from .build import NOW, REACHABLE, Contract, act, beat, bring, claim, everything, later, new_job, put, see
+from .build import (
+    NOW,
+    REACHABLE,
+    Contract,
+    act,
+    beat,
+    bring,
+    claim,
+    claimed,
+    everything,
+    later,
+    new_job,
+    put,
+    see,
+    settle,
+    start,
+)
 
 PAYLOADS = [
     "{}",
@@ -42,12 +58,41 @@ class EnqueueContract(Contract):
                 metadata={"trace": {"id": "x", "spans": [1, 2.5, None, True]}, "ü": ""},
                 unique_key="unique",
                 idempotency_key="idempotent",
+                enqueued_by="key:ü",
             )
             await put(store, new)
             job = await see(store, new.id)
             kept = asdict(new)
             del kept["on_conflict"], kept["debounce_limit"]
             assert {name: getattr(job, name) for name in kept} == kept
+
+    @pytest.mark.parametrize("year", [1, 1969, 9999])
+    async def test_a_job_may_be_due_in_any_year(self, year: int) -> None:
+        async with self.opened() as store:
+            run_at = datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC)
+            old, new = new_job(run_at=run_at), new_job()
+            await put(store, old, new)
+            assert (await see(store, old.id)).run_at == run_at
+            due = [job.id for job in await store.jobs(Filter(), now=NOW, limit=9, newest=False, sort="due")]
+            assert due == ([new.id, old.id] if year == 9999 else [old.id, new.id])
+            assert await claimed(store) == due[: 1 if year == 9999 else 2]
+
+    @pytest.mark.parametrize("beside", [{}, {"fingerprint": "abc"}, {"metadata": {"a": 1}}], ids=str)
+    async def test_who_enqueued_a_job_is_kept_through_its_run(self, beside: dict[str, Any]) -> None:
+        async with self.opened() as store:
+            job = await start(store, enqueued_by="key:deploy", **beside)
+            assert job.enqueued_by == "key:deploy"
+            await settle(store, job, Done())
+            assert (await see(store, job.id)).enqueued_by == "key:deploy"
+
+    async def test_who_replaces_a_job_is_who_enqueued_it(self) -> None:
+        async with self.opened() as store:
+            first = new_job(unique_key="k", enqueued_by="key:a")
+            await put(store, first)
+            await put(store, new_job(unique_key="k", on_conflict="replace", enqueued_by="key:b"))
+            assert (await see(store, first.id)).enqueued_by == "key:b"
+            await put(store, new_job(unique_key="k", on_conflict="replace"))
+            assert (await see(store, first.id)).enqueued_by is None
 
     async def test_a_new_job_is_pending_and_was_created_now(self) -> None:
         async with self.opened() as store:

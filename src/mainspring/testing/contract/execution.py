@@ -36,6 +36,21 @@ class ExecutionContract(Contract):
             endings = [Ending.SNOOZED, Ending.FAILED, Ending.RELEASED, Ending.COMPLETED]
             assert [row.ending for row in rows] == endings
 
+    @pytest.mark.parametrize("last", [Done(), Discard("no"), None], ids=str)
+    async def test_executions_are_read_in_parts(self, last: Any) -> None:
+        async with self.opened() as store:
+            (job_id,) = await put(store, new_job())
+            for ended in (Snooze(0), Snooze(0), Released(), Snooze(0), *([last] if last else [])):
+                await settle(store, await run_again(store, job_id), ended, now=NOW)
+            if last is None:
+                await run_again(store, job_id)
+            rows = await store.executions(job_id)
+            for after in range(7):
+                beyond = [row for row in rows if row.number > after]
+                assert await store.executions(job_id, after=after) == beyond
+                for limit in (1, 2, 4, 9):
+                    assert await store.executions(job_id, after=after, limit=limit) == beyond[:limit]
+
     async def test_executions_are_numbered_on_after_a_retry_by_an_operator(self) -> None:
         async with self.opened() as store:
             job = await bring(store, State.DEAD)

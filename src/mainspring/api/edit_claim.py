@@ -1,0 +1,49 @@
+"""If-Match on a job: of several who edit from the same ETag, one does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from ..app import Mainspring
+from ..document import Document
+from ..job import Job
+from .etag import etag
+from .problem import Problem
+
+KIND = "edit"
+# An edit takes milliseconds: one that has not ended by then died with its server.
+LASTS = timedelta(minutes=1)
+
+
+@asynccontextmanager
+async def unchanged(
+    spring: Mainspring, job: Job, if_match: str, part: Callable[[Job], bytes]
+) -> AsyncIterator[Job]:  # fmt: skip
+    """The job inside, as nobody has edited it since it was read; Problem(412) if somebody has.
+
+    `part` is what the tag is of. The store has one claim for each job and tag: whoever gets it looks once more, and
+    edits while no other who has the same tag can. An edit without If-Match asks nobody: of what both have touched, the
+    one that comes last stands.
+    """
+    wanted = [one.strip().removeprefix("W/").strip('"') for one in if_match.split(",")]
+    if "*" in wanted:
+        yield job
+        return
+    tag = await etag(spring, part(job))
+    name, store, now = f"{job.id}:{tag}", await spring.opened(), spring.clock.now()
+    claim = Document(kind=KIND, name=name, text="", expires_at=now + LASTS)
+    if tag not in wanted or not (await store.put_documents([claim], now=now))[0]:
+        raise _edited(job)
+    try:
+        job = await spring.jobs.get(job.id)
+        if await etag(spring, part(job)) != tag:
+            raise _edited(job)
+        yield job
+    finally:
+        await store.drop_documents(KIND, [name])
+
+
+def _edited(job: Job) -> Problem:
+    return Problem(412, "changed", f"job {job.id} was edited since it was read; read it again", job_id=job.id)
