@@ -79,6 +79,7 @@ from .webhook.delivery import OPTIONS as DELIVERY
 from .webhook.delivery import Delivery
 from .webhook.record import QUEUE as WEBHOOKS
 from .webhook.record import TASK as WEBHOOK
+from .webhook.seen_message import settle_open
 from .worker import Worker
 
 if TYPE_CHECKING:
@@ -774,7 +775,7 @@ class Mainspring:
 
     def _pruner(self, tasks: Collection[str] | None) -> Pruner:
         own = {name: task.options.retention for name, task in self.tasks.items()}
-        return Pruner(self.settings, own, self.clock, self.events, self._archive, tasks=tasks)
+        return Pruner(self.settings, own, self.clock, self.events, self._archive, tasks=tasks, before=settle_open)
 
     async def migrate(self, target: int | None = None) -> list[int]:
         """Steps the store's schema; returns the versions passed through."""

@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from .errors import MainspringError
-from .survived_errors import SurvivedErrors, count
+from .survived_errors import SurvivedErrors, count, is_told_to_stop
 
 _logger = logging.getLogger("mainspring")
 # Events that wait for one subscriber on one loop; what comes beyond is dropped, logged and counted.
@@ -59,7 +59,9 @@ class AsyncSubscriber:
     async def _call(self, event: object) -> None:
         try:
             await self.act(event)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # of any kind: a task that ends by SystemExit ends the event loop
+            if is_told_to_stop(error):
+                raise
             _logger.exception("subscriber %r raised on %s", self.act, type(event).__name__)
             count("subscriber", error)
 

@@ -7,7 +7,6 @@ import fcntl
 import importlib
 import importlib.util
 import logging
-import math
 import os
 import signal
 import socket
@@ -19,15 +18,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from . import processes
 from .clock import SystemClock
-from .codec import Arguments, encode, encode_result
-from .context import NOTHING, Context, Desk, about
-from .errors import BadInput, BadTask, JobTimeout
+from .codec import Arguments, encode_result
+from .context import NOTHING, Context, Desk, about, check_counts, finite, noted
+from .errors import BadTask, JobTimeout
 from .finding import size
 from .interrupts import Interrupts
 from .job import Failure
@@ -113,11 +111,12 @@ class _Teller(logging.Handler):
 class ChildContext(Context):
     """The same names as in the worker; what is said goes there."""
 
-    __slots__ = ("_adapter", "_line")
+    __slots__ = ("_adapter", "_line", "_noted")
 
     def __init__(self, order: Order, line: Line, logger: logging.Logger) -> None:
         super().__init__(order.job, order.timeout, order.deadline, Desk(SystemClock()))
         self._line = line
+        self._noted: dict[str, Any] = {}
         self._adapter = logging.LoggerAdapter(logger, about(order.job))
 
     @property
@@ -126,16 +125,17 @@ class ChildContext(Context):
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> Awaitable[None]:
         """Told at once; the worker decides what to make of it."""
-        if not math.isfinite(done) or not math.isfinite(total or 0):
-            raise BadInput(f"progress takes finite numbers, got {done!r} of {total!r}")
-        self._line.send(Progress(float(done), None if total is None else float(total), clean(note, MESSAGE_LIMIT)))
+        done, total = finite(done), None if total is None else finite(total)
+        self._line.send(Progress(done, total, clean(str(note), MESSAGE_LIMIT)))
         return NOTHING
 
     def items(self, *, success: int = 0, failed: int = 0, skipped: int = 0) -> None:
-        self._line.send(Items(int(success), int(failed), int(skipped)))
+        check_counts(success, failed, skipped)  # here, where it is the task's error: the worker could not refuse it
+        self._line.send(Items(success, failed, skipped))
 
     def note(self, **metadata: Any) -> None:
-        self._line.send(Note(msgspec.json.decode(encode(metadata))))
+        self._noted = noted(self._noted, metadata)
+        self._line.send(Note({name: self._noted[name] for name in metadata}))
 
 
 class Found(Struct, frozen=True):
@@ -203,12 +203,15 @@ class Child:
         """Until the worker hangs up."""
         signal.signal(signal.SIGUSR1, self._out_of_time)
         signal.signal(signal.SIGPROF, self._out_of_cpu)
+        own = os.getpid()
         for order in self._line.orders():
             self._line.send(Began(spent()))
             report = self._perform(order)
             for stream in (sys.stdout, sys.stderr):
                 with suppress(Exception):
                     stream.flush()  # a kill would lose what is left in it
+            if os.getpid() != own:  # a copy that the function forked has come back from it: the run is not its own
+                os._exit(0)
             self._line.send(report)
 
     def _out_of_time(self, *_: object) -> None:

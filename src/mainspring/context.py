@@ -19,7 +19,7 @@ from .clock import Clock
 from .codec import encode
 from .errors import BadInput
 from .job import Account, Items, Job, Lease, LogLine, Progress, Report, Usage
-from .mask import mask_to_cut
+from .mask import MAX_TEXT_CHARACTERS, mask_to_cut
 
 if TYPE_CHECKING:
     from .outcome import Outcome
@@ -207,7 +207,7 @@ class Said:
             self._lay()
 
     def progress(self, done: float, total: float | None, note: str) -> None:
-        done, total = _number(done), None if total is None else _number(total)
+        done, total = finite(done), None if total is None else finite(total)
         with self._lock:
             now, told = self.desk.clock.now(), self._told
             self._progress = Progress(self.job.runs, now, done, total, clean_line(note))
@@ -219,19 +219,14 @@ class Said:
             self._lay()
 
     def items(self, success: int, failed: int, skipped: int) -> None:
-        for count in (success, failed, skipped):
-            if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST:
-                raise BadInput(f"ctx.items() takes whole numbers of 0 or more, got {count!r:.80}")
+        check_counts(success, failed, skipped)
         with self._lock:
             old = self.counted or Items()
             self.counted = Items(old.success + success, old.failed + failed, old.skipped + skipped)
 
     def note(self, metadata: Mapping[str, Any]) -> None:
         with self._lock:
-            data = encode({**self.metadata, **metadata})
-            if len(data) > NOTES:
-                raise BadInput(f"ctx.note() keeps up to {NOTES:,} bytes, got {len(data):,}: keep big data elsewhere")
-            self.metadata = msgspec.json.decode(data)
+            self.metadata = noted(self.metadata, metadata)
 
     def close(self) -> None:
         """The run is over: what was held back is told as well."""
@@ -346,7 +341,22 @@ def _stack(exc_info: Any) -> str:
     return "(its stack cannot be written)"
 
 
-def _number(value: Any) -> float:
+def check_counts(*counts: int) -> None:
+    for count in counts:
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST:
+            raise BadInput(f"ctx.items() takes whole numbers of 0 or more, got {count!r:.80}")
+
+
+def noted(known: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run has noted so far, with more of it."""
+    data = encode({**known, **more})
+    if len(data) > NOTES:
+        raise BadInput(f"ctx.note() keeps up to {NOTES:,} bytes, got {len(data):,}: keep big data elsewhere")
+    values: dict[str, Any] = msgspec.json.decode(data)
+    return values
+
+
+def finite(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
         raise BadInput(f"ctx.progress() takes finite numbers, got {value!r:.80}")
     try:
@@ -357,7 +367,7 @@ def _number(value: Any) -> float:
 
 def clean_line(text: str) -> str:
     """At most LINE_LIMIT characters that every store can hold; what has to be cut is masked first."""
-    text = str(text).replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+    text = str(text)[: MAX_TEXT_CHARACTERS + 1].replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
     if len(text) <= LINE_LIMIT or len(text := mask_to_cut(text)) <= LINE_LIMIT:
         return text
     return f"{text[:LINE_LIMIT]} … {len(text) - LINE_LIMIT} characters more"

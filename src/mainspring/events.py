@@ -58,6 +58,10 @@ class JobPartial(JobEnded, frozen=True, kw_only=True):
     """A run completed although some of its items failed; outcome.failure says how many."""
 
 
+class JobResultLost(JobEnded, frozen=True, kw_only=True):
+    """A run completed and its result could not be kept; outcome.failure says why."""
+
+
 class JobFailed(JobEnded, frozen=True, kw_only=True):
     """A run that did not do its work; outcome.failure says why, outcome.state whether it is tried again."""
 
@@ -223,6 +227,8 @@ def ended(at: datetime, job: Job, outcome: Outcome) -> JobEnded:
         return JobEnded(at=at, job=job, outcome=outcome)
     if outcome.partial:
         return JobPartial(at=at, job=job, outcome=outcome)
+    if outcome.state is State.COMPLETED:
+        return JobResultLost(at=at, job=job, outcome=outcome)
     if outcome.ending is Ending.RELEASED and outcome.state is State.PENDING:
         return JobPostponed(at=at, job=job, outcome=outcome)
     return _KINDS.get(outcome.state, JobFailed)(at=at, job=job, outcome=outcome)

@@ -13,6 +13,7 @@ from .events import (
     JobLost,
     JobPartial,
     JobPostponed,
+    JobResultLost,
     JobStarted,
     LeaderChanged,
     SchedulePaused,
@@ -47,6 +48,7 @@ def keep_journal(bus: Bus, *, debug: bool) -> None:
     """Failures are warnings, dead jobs are errors, the ordinary course of things is debug."""
     bus.subscribe(JobFailed, _ended)
     bus.subscribe(JobPartial, _ended)
+    bus.subscribe(JobResultLost, _ended)
     bus.subscribe(JobLost, _lost)
     bus.subscribe(JobPostponed, _Postponed())
     bus.subscribe(SlotLeaked, _leaked)

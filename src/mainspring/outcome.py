@@ -13,7 +13,7 @@ from typing import cast
 from msgspec import Struct
 
 from .bounds import later
-from .errors import JobTimeout
+from .errors import JobTimeout, MainspringError
 from .hint import Helpful
 from .job import (
     PARTIAL,
@@ -31,18 +31,21 @@ from .job import (
     WorkerId,
     outcome_of,
 )
-from .mask import CUT, mask_to_cut
+from .mask import CUT, MAX_TEXT_CHARACTERS, mask_to_cut
 from .retry import Backoff
 from .skew import Unreadable, skewed
 from .span import Span, seconds
+from .survived_errors import SurvivedErrors
 
 # An enum's member costs a look-up each time it is named.
 _COMPLETED, _WELL = State.COMPLETED, Ending.COMPLETED
 STACK_LIMIT = 16_384
 MESSAGE_LIMIT = 4_096
+_MASKED = slice(MAX_TEXT_CHARACTERS + 1)
 # The demo's tasks are somebody's code, too.
 _ENGINE = str(Path(__file__).parent)
 _DEMO = str(Path(__file__).parent / "demo")
+_broken_backoff = SurvivedErrors("backoff", "the default backoff is used instead")
 
 
 class Steer(Exception, metaclass=Helpful):
@@ -145,6 +148,10 @@ class UnreadableAbroad(Abroad):
 
 
 Ended = Done | Released | Stopped | Crashed | Poisoned | Died | Unreadable | BaseException
+
+
+class BrokenBackoff(MainspringError):
+    """A task's backoff function raised, or returned no span."""
 
 
 class Policy(Struct, frozen=True):
@@ -289,7 +296,9 @@ def wait_after(job: Job, failed: int, policy: Policy) -> float:
     try:
         wait: Span = policy.backoff(failed)
         return seconds(max(0, wait) if isinstance(wait, int | float) else wait, "backoff", math.inf)
-    except BaseException:  # a broken backoff function must not keep the job from ending
+    except BaseException as error:  # a broken backoff function must not keep the job from ending
+        told = failure_of(error, stack=False)
+        _broken_backoff(BrokenBackoff(f"that of task {job.task!r} raised {told.type}: {told.message}"))
         return Backoff().delay(failed, seed=job.id)
 
 
@@ -342,7 +351,8 @@ def clean(text: str, limit: int) -> str:
 
     Where it has to be cut, its secrets are masked first: no mask would know half of one.
     """
-    text = str.replace(text, "\x00", "\\x00")  # not its own: __str__ may return a subclass of str
+    # Not its own methods: __str__ may return a subclass of str. Nothing beyond what is masked is shown of a longer one.
+    text = str.replace(str.__getitem__(text, _MASKED), "\x00", "\\x00")
     text = text.encode("utf-8", "backslashreplace").decode()
     if len(text) <= limit or len(text := mask_to_cut(text)) <= limit:
         return text

@@ -24,6 +24,8 @@ _BOOT = (
 # Milliseconds a child may take to be dead: after it hung up, and after it was hung up on.
 _DYING, _LEAVING = 100, 500
 _CHUNK = 2**18
+# What a child that has ended can have left to be read is less than this. A process that it forked may write for ever.
+_LAST_BYTES = 2**22
 
 
 class Exit(Struct, frozen=True):
@@ -179,8 +181,9 @@ class Process:
             self.kill()
 
     def _exited(self) -> None:
-        while self._receive():
-            pass  # its last words came before its end
+        left = _LAST_BYTES
+        while left > 0 and (came := self._receive()):
+            left -= came  # its last words came before its end
         self._reap()
 
     def _reap(self) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from inspect import isawaitable
 
 from msgspec import Struct
 
+from .batch_size import BatchSize
 from .clock import EPOCH, Clock
 from .config import Settings
 from .document import TIDIED
@@ -18,6 +18,7 @@ from .job import FINAL, Action, End, Execution, Filter, Job, LogLine, State
 from .retention import Retention, Rules, kept
 from .store import Store
 from .survived_errors import count
+from .user_call import UserCalls
 
 _logger = logging.getLogger("mainspring")
 # Seconds between two looks after retention: a tenth of the shortest age that is kept, within these.
@@ -25,6 +26,8 @@ SOONEST, LATEST = 60.0, 600.0
 # Jobs a step. The pause after it, which leaves the store to others, is as long as it took, and this long at least.
 STEP, PAUSE = 500, 0.01
 LINES = 10_000
+# Seconds that one call of the archive hook may take.
+ARCHIVE_SECONDS = 600.0
 
 
 class Archived(Struct, frozen=True):
@@ -50,14 +53,18 @@ class Pruner:
         archive: Archive | None = None,
         *,
         tasks: Collection[str] | None = None,
+        before: Callable[[Store, datetime], Awaitable[object]] | None = None,
     ) -> None:
-        """`tasks`: whose jobs may go; None: those of every task, also of tasks that no code here knows."""
+        """`tasks`: whose jobs may go; None: those of every task, also of tasks that no code here knows. `before` is
+        called once before jobs go."""
         self._settings = settings
         self._own = own
         self._clock = clock
         self._bus = bus
         self._archive = archive
+        self._calls = UserCalls(clock, ARCHIVE_SECONDS)
         self._tasks = tasks
+        self._before = before
 
     async def run(self, store: Store, insist: Insistence, phase: float) -> None:
         """Looks after retention as long as the worker lives; `phase` (0 to 1) keeps workers from doing so together."""
@@ -73,6 +80,8 @@ class Pruner:
     async def prune(self, store: Store) -> int:
         """Everything that retention does not keep; returns how many jobs went."""
         rules = await self._rules(store)
+        if self._before is not None and rules:
+            await self._before(store, self._clock.now())
         # Without rules it still clears away what is empty.
         gone = await store.forget(rules if self._unwatched() else {}, now=self._clock.now())
         for (state, task), (keep, before) in rules.items():
@@ -106,8 +115,8 @@ class Pruner:
         return self._archive is None and not self._bus.wants(JobsPruned)
 
     async def _group(self, store: Store, state: State, task: str, keep: int, before: datetime) -> int:
-        gone = 0
-        while old := await store.surplus(state, task, keep=keep, before=before, limit=STEP):
+        gone, size = 0, BatchSize(STEP)
+        while old := await store.surplus(state, task, keep=keep, before=before, limit=size.jobs):
             if not await self._archived(store, old):
                 break
             began = self._clock.monotonic()
@@ -118,9 +127,11 @@ class Pruner:
             gone += len(done)
             if done:
                 self._bus.emit(JobsPruned(at=self._clock.now(), state=state, task=task, ids=tuple(done)))
-            if len(old) < STEP or not done:
+            if len(old) < size.jobs or not done:
                 break
-            await self._clock.sleep(max(PAUSE, self._clock.monotonic() - began))
+            size.learn(old)
+            if size.jobs <= len(old):  # a step that may grow still is a short one
+                await self._clock.sleep(max(PAUSE, self._clock.monotonic() - began))
         return gone
 
     async def _archived(self, store: Store, old: Sequence[Job]) -> bool:
@@ -128,9 +139,7 @@ class Pruner:
             return True
         leaving = [Archived(job, await store.executions(job.id), await store.logs(job.id, limit=LINES)) for job in old]
         try:
-            value = self._archive(leaving)
-            if isawaitable(value):
-                await value
+            await self._calls("archive", self._archive, leaving)
         except Exception as error:
             _logger.exception("the archive hook raised; %d finished jobs stay until it does not", len(old))
             count("archive", error)

@@ -103,13 +103,15 @@ class Pulse:
 
     async def _live(self, store: Store, tell: Callable[..., None]) -> None:
         error: BaseException | None = None
-        handle = store.beside()
         try:
-            await self._loop(handle, tell)
+            handle = store.beside()
+            try:
+                await self._loop(handle, tell)
+            finally:
+                if handle is not store:
+                    await handle.close()
         except BaseException as raised:
             error = raised
-        if handle is not store:
-            await handle.close()
         tell(_settle, self._first, error)
         tell(_settle, self._ended, error)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Any, Never, TypeVar
+from typing import Never, TypeVar
 
 from msgspec.structs import replace
 
@@ -25,13 +24,15 @@ from .insistence import Insistence
 from .job import Filter, JobId, NewJob, State
 from .leader import Leader
 from .load import Board
-from .outcome import clean
+from .outcome import clean, failure_of
 from .patience import patience
 from .plan import plan
 from .schedule import BACKFILL, BY_HAND, INPUT, REASON_LIMIT, Firing, Schedule, Tick, key_of
 from .spec import Declared
 from .spread import place, unplaced
 from .store import Store
+from .survived_errors import is_told_to_stop
+from .user_call import UserCalls
 from .vigil import Vigil
 
 # Schedules that one turn fires at most, and one step reads or writes.
@@ -107,6 +108,7 @@ class Scheduler:
         self._alarm = Alarm(clock)
         self._looked = -math.inf
         self._hearing = False
+        self._inputs = UserCalls(clock, INPUT_TIMEOUT)
         if leader is not None:
             leader.on_change(lambda leading: self._alarm.ring())
 
@@ -268,8 +270,11 @@ class Scheduler:
                     try:
                         payload = await self.payload(schedule, tick.at)
                         jobs.append(job_of(schedule, tick, payload, now, self.fingerprint(schedule)))
-                    except Exception as error:
-                        broken[tick.at] = clean(f"{INPUT}{type(error).__name__}: {error}", REASON_LIMIT)
+                    except BaseException as error:  # of any kind: code of the values' own classes runs there
+                        if is_told_to_stop(error):
+                            raise
+                        told = failure_of(error, stack=False)
+                        broken[tick.at] = clean(f"{INPUT}{told.type}: {told.message}", REASON_LIMIT)
             if len(jobs) == firing.schedule.fired - schedule.fired:
                 return replace(firing, jobs=tuple(jobs))
 
@@ -280,8 +285,7 @@ class Scheduler:
         said = self._declared.get(schedule.name)
         if said is None or said.input is None:
             raise BadInput(f"schedule {schedule.name!r} computes its input, by a function that is not in this app")
-        made = said.input(tick)
-        values = await self._in_time(made) if inspect.isawaitable(made) else made
+        values = await self._inputs(schedule.name, said.input, tick)
         if not isinstance(values, Mapping):
             raise BadInput(f"it returned {values!r:.80}, not a mapping of argument names to values")
         return self._arguments[schedule.spec.task].encode((), values, self._limit)
@@ -290,18 +294,6 @@ class Scheduler:
         """Of the task that made what payload() returns."""
         spec = schedule.spec
         return self._arguments[spec.task].fingerprint if spec.computed else spec.fingerprint
-
-    async def _in_time(self, made: Awaitable[Any]) -> Any:
-        making = asyncio.ensure_future(made)
-        timer = self._clock.call_later(INPUT_TIMEOUT, making.cancel)
-        try:
-            await asyncio.wait([making])
-        finally:
-            timer.cancel()
-            making.cancel()
-        if making.cancelled():
-            raise TimeoutError(f"it took longer than {INPUT_TIMEOUT:g} s")
-        return making.result()
 
     # who is told
 
@@ -320,7 +312,8 @@ class Scheduler:
 
     async def _tell_paused(self, store: Store) -> None:
         suspects, self._suspects = self._suspects, {}
-        jobs = await store.jobs(Filter(ids=tuple(suspects)), now=self._clock.now(), limit=len(suspects))
+        which, now = Filter(ids=tuple(suspects)), self._clock.now()
+        jobs = await store.jobs(which, now=now, limit=len(suspects), brief=True)
         # What runs still has its outcome on the way.
         self._suspects |= {job.id: suspects[job.id] for job in jobs if job.state is State.RUNNING}
         ends = {(job.schedule, suspects[job.id]) for job in jobs if job.schedule is not None and job.state.final}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +36,12 @@ def count_unreadable(kind: str) -> None:
     """Counts a record of that kind that cannot be decoded."""
     for meter in tuple(_meters):
         meter.count(UNREADABLE_METRIC, kind)
+
+
+def is_told_to_stop(error: BaseException) -> bool:
+    """Whether it is the cancellation of the task that asks, and not one that code called by it has raised."""
+    task = asyncio.current_task()
+    return issubclass(type(error), asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 class SurvivedErrors:

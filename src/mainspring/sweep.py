@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
+from .batch_size import BatchSize
 from .clock import Alarm, Clock
 from .events import Bus
 from .job import Ending, Filter, Job, JobId, Lease, State
@@ -35,6 +36,7 @@ class Sweeper:
         self._strays: set[RunKey] = set()
         self._orphans: set[RunKey] = set()
         self._well_at: float | None = None
+        self._size = BatchSize(SWEEP_LIMIT)
         self._alarm = Alarm(clock)
         self.wait = self._alarm.wait
         """For so many seconds, or until a beat says that there is something to settle."""
@@ -60,8 +62,10 @@ class Sweeper:
 
     async def sweep(self, store: Store) -> bool:
         """Settles what there is, up to a limit; whether it was reached, so that there may be more."""
-        now = self._clock.now()
-        lost = await store.expired(now=now, limit=SWEEP_LIMIT)
+        now, limit = self._clock.now(), self._size.jobs
+        lost = await store.expired(now=now, limit=limit)
+        if lost:
+            self._size.learn(lost)
         outcomes = {job.id: self._crashed(job, now) for job in lost}
         orphans, self._orphans = sorted(self._orphans), set()
         released = await self._release(store, orphans[:SWEEP_LIMIT], now)
@@ -73,7 +77,7 @@ class Sweeper:
             for job, outcome in released:
                 if outcome.failure is not None and job.id in stands:
                     tell(self._bus, job, outcome)
-        return len(lost) == SWEEP_LIMIT
+        return len(lost) == limit
 
     async def _release(self, store: Store, orphans: list[RunKey], now: datetime) -> list[tuple[Job, Outcome]]:
         """What becomes of orphans that are still running: given back, as long as that was not done too often."""

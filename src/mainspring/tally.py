@@ -146,8 +146,8 @@ def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], Sums
                 sums.well = max(sums.well, micros(at))
             elif outcome.ending in WENT_WRONG:
                 _add(sums.fates, {outcome.state.value: 1})
-            # A wish is no error, and neither are failed items that the task allows.
-            if outcome.failure is not None and outcome.ending is not Ending.CANCELLED and not outcome.partial:
+            # A wish is no error, and neither is what a completed run notes: failed items, a result that was not kept.
+            if outcome.failure is not None and outcome.ending in WENT_WRONG:
                 sums.meet(outcome.failure, at)
     _gather(found, well, minute, ends)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -242,6 +243,8 @@ def checked(given: Mapping[str, Any], of: str) -> dict[str, Any]:
 
 def _executor(fn: Callable[..., Any], options: Options, name: str) -> Executor:
     """Where the function runs; refuses what cannot be."""
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise BadTask(f"task {name!r} is a generator, and a call of it would run none of its code: do not use `yield`")
     own: Executor = "async" if is_async(fn) else "thread"
     chosen = options.executor or own
     if chosen not in ("process", own):

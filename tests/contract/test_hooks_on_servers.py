@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
-from mainspring import Context, Filter, Mainspring, State
+from mainspring import Context, Filter, Mainspring, State, StoreUnavailable
 from mainspring.clock import EPOCH
+from mainspring.testing import Faults, FaultStore
 from mainspring.webhook import signature
 from mainspring.webhook.inbound import Call
 from receiver import Receiver, receiving, says
@@ -16,6 +18,13 @@ from receiver import Receiver, receiving, says
 
 @pytest.fixture(params=["postgres", "redis"])
 def url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(request.param).fresh())
+
+
+@pytest.fixture(params=["sqlite", "postgres", "redis"])
+def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/jobs.db"
     return str(request.getfixturevalue(request.param).fresh())
 
 
@@ -67,13 +76,32 @@ async def test_410_disables_it_for_everybody(url: str) -> None:
         assert (await two.webhooks.standing("ops")).failures == 1
 
 
+def signed(app: Mainspring, secret: str) -> Call:
+    body, timestamp = b'{"well": true}', str(int((app.clock.now() - EPOCH).total_seconds()))
+    made = signature.signature(secret, "msg_1", timestamp, body)
+    return Call(id="msg_1", timestamp=timestamp, signature=made, body=body)
+
+
+async def test_a_message_whose_job_is_deleted_before_it_was_noted_makes_no_other(any_url: str) -> None:
+    async with process(any_url) as one:
+        secret = (await one.triggers.create("orders", task="work", arguments="body")).secret
+        call, faults = signed(one, secret), Faults()
+        dying = Mainspring(FaultStore(await one.opened(), faults))  # type: ignore[arg-type]
+        dying.tasks.update(one.tasks)
+        faults.fail("put_documents", after=2)
+        with pytest.raises(StoreUnavailable):
+            await dying.triggers.receive("orders", call)
+        (job,) = await one.jobs.list()
+        await one.drain()
+        await one.jobs.delete(Filter(states=("completed",)))
+        again = await one.triggers.receive("orders", call)
+        assert (again.id, again.duplicate, await one.drain()) == (job.id, True, 0)
+
+
 async def test_a_message_that_comes_everywhere_at_once_makes_one_job(url: str) -> None:
     async with process(url) as one, process(url) as two:
         secret = (await one.triggers.create("orders", task="work", arguments="body")).secret
-        body, now = b'{"well": true}', one.clock.now()
-        timestamp = str(int((now - EPOCH).total_seconds()))
-        made = signature.signature(secret, "msg_1", timestamp, body)
-        call = Call(id="msg_1", timestamp=timestamp, signature=made, body=body)
+        call = signed(one, secret)
         handles = await asyncio.gather(*(app.triggers.receive("orders", call) for app in (one, two) * 5))
         assert len({handle.id for handle in handles}) == 1
         await one.drain()

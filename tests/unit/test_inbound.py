@@ -241,7 +241,7 @@ async def test_a_server_that_died_before_it_had_noted_the_job_makes_no_other(
     faulty = Mainspring(FaultStore(await app.opened(), faults), clock=clock)  # type: ignore[arg-type]
     faulty.tasks.update(app.tasks)
     call = signed(at=clock.now())
-    faults.fail("put_documents", after=1)
+    faults.fail("put_documents", after=2)
     with pytest.raises(StoreUnavailable):
         await faulty.triggers.receive("orders", call)
     (job,) = await app.jobs.list()
@@ -249,6 +249,36 @@ async def test_a_server_that_died_before_it_had_noted_the_job_makes_no_other(
     await app.jobs.delete(job.id)
     assert (await app.triggers.receive("orders", call)).id == job.id
     assert list(await app.jobs.list()) == []
+
+
+@pytest.mark.parametrize("does", [{"task": "brief"}, {"schedule": "briefly"}], ids=str)
+@pytest.mark.parametrize("way", ["deleted", "pruned"])
+async def test_a_message_whose_job_is_gone_before_it_was_noted_makes_no_other(
+    app: Mainspring, clock: VirtualClock, does: Any, way: str
+) -> None:
+    @app.task(retention=Retention(keep=0, age=timedelta(0)))
+    async def brief() -> None: ...
+
+    app.schedule("briefly", every(1).days, brief)
+    await app.schedules.get("briefly")
+    await app.triggers.create("orders", secret=SECRET, **does)
+    faults = Faults()
+    faulty = Mainspring(FaultStore(await app.opened(), faults), clock=clock)  # type: ignore[arg-type]
+    faulty.tasks.update(app.tasks)
+    call = signed(at=clock.now())
+    faults.fail("put_documents", after=2)
+    with pytest.raises(StoreUnavailable):
+        await faulty.triggers.receive("orders", call)
+    (job,) = await app.jobs.list()
+    if way == "deleted":
+        await app.jobs.delete(job.id)
+    else:
+        await app.drain()
+        clock.advance(minutes=4)
+        assert await app.prune() == 1
+    again = await app.triggers.receive("orders", call)
+    assert (again.id, again.duplicate, list(await app.jobs.list())) == (job.id, True, [])
+    assert await (await app.opened()).documents("trigger.open", now=clock.now(), limit=9) == []
 
 
 async def test_five_at_once_are_one(app: Mainspring, clock: VirtualClock) -> None:

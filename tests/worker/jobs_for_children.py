@@ -272,6 +272,39 @@ def leave_a_fork_behind(ctx: Context) -> None:
     signal.pause()
 
 
+def flood_from_a_fork(ctx: Context) -> None:
+    """It writes faster than anybody reads, and is not in its parent's group."""
+    if pid := os.fork():
+        ctx.log.info(str(pid))
+        threading.Event().wait(0.2)
+        os._exit(4)
+    os.setsid()
+    while True:
+        ctx.log.info("x" * 8000)
+
+
+def return_twice(ctx: Context) -> str:
+    """In this process and in a copy of it, which comes back later."""
+    if os.fork() == 0:
+        threading.Event().wait(0.2)
+        return "the copy"
+    return "the run"
+
+
+def wait_a_little(seconds: float) -> str:
+    threading.Event().wait(seconds)
+    return "waited"
+
+
+def count_badly(ctx: Context) -> None:
+    ctx.items(failed=-1)
+
+
+def note_too_much(ctx: Context) -> None:
+    for n in range(8):
+        ctx.note(**{f"n{n}": "x" * 10_000})
+
+
 # limits
 
 

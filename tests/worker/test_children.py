@@ -99,6 +99,19 @@ def test_each_async_run_has_a_loop_of_its_own(play: Play) -> None:
 # messages
 
 
+@pytest.mark.parametrize(
+    ("fn", "text"),
+    [
+        (jobs.count_badly, "ctx.items() takes whole numbers of 0 or more, got -1"),
+        (jobs.note_too_much, "ctx.note() keeps up to 65,536 bytes, got 70,"),
+    ],
+    ids=["items", "notes"],
+)
+def test_what_a_run_may_not_say_is_refused_where_it_says_it(play: Play, fn: Any, text: str) -> None:
+    failure = raised(play(fn)).failure
+    assert (failure.type, failure.message[: len(text)]) == ("BadInput", text)
+
+
 def test_logs_progress_and_items_are_heard_while_it_runs(play: Play) -> None:
     play.result(jobs.tell)
     detail, long, progress, items, note, failed = play.heard

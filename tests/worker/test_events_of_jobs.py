@@ -15,6 +15,8 @@ from mainspring.events import (
     JobEnded,
     JobEnqueued,
     JobFailed,
+    JobPartial,
+    JobResultLost,
     JobRetrying,
     JobsChanged,
     JobsPruned,
@@ -212,3 +214,44 @@ async def test_nothing_is_told_before_the_store_has_it(app: Mainspring, clock: V
             await clock.elapse(seconds=1)
             states = [job.state for looked in seen for job in await looked]
     assert states == [State.COMPLETED]
+
+
+async def test_a_run_whose_result_cannot_be_kept_is_completed_everywhere(
+    app: Mainspring, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder(app)
+
+    @app.task
+    async def work() -> object:
+        return object()
+
+    @app.task
+    async def partly(ctx: Context) -> object:
+        ctx.items(success=9, failed=1)
+        return object()
+
+    async with app:
+        handle = await work.enqueue()
+        await app.drain()
+        job, (execution,) = await handle.job(), await app.executions.list(job_id=handle.id)
+        await partly.enqueue()
+        await app.drain()
+        stats = await app.stats()
+        tallies = await (await app.opened()).tallies("minute", since=clock.now() - timedelta(hours=1))
+    event, partial = recorder.of(JobEnded)
+    assert (type(event), type(partial)) == (JobResultLost, JobPartial)
+    assert recorder.of(JobFailed) == []
+    assert (event.outcome.state, event.outcome.ending, job.state) == (
+        State.COMPLETED,
+        Ending.COMPLETED,
+        State.COMPLETED,
+    )
+    for failure in (event.outcome.failure, job.failure, execution.failure):
+        assert failure is not None
+        assert failure.type == "ResultLost"
+    assert (execution.outcome, stats.completed) == ("completed", 2)
+    sums = {tally.task: tally.sums for tally in tallies}
+    assert (sums["work"].endings, sums["work"].errors) == ({"completed": 1}, {})
+    assert (sums["partly"].endings, sums["partly"].errors) == ({"partial": 1}, {})
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [line.startswith("completed work") and "ResultLost: " in line for line in lines] == [True]

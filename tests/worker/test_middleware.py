@@ -7,7 +7,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from opentelemetry import trace
@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from mainspring import Cancel, Context, Discard, JobTimeout, Mainspring, Retry, Snooze, State, every
+from mainspring import Cancel, Context, Discard, JobExists, JobTimeout, Mainspring, Retry, Snooze, State, every
 from mainspring.middleware import Middleware, Next
 from mainspring.middleware.logging import Logging
 from mainspring.middleware.metrics import Metrics
@@ -389,7 +389,51 @@ async def test_a_span_says_whether_its_run_failed(clock: VirtualClock, how: str,
     await run(make(clock, Tracing(spans.provider)), clock, how)
     (span,) = spans.runs
     assert (span.status.status_code, span.status.description) == (status, text)
-    assert [event.name for event in span.events] == (["exception"] if how in ("badly", "discarded") else [])
+    assert [event.name for event in span.events] == (["exception"] if text else [])
+
+
+SECRETS = "postgresql://ada:kan4ri@db/shop, password=kan4ri, Bearer kan4ri.kan4ri"
+
+
+def texts(span: ReadableSpan) -> str:
+    """Everything that a span says in words."""
+    return repr([span.status.description, *(dict(event.attributes or {}) for event in span.events)])
+
+
+@pytest.mark.parametrize("executor", ["async", "thread", "process"])
+async def test_a_span_of_a_failed_run_has_no_secrets(executor: Literal["async", "thread", "process"]) -> None:
+    spans = Spans()
+    app = Mainspring("memory://", middleware=[Tracing(spans.provider)])
+    app.task(name="leak", executor=executor, max_retries=0)(leak_later if executor == "async" else leak)
+    await app.tasks["leak"].enqueue()
+    await app.drain()
+    (span,) = spans.runs
+    assert "kan4ri" not in texts(span)
+    (event,) = span.events
+    assert (event.attributes or {})["exception.type"] == "ValueError"
+    assert "in leak" in str((event.attributes or {})["exception.stacktrace"])
+    assert span.status.description == "ValueError: postgresql://ada:***@db/shop, password=*** Bearer ***"
+
+
+async def test_a_span_of_a_refused_enqueue_has_no_secrets() -> None:
+    spans = Spans()
+    app = Mainspring("memory://", middleware=[Tracing(spans.provider)])
+    work = app.task(leak).using(unique_key="password=kan4ri", on_conflict="raise")
+    with spans.tracer.start_as_current_span("request"):
+        await work.enqueue()
+        with pytest.raises(JobExists, match="kan4ri"):
+            await work.enqueue()
+    _, refused = spans.enqueues
+    assert "kan4ri" not in texts(refused)
+    assert refused.status.status_code is trace.StatusCode.ERROR
+
+
+def leak() -> None:
+    raise ValueError(SECRETS)
+
+
+async def leak_later() -> None:
+    leak()
 
 
 async def test_the_span_is_current_in_a_plain_function_too(clock: VirtualClock) -> None:

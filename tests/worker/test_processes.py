@@ -177,6 +177,23 @@ async def test_a_fork_that_holds_the_connection_does_not_hide_a_death(pool: Proc
         os.kill(int(fork), signal.SIGKILL)
 
 
+async def test_a_fork_that_writes_for_ever_does_not_hold_the_worker(pool: Processes) -> None:
+    task, fork = await begun(pool, order(jobs.flood_from_a_fork))
+    try:
+        assert (await asyncio.wait_for(task, 20)).reason == "exited with status 4"
+    finally:
+        os.kill(int(fork), signal.SIGKILL)
+
+
+async def test_a_forked_copy_that_returns_is_not_taken_for_the_run(pool: Processes) -> None:
+    """Its report would be that of the next run in the same child."""
+    first = await pool.call(order(jobs.return_twice), print)
+    second = await pool.call(order(jobs.wait_a_little, {"seconds": 1.0}), print)
+    assert isinstance(first, Returned)
+    assert isinstance(second, Returned)
+    assert (first.result, second.result) == ('"the run"', '"waited"')
+
+
 async def test_a_status_that_somebody_else_took_is_told_of(pool: Processes) -> None:
     task, pid = await begun(pool, order(jobs.wait))
     os.kill(int(pid), signal.SIGKILL)

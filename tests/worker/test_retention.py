@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring import Archived, BadInput, Context, Filter, Mainspring, Retention, State
 from mainspring.events import JobsPruned
@@ -166,7 +167,8 @@ async def test_many_go_in_small_steps_with_pauses_between(app: Mainspring, clock
         await clock.elapse(seconds=5)
         assert await pruning == 2 * STEP + 10
         assert await left(app) == 0
-    assert [len(event.ids) for event in recorder.of(JobsPruned)] == [STEP, STEP, 10]
+    steps = [len(event.ids) for event in recorder.of(JobsPruned)]
+    assert steps == [16, 64, 256, STEP, STEP + 10 - 336]  # short ones first: the jobs may be large
     assert recorder.of(JobsPruned)[-1].at > recorder.of(JobsPruned)[0].at
     assert began < clock.monotonic()
 
@@ -341,3 +343,43 @@ async def test_a_job_that_dies_again_while_the_archive_hook_runs_is_kept(app: Ma
         clock.advance(seconds=1)
         assert await app.prune() == 1
         assert archived.count(again.id) == 2
+
+
+@pytest.mark.parametrize("error", [SystemExit(), asyncio.CancelledError(), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_whatever_the_archive_raises_the_worker_goes_on_pruning(
+    app: Mainspring, clock: VirtualClock, caplog: pytest.LogCaptureFixture, kind: str, error: BaseException
+) -> None:
+    calls = list[int]()
+
+    def leave(leaving: Sequence[Archived]) -> None:
+        calls.append(len(leaving))
+        if len(calls) == 1:
+            raise error
+
+    async def leave_later(leaving: Sequence[Archived]) -> None:
+        leave(leaving)
+
+    app.archive(leave if kind == "sync" else leave_later)
+    work(app, retention=Retention(0, timedelta(0)))
+    async with app, app.worker():
+        await app.tasks["work"].enqueue()
+        await clock.elapse(minutes=30)
+        assert await left(app) == 0
+    assert calls == [1, 1]
+    assert f"it raised {type(error).__name__}" in caplog.text
+
+
+async def test_large_jobs_are_pruned_a_few_at_a_time(app: Mainspring, clock: VirtualClock) -> None:
+    """Such as an earlier release has let through: nobody has all of them in memory at once."""
+    sizes = list[int]()
+    app.archive(lambda leaving: sizes.append(len(leaving)))
+    work(app, retention=Retention(0, DAY))
+    async with app:
+        await app.enqueue_many([replace(app.tasks["work"].job(), metadata={"old": "x" * (2 << 20)}) for _ in range(40)])
+        await app.drain()
+        clock.advance(days=2)
+        pruning = asyncio.create_task(app.prune())
+        await clock.elapse(seconds=5)
+        assert await pruning == 40
+    assert sizes[:4] == [16, 8, 4, 4]

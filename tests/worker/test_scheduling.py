@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from mainspring import Context, Mainspring, State, Task, at, cron, every
+from mainspring import Context, Mainspring, State, Task, at, cron, every, scheduler
 from mainspring.events import SchedulePaused, TickFired, TickPassed
 from mainspring.scheduler import INPUT_TIMEOUT
 from mainspring.testing import Recorder, VirtualClock
@@ -193,6 +195,24 @@ async def test_input_is_computed_from_the_tick_when_it_fires(app: Mainspring, cl
     assert said == ["2030-01-01", "2030-01-02", "2030-01-03"]
 
 
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise SystemExit
+
+
+class Unshown:
+    def __repr__(self) -> str:
+        raise SystemExit("unshown")
+
+
+def leave(error: BaseException) -> None:
+    raise error
+
+
+async def leave_later(tick: datetime) -> None:
+    raise SystemExit("later")
+
+
 async def test_input_may_be_awaited(app: Mainspring, clock: VirtualClock) -> None:
     said: list[int] = []
 
@@ -216,6 +236,11 @@ async def test_input_may_be_awaited(app: Mainspring, clock: VirtualClock) -> Non
         (lambda tick: {"m": 1}, "input: BadPayload: task 'work'"),
         (lambda tick: {"n": "many"}, "input: BadPayload: arguments of task 'work' do not fit"),
         (lambda tick: 7, "input: BadInput: it returned 7, not a mapping of argument names to values"),
+        (lambda tick: leave(SystemExit(2)), "input: HookExit: it raised SystemExit: 2"),
+        (lambda tick: leave(asyncio.CancelledError("gone")), "input: HookExit: it raised CancelledError: gone"),
+        (lambda tick: leave(Mute()), "input: Mute: <the exception's __str__ raised SystemExit>"),
+        (lambda tick: Unshown(), "input: SystemExit: unshown"),
+        (leave_later, "input: HookExit: it raised SystemExit: later"),
     ],
 )
 async def test_a_tick_whose_input_cannot_be_made_is_skipped_with_the_reason(
@@ -250,6 +275,41 @@ async def test_an_input_that_hangs_does_not_keep_the_others_from_firing(app: Mai
         (tick,) = await app.schedules.ticks("work")
     assert (tick.what, tick.reason) == ("skipped", "input: TimeoutError: it took longer than 10 s")
     assert seen == [instant(0, 1)]
+
+
+async def test_a_plain_input_that_hangs_keeps_neither_jobs_nor_other_schedules_waiting(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "INPUT_TIMEOUT", 0.2)
+    app, begun, gate, fired = Mainspring(url), threading.Event(), threading.Event(), asyncio.Event()
+
+    def hangs(tick: datetime) -> dict[str, Any]:
+        begun.set()
+        gate.wait()
+        return {}
+
+    @app.every(seconds=1, input=hangs)
+    async def work() -> None: ...
+
+    @app.task
+    async def plain() -> str:
+        return "done"
+
+    @app.every(seconds=1)
+    async def other() -> None:
+        fired.set()
+
+    try:
+        async with app, app.worker():
+            assert await asyncio.to_thread(begun.wait, 30)
+            assert await (await plain.enqueue()).result(timeout=30) == "done"
+            async with asyncio.timeout(30):
+                await fired.wait()
+            ticks = await app.schedules.ticks("work")
+    finally:
+        gate.set()
+    assert {tick.what for tick in ticks} == {"skipped"}
+    assert "input: TimeoutError: it took longer than 0.2 s" in {tick.reason for tick in ticks}
 
 
 async def test_a_computed_input_waits_for_a_worker_that_has_the_function(url: str, clock: VirtualClock) -> None:

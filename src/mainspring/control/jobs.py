@@ -40,6 +40,7 @@ from ..job import (
 from ..outcome import clean
 from ..span import Span, seconds
 from ..task import checked
+from ..webhook.seen_message import settle_open
 from ..why import Facts, Reason, reasons
 from .deed import audited, note
 from .ground import Ground
@@ -403,6 +404,8 @@ class Jobs:
         update: Update | None,
     ) -> Changed:
         store, now = await self._ground.opened(), self._ground.clock.now()
+        if action is Action.DELETE:
+            await settle_open(store, now)
         return await store.change(action, which, now=now, limit=limit, reason=reason, update=update, after=after)
 
     async def _tell(self, action: Action, changed: Changed) -> None:

@@ -13,6 +13,8 @@ from ..trigger.zone import zone_of
 from .computation import Computation
 
 MAX_TICKS = 10_000
+# Reads that find the jobs of any number of ticks.
+MAX_PREFIXES = 5
 
 
 def check_number(what: str, n: int, most: int) -> None:
@@ -45,6 +47,18 @@ def shown_tick(row: Schedule, tick: datetime) -> Preview:
 def without(ticks: Sequence[datetime], others: Collection[datetime]) -> list[datetime]:
     known = set(others)
     return [tick for tick in ticks if tick not in known]
+
+
+def common_prefixes(keys: Collection[str]) -> list[str]:
+    """At most MAX_PREFIXES beginnings, as long as can be, so that each of the keys has one of them.
+
+    Keys of ticks end with their instants, so that they cover little more time than the ticks do.
+    """
+    cut, found = 0, set(keys)
+    while len(found) > MAX_PREFIXES:
+        cut += 1
+        found = {key[:-cut] for key in keys}
+    return sorted(found)
 
 
 def past_ticks(

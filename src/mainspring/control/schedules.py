@@ -21,10 +21,9 @@ from ..events import SchedulesChanged
 from ..handle import Handle
 from ..hint import hint
 from ..ids import new_id
-from ..job import Enqueued, Filter, JobId, Shown
-from ..plan import STEP
+from ..job import Cursor, Enqueued, Filter, JobId, Shown
 from ..schedule import BACKFILL, BY_HAND, Firing, Owner, Schedule, Spec, Status, Tick, key_of
-from ..scheduler import BATCH, Scheduler, job_of, load_of
+from ..scheduler import BATCH, LOAD, Scheduler, job_of, load_of
 from ..spec import ScheduleOptions, amended, declared, fingerprint_of, payload_of
 from ..spread import Rebalance, place, rebalance, unplaced
 from ..store import Store
@@ -41,7 +40,7 @@ from .schedule_bulk import ManySchedules
 from .schedule_history import WEEK as STATS_WINDOW
 from .schedule_history import ScheduleRun, ScheduleStats, checked_tick_number, runs_of, stats_of
 from .schedule_index import ScheduleIndex, SchedulePage, fits, pages, scanned
-from .schedule_ticks import check_number, coming_ticks, past_ticks, shown_tick, without
+from .schedule_ticks import check_number, coming_ticks, common_prefixes, past_ticks, shown_tick, without
 
 T = TypeVar("T")
 _Deed = Literal["create", "update", "pause", "resume", "reschedule", "rebalance", "delete"]
@@ -337,19 +336,26 @@ class Schedules:
         row, now = await self.get(name), self._ground.clock.now()
         computation = self._computation(f"the backfill of {name!r}")
         ticks = await computation.run(lambda: past_ticks(row, start, end or now, now, limit, computation))
-        there = [tick for tick in ticks if await self._has_job(name, tick)]
+        there = await self._with_jobs({key_of(name, tick): tick for tick in ticks})
         made = without(ticks, there)
         if not dry_run:
-            for n in range(0, len(made), STEP):
-                there += await self._make(name, made[n : n + STEP])
+            for n in range(0, len(made), LOAD):
+                there += await self._make(name, made[n : n + LOAD])
         made = without(made, there)
         return Backfill(made=made, there=sorted(there), dry_run=dry_run)
 
-    async def _has_job(self, name: str, tick: datetime) -> bool:
-        which = Filter(key_prefix=key_of(name, tick), states=_HOLDING)
-        store = await self._store()
-        await asyncio.sleep(0)  # a store that answers without waiting gives other tasks no turn
-        return bool(await store.jobs(which, now=self._ground.clock.now(), limit=1))
+    async def _with_jobs(self, ticks: Mapping[str, datetime]) -> List[datetime]:
+        """Those of the ticks, each by its key, that have a job: found among all jobs of about that time."""
+        store, found = await self._store(), List[datetime]()
+        for prefix in common_prefixes(ticks):
+            which, after = Filter(key_prefix=prefix, states=_HOLDING), None
+            while page := await store.jobs(which, now=self._ground.clock.now(), limit=PAGE, after=after, brief=True):
+                found += [ticks[key] for job in page if (key := job.idempotency_key or "") in ticks]
+                after = Cursor(page[-1].id)
+                await asyncio.sleep(0)  # a store that answers without waiting gives other tasks no turn
+                if len(page) < PAGE:
+                    break
+        return found
 
     async def _make(self, name: str, ticks: Sequence[datetime]) -> Collection[datetime]:
         """Returns those that others have made meanwhile."""

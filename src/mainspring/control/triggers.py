@@ -5,25 +5,21 @@ from __future__ import annotations
 from builtins import list as List
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from hashlib import sha256
 from typing import Any, Literal, TypedDict, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..acting import acting
-from ..document import Document
 from ..errors import BadInput, UnknownTask
 from ..handle import Handle
 from ..hint import hint, unexpected
-from ..ids import new_id
-from ..job import Enqueued, Filter, JobId, NewJob
+from ..job import Enqueued, NewJob
 from ..span import Span, seconds
 from ..store import Store
 from ..task import check_name, check_public, checked
 from ..webhook.inbound import (
     MOST,
-    REMEMBERED,
     TRIGGERS,
     Call,
     InboundTrigger,
@@ -32,15 +28,13 @@ from ..webhook.inbound import (
     checked_kwargs,
 )
 from ..webhook.record import Key, Keys, Unsaid, checked_name, facts, noted, secret_of
+from ..webhook.seen_message import job_made, seen_message
 from .computation import Computation
 from .deed import audited, note
 from .ground import Ground
 from .schedules import Schedules
 from .webhooks import OVERLAP
 
-_CALLS = "trigger.call"
-# The revision of such a document from when on its job was made.
-_MADE = 2
 # Bytes of a message that is decoded in the event loop.
 MAX_AT_ONCE_BYTES = 64 << 10
 # A name that no trigger can have.
@@ -186,15 +180,14 @@ class Triggers:
     async def _enqueued(
         self, store: Store, trigger: InboundTrigger, job: NewJob, call: Call, now: datetime
     ) -> Handle[Any]:
-        seen, there = await self._once(store, trigger.name, call, now)
-        id = seen.text
+        seen, there = await seen_message(store, trigger.name, call.id, now)
         if there:
-            return self._handle(Enqueued(id, "duplicate"), job.task)
+            return self._handle(Enqueued(seen.text, "duplicate"), job.task)
         # A task may have keys of its own, and a job has one.
         own = job.unique_key or job.idempotency_key
         key = {} if own else {"idempotency_key": f"trigger:{trigger.name}:{call.id}"}
-        (handle,) = await self._hand_over([replace(job, id=id, **key)])
-        await self._remember(store, seen, handle.id, now)
+        (handle,) = await self._hand_over([replace(job, id=seen.text, **key)])
+        await job_made(store, seen, handle.id, now)
         return handle
 
     async def _fired(
@@ -202,37 +195,13 @@ class Triggers:
     ) -> Handle[Any]:
         schedule = trigger.schedule or ""
         task = (await self._schedules.get(schedule)).spec.task
-        seen, there = await self._once(store, trigger.name, call, now)
+        seen, there = await seen_message(store, trigger.name, call.id, now)
         if there:
             return self._handle(Enqueued(seen.text, "duplicate"), task)
         own_input = not trigger.arguments and not trigger.kwargs
         handle = await self._schedules.trigger(schedule, kwargs=None if own_input else values, id=seen.text)
-        await self._remember(store, seen, handle.id, now)
+        await job_made(store, seen, handle.id, now)
         return handle
-
-    async def _once(self, store: Store, name: str, call: Call, now: datetime) -> tuple[Document, bool]:
-        """What is remembered of the message, with the id of its job as the text; and whether that job was made.
-
-        The id is written first, and is the same for every server that gets the message. Once the job is in the store
-        the document gets its second revision, and from then on nothing that becomes of the job makes another. After a
-        crash between these steps the next message with this id makes the job, or finds it.
-        """
-        wanted = f"{name}:{sha256(call.id.encode()).hexdigest()}"
-        document = Document(kind=_CALLS, name=wanted, text=new_id(now), expires_at=now + REMEMBERED)
-        if (await store.put_documents([document], now=now))[0]:
-            return document, False
-        known = await store.documents(_CALLS, [wanted], now=now, limit=1)
-        seen = known[0] if known else document
-        if seen.revision >= _MADE:
-            return seen, True
-        there = bool(await store.jobs(Filter(ids=(seen.text,)), now=now, limit=1))
-        if there:
-            await self._remember(store, seen, seen.text, now)
-        return seen, there
-
-    async def _remember(self, store: Store, seen: Document, id: JobId, now: datetime) -> None:
-        """That the job of the message was made; its task's own key may have led to another one."""
-        await store.put_documents([replace(seen, text=id, revision=_MADE)], now=now)
 
     # inside
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec.structs import replace
 
 from ..context import Context
 from ..job import NewJob
-from ..outcome import failure_of
+from ..mask import mask_text
+from ..outcome import Abroad, failure_of
 from . import Next
 from .status import status_of
 
@@ -55,13 +56,19 @@ class Tracing:
         with self._tracer.start_as_current_span(
             f"enqueue {jobs[0].task}" if len(jobs) == 1 else f"enqueue {len(jobs)} jobs",
             kind=trace.SpanKind.PRODUCER,
+            record_exception=False,
+            set_status_on_exception=False,
             attributes=_described(jobs),
-        ):
+        ) as span:
             carrier = trace_metadata()
-            yield [
-                job if "traceparent" in job.metadata else replace(job, metadata={**job.metadata, **carrier})
-                for job in jobs
-            ]
+            try:
+                yield [
+                    job if "traceparent" in job.metadata else replace(job, metadata={**job.metadata, **carrier})
+                    for job in jobs
+                ]
+            except BaseException as error:
+                _record(span, error)
+                raise
 
     async def __call__(self, ctx: Context, call_next: Next) -> Any:
         job = ctx.job
@@ -116,7 +123,19 @@ def _end(span: trace.Span, ended: Any, ctx: Context) -> None:
     if status == "failed" and ctx.verdict == "failed" and not isinstance(ended, BaseException):
         span.set_status(trace.Status(trace.StatusCode.ERROR, "too many of its items failed"))
     if status in ("failed", "timeout", "discarded") and isinstance(ended, BaseException):
-        failure = failure_of(ended, stack=False)
-        span.set_status(trace.Status(trace.StatusCode.ERROR, f"{failure.type}: {failure.message}"))
-        with suppress(Exception):  # an exception whose __str__ raises
-            span.record_exception(ended)
+        _record(span, ended)
+
+
+def _record(span: trace.Span, error: BaseException) -> None:
+    """As span.record_exception() does, but without the error's secrets, whatever its __str__ does."""
+    failure = failure_of(error)
+    message = mask_text(failure.message)
+    span.set_status(trace.Status(trace.StatusCode.ERROR, f"{failure.type}: {message}"))
+    about = {"type": _kind(error, failure.type), "message": message, "stacktrace": mask_text(failure.stack)}
+    span.add_event("exception", {f"exception.{name}": text for name, text in about.items()})
+
+
+def _kind(error: BaseException, name: str) -> str:
+    """Its class with the module, as OpenTelemetry names it; that of an error in a child process has no module here."""
+    module = type.__getattribute__(type(error), "__module__")
+    return name if issubclass(type(error), Abroad) or module == "builtins" else f"{module}.{name}"

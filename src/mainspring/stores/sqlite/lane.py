@@ -232,7 +232,8 @@ def _settle(answers: list[Answer]) -> None:
             future.set_exception(error)
 
 
-_PASSING = ("locked", "busy", "disk is full", "disk I/O error")
+# Among them a file system that is mounted read-only, and a process that has no file descriptor left.
+_PASSING = ("locked", "busy", "disk is full", "disk I/O error", "readonly database", "unable to open database file")
 
 
 def translated(error: Exception) -> Exception:
@@ -240,6 +241,8 @@ def translated(error: Exception) -> Exception:
     if not isinstance(error, sqlite3.Error):
         return error
     text = str(error)
+    if getattr(error, "sqlite_errorname", "") == "SQLITE_READONLY_DBMOVED":
+        return StoreError("SQLite: the file was moved or deleted while it was in use: put it back, and start again")
     if any(word in text for word in _PASSING):
         return StoreUnavailable(f"SQLite: {text}; nothing was written, the call may be repeated")
     return StoreError(f"SQLite: {text}")

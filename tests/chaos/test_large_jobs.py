@@ -1,0 +1,43 @@
+"""Jobs with the metadata that an earlier release let through: a fresh worker runs all of them in little memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from audit import until
+from crew import Crew
+from ground import Ground, everywhere
+from msgspec.structs import replace
+
+from mainspring.job import NewJob
+
+pytestmark = everywhere
+MIB = 1 << 20
+# All of them together are more than the worker may need at its peak, whatever it holds of each.
+JOBS, JOB_BYTES, PEAK_BYTES = 40, 8 * MIB, 300 * MIB
+
+
+def peak(pid: int) -> int:
+    """The most memory that the process has had, in bytes."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def large(crew: Crew, task: str) -> NewJob:
+    return replace(crew.job(task), metadata={"old": "x" * JOB_BYTES})
+
+
+def test_a_worker_drains_old_jobs_with_megabytes_of_metadata(tmp_path: Path, ground: Ground) -> None:
+    crew = Crew(tmp_path, ground)
+    try:
+        for _ in range(JOBS):
+            (handle,) = crew.client.sync.enqueue_many([large(crew, "quick")])
+            crew.acknowledged.append(handle.id)
+        worker = crew.up("worker", concurrency=16)
+        until(lambda: worker.dead() or crew.all_final(), 120)
+        used = peak(worker.process.pid)
+        worker.end()
+        stats = crew.client.sync.stats()
+        assert (stats.completed, used < PEAK_BYTES) == (JOBS, True), used / MIB
+    finally:
+        crew.close()

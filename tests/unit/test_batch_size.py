@@ -1,0 +1,33 @@
+"""Batches of whole jobs: few at first, more while they are small, fewer when they are large."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from mainspring.batch_size import BATCH_BYTES, FIRST_JOBS, GROWTH, BatchSize, bytes_of
+from mainspring.job import Job
+from mainspring.stores.rules import admit
+from mainspring.testing.contract.build import NOW, new_job
+
+
+def job(size: int = 0) -> Job:
+    made = admit(new_job(), NOW)
+    return replace(made, metadata={"old": "x" * size}) if size else made
+
+
+def test_a_batch_of_small_jobs_grows_to_the_most() -> None:
+    size = BatchSize(500)
+    seen = [size.jobs]
+    for _ in range(4):
+        size.learn([job()] * size.jobs)
+        seen.append(size.jobs)
+    assert seen == [FIRST_JOBS, GROWTH * FIRST_JOBS, GROWTH**2 * FIRST_JOBS, 500, 500]
+
+
+def test_a_batch_of_large_jobs_shrinks_to_one() -> None:
+    size, large = BatchSize(500), job(BATCH_BYTES)
+    for _ in range(6):
+        size.learn([large] * size.jobs)
+    assert size.jobs == 1
+    assert bytes_of(large) > BATCH_BYTES
+    assert BatchSize(3).jobs == 3
