@@ -8,7 +8,6 @@ from typing import TypeVar
 import msgspec
 
 from ..app import Mainspring
-from ..control import ScheduleRun
 from ..control.computation import Computation
 from ..control.schedule_history import ScheduleRun
 from ..document import Entry
@@ -44,8 +43,6 @@ def weight(row: object) -> int:
             return said + _of(row.failure) + _size(row.metadata)
         case Execution():
             return _of(row.failure) + _size(row.metadata)
-        case ScheduleRun():
-            return weight(row.execution)
         case LogLine():
             return len(row.text)
         case ScheduleRun():
