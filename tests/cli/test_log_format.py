@@ -52,3 +52,32 @@ def test_the_console_names_the_job_of_a_line(process, shop, enqueued):
     assert one.logged("token=").endswith(f"WARNING shop: token=*** (send {id}, attempt 1)")
     one.signal(signal.SIGTERM)
     assert "kan4ri-vogel" not in one.end()[2]
+
+
+FORGED = "2026-11-16 10:00:00,000 INFO    mainspring: all is well"
+FORGER = r"""
+import logging
+from mainspring import Mainspring
+
+app = Mainspring("sqlite:///jobs.db", beat=0.2, lease=2)
+
+@app.task(max_retries=0)
+async def send(words: str) -> None:
+    try:
+        raise ValueError(f"no\n{words}\r\n{words}")
+    except ValueError:
+        logging.getLogger("shop").exception("failed\n%s", words)
+        raise
+"""
+
+
+def test_no_message_and_no_error_of_a_job_forges_a_line_of_the_console(process, here, enqueued, shop):
+    here.joinpath("shop.py").write_text(FORGER)
+    enqueued("send", f"words={FORGED}")
+    one = process("worker", shop)
+    one.logged("dead send")
+    one.signal(signal.SIGTERM)
+    lines = one.end()[2].splitlines()
+    assert any(rf"shop: failed\n{FORGED}" in line for line in lines)
+    assert any(line.endswith(FORGED) for line in lines)  # of the stack
+    assert [line for line in lines if line.startswith(FORGED[:19])] == []

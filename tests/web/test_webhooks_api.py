@@ -8,12 +8,13 @@ import hmac
 import json
 import re
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from http_client import Client
 
-from mainspring import Mainspring, every
+from mainspring import Mainspring, Retention, every
 from mainspring.api.routes.triggers import LIMIT
 from mainspring.testing import VirtualClock
 from mainspring.webhook.record import STANDINGS, Standing
@@ -170,6 +171,29 @@ async def test_a_signed_message_makes_a_job_and_its_repetition_is_answered_the_s
     assert (again.status_code, again.json()) == (202, first.json())
     (job,) = await spring.jobs.list()
     assert (job.id, job.task, job.payload) == (first.json()["job_id"], "send", '{"to":"ada"}')
+
+
+@pytest.mark.parametrize("gone", ["deleted", "pruned"])
+async def test_the_same_bytes_make_no_second_job_once_their_job_is_gone(
+    client: Client, spring: Mainspring, clock: VirtualClock, gone: str
+) -> None:
+    @spring.task(retention=Retention(keep=0, age=timedelta(0)))
+    async def brief(to: str) -> None: ...
+
+    await spring.triggers.create("orders", task="brief", arguments="body", secret=SECRET)
+    body = b'{"to": "ada"}'
+    headers = signed(body, clock)
+    async with client(None) as http, client("operator") as operator:
+        first = await http.post("/hooks/orders", content=body, headers=headers)
+        if gone == "deleted":
+            assert (await operator.delete(f"/jobs/{first.json()['job_id']}")).status_code == 204
+        else:
+            await spring.drain()
+        clock.advance(minutes=4)  # within the window of a replay
+        assert await spring.prune() == (gone == "pruned")
+        again = await http.post("/hooks/orders", content=body, headers=headers)
+        assert (again.status_code, again.json()) == (202, first.json())
+        assert (await operator.get("/jobs")).json()["items"] == []
 
 
 async def test_a_signed_message_fires_a_schedule(client: Client, spring: Mainspring, clock: VirtualClock) -> None:

@@ -263,6 +263,21 @@ async def test_a_missed_and_a_skipped_tick_are_told(app: Mainspring, clock: Virt
     assert (body["data"]["tick"]["what"], body["data"]["tick"]["count"]) == ("missed", 9)
 
 
+async def test_the_error_of_an_input_is_masked_in_a_tick_that_is_told(app: Mainspring, clock: VirtualClock) -> None:
+    def broken(tick: datetime) -> dict[str, Any]:
+        raise ValueError("cannot reach postgres://user:hunter2@host/db")
+
+    app.schedule("often", every(60).seconds, app.tasks["work"], input=broken)
+    async with told(app, ["schedule.skipped"]) as receiver:
+        await app.drain()
+        clock.advance(minutes=1, seconds=1)
+        await app.drain()
+        await app.drain()
+    (body,) = bodies(receiver)
+    assert body["data"]["tick"]["reason"] == "input: ValueError: cannot reach postgres://user:***@host/db"
+    assert b"hunter2" not in b"".join(message.body for message in receiver.messages)
+
+
 async def test_a_schedule_that_pauses_itself_is_told(app: Mainspring, clock: VirtualClock) -> None:
     app.schedule("bad", every(60).seconds, app.tasks["work"], kwargs={"do": "fail"}, pause_after_failures=1)
     async with told(app, ["schedule.paused"]) as receiver:

@@ -41,3 +41,10 @@ async def test_a_charge_has_the_same_key_in_each_try(jobs: Harness, partners: Pa
     await jobs.advance(hours=7)
     assert len(partners.charges) == 2
     assert partners.requests["payments"] == 3
+
+
+async def test_a_run_charges_no_more_than_its_batch(jobs: Harness, partners: Partners) -> None:
+    await run_only()
+    await dunning.enqueue(batch=1)
+    await jobs.drain()
+    assert len(partners.charges) == 1

@@ -6,7 +6,7 @@ from sqlalchemy import func, select
 
 from clip_service.database import session
 from clip_service.exports import export_clips
-from clip_service.storage import mirror_clip
+from clip_service.storage import MIRROR_CLIPS, mirror_clip
 from clip_service.tables import Clip, Incident
 from clip_service.tasks import app
 from mainspring import State
@@ -38,6 +38,12 @@ async def test_a_source_that_is_gone_is_dead_at_once_and_recorded(jobs: Harness)
     assert group.error == "Discard: PUT /storage: status …: the source is gone"
 
 
+async def test_a_run_mirrors_a_bounded_number_of_clips(jobs: Harness) -> None:
+    await run_only("mirror_clips")
+    await jobs.advance(minutes=30)
+    assert len(jobs.of(mirror_clip)) == MIRROR_CLIPS == 25
+
+
 async def test_exports_run_in_a_process_of_their_own(jobs: Harness) -> None:
     await run_only()
     job = await export_clips.enqueue(max_clips=7)
@@ -45,6 +51,18 @@ async def test_exports_run_in_a_process_of_their_own(jobs: Harness) -> None:
     assert lines(await job.result()) == 7
     (run,) = await app.executions.list(job_id=job.id)
     assert run.usage is not None, "CPU time and memory are known of a process only"
+
+
+async def test_a_clip_is_exported_once(jobs: Harness) -> None:
+    await run_only()
+    files = []
+    for _ in range(2):
+        job = await export_clips.enqueue(max_clips=10_000)
+        await jobs.drain()
+        files.append(await job.result())
+        jobs.clock.advance(seconds=1)
+    assert lines(files[0]) > 10
+    assert files[1] is None
 
 
 def lines(path: str | None) -> int:

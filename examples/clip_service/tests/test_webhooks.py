@@ -34,6 +34,18 @@ async def test_a_run_sends_one_batch(jobs: Harness, partners: Partners) -> None:
     assert sent == [150, 50, 0]
 
 
+async def test_a_run_sends_one_batch_of_those_that_failed(jobs: Harness) -> None:
+    await run_only("retry_webhooks")
+    with session() as db, db.begin():
+        values = {"creator_id": 1, "event": "clip.added", "payload": {}, "created_at": START, "state": "failed"}
+        db.add_all([Delivery(**values, attempts=1, next_attempt_at=START) for _ in range(130)])
+    left = [count(Delivery, state="failed")]
+    while left[-1]:
+        await jobs.advance(minutes=2)
+        left.append(count(Delivery, state="failed"))
+    assert left == [130, 80, 30, 0]
+
+
 async def test_a_creator_who_goes_live_gets_a_webhook(jobs: Harness) -> None:
     await run_only("live_status", "outbound_webhooks")
     await jobs.advance(hours=1, minutes=2)

@@ -1,0 +1,49 @@
+"""Texts that are cut hold no part of a secret for a viewer: failures, log lines and the audit trail."""
+
+from __future__ import annotations
+
+from http_client import Client
+
+from mainspring import Context, Mainspring
+from mainspring.context import LINE_LIMIT
+from mainspring.control.deed import ROOM
+from mainspring.outcome import STACK_LIMIT
+
+# Wherever a cut falls, it falls into a password, whose end is what tells that it is one.
+PASSWORD = "kan4ri" * 60
+SECRETS = f"postgres://user:{PASSWORD}@host "
+
+
+def long(characters: int) -> str:
+    return SECRETS * (characters // len(SECRETS) + 2)
+
+
+async def test_a_viewer_sees_no_part_of_a_secret_in_a_failure_or_a_log_line_that_was_cut(
+    spring: Mainspring, client: Client
+) -> None:
+    @spring.task(max_retries=0)
+    async def read(ctx: Context) -> None:
+        ctx.log.warning("%s", long(LINE_LIMIT))
+        raise ValueError(long(STACK_LIMIT))
+
+    handle = await read.enqueue()
+    await spring.drain()
+    async with client("viewer") as http:
+        for path in (f"jobs/{handle.id}", f"jobs/{handle.id}/executions", f"jobs/{handle.id}/logs", "jobs", "dead"):
+            answer = await http.get(f"/{path}")
+            assert (answer.status_code, "host" in answer.text) == (200, True), path
+            assert "kan4ri" not in answer.text, path
+
+
+async def test_a_viewer_sees_no_part_of_a_secret_in_an_audit_entry_that_was_cut(
+    spring: Mainspring, client: Client
+) -> None:
+    handle = await spring.tasks["send"].using(delay=60).enqueue(to="a")
+    async with client("operator") as http:
+        edit = {"arguments": {"to": long(ROOM)}, "tags": ["audited"]}
+        assert (await http.patch(f"/jobs/{handle.id}", json=edit)).status_code == 200
+    async with client("viewer") as http:
+        entries = (await http.get("/audit", params={"action": "jobs.update"})).text
+    assert "audited" in entries
+    assert "host" in entries
+    assert "kan4ri" not in entries
