@@ -14,7 +14,7 @@ import tomllib
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import click
 import msgspec
@@ -25,8 +25,14 @@ from mainspring.api.document import document
 from mainspring.api.service import litestar
 from mainspring.cli import COMMANDS, main
 from mainspring.config import Settings
+from mainspring.control.part import Part
+from mainspring.control.schedule_bulk import BulkPart
+from mainspring.control.triggers import TriggerOptions
+from mainspring.control.webhooks import WebhookChanges, WebhookOptions
 from mainspring.metrics.process import KINDS
 from mainspring.notice import TYPES
+from mainspring.spec import ScheduleOptions
+from mainspring.task import JobOptions, Options
 from mainspring.webhook.record import EVENTS, EXTRAS
 
 ROOT = Path(__file__).parent.parent
@@ -144,6 +150,26 @@ FACADES: dict[str, type] = {
     "keys": control.Keys, "queues": control.Queues, "schedules": control.Schedules, "triggers": control.Triggers,
     "webhooks": control.Webhooks, "workers": control.Workers,
 }  # fmt: skip
+
+
+def options() -> Iterator[str]:
+    """Keywords of calls that take them all together."""
+    yield from (
+        f"@app.task({name}=)" for name in Options.__struct_fields__ if name not in ("delay", "run_at", "within")
+    )
+    for call, cls in OPTIONS.items():
+        yield from (f"{call}({name}=)" for name in get_type_hints(cls))
+
+
+OPTIONS: dict[str, type] = {
+    "task.using": JobOptions, "app.schedule": ScheduleOptions, "app.jobs.…": Part, "app.schedules.many.…": BulkPart,
+    "app.webhooks.create": WebhookOptions, "app.webhooks.update": WebhookChanges,
+    "app.triggers.create": TriggerOptions,
+}  # fmt: skip
+
+
+def test_options_of_calls() -> None:
+    check("options", options())
 
 
 def _is_inherited(cls: type, name: str) -> bool:

@@ -23,6 +23,7 @@ from mainspring.document import Document, Entry
 from mainspring.job import Account, Circuit, Execution, Failure, LogLine, Orders, Progress, WorkerInfo
 from mainspring.notice import Notice
 from mainspring.schedule import Leadership, Schedule, Tick
+from mainspring.stores import open_store
 from mainspring.stores.rows import Options
 from mainspring.tally import Sums
 from mainspring.webhook import inbound, record
@@ -30,6 +31,9 @@ from servers import Postgres
 
 NEWEST = RELEASES[-1]
 SOURCE = Path(mainspring.__file__).parent
+# Columns ("table.column"), kinds of Redis keys and fields ("Record.field") that are newer than the newest golden store.
+# Fill them in tests/golden/fill.py; the set is empty again once scripts/golden has written those of the next release.
+SINCE: set[str] = set()
 
 
 # columns
@@ -42,8 +46,15 @@ def empty_columns(tables: dict[str, dict[str, int]]) -> set[str]:
     return {f"{table}.{column}" for table, counts in tables.items() for column, count in counts.items() if not count}
 
 
-def test_every_column_of_sqlite_has_a_value(tmp_path: Path) -> None:
-    form.load_sqlite(NEWEST, path := tmp_path / "golden.db")
+async def stepped_up(url: str) -> None:
+    """The tables are those of the newest schema."""
+    store = open_store(url)
+    await store.open()
+    await store.close()
+
+
+async def test_every_column_of_sqlite_has_a_value(tmp_path: Path) -> None:
+    await stepped_up(form.load_sqlite(NEWEST, path := tmp_path / "golden.db"))
     db = sqlite3.connect(path)
     names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     found = {}
@@ -53,11 +64,11 @@ def test_every_column_of_sqlite_has_a_value(tmp_path: Path) -> None:
         found[name] = dict(zip(columns, counts, strict=True))
     db.close()
     assert len(found) > 15
-    assert empty_columns(found) == set()
+    assert empty_columns(found) - SINCE == set()
 
 
 async def test_every_column_of_postgres_has_a_value(postgres: Postgres) -> None:
-    await form.load_postgres(NEWEST, postgres)
+    await stepped_up(await form.load_postgres(NEWEST, postgres))
     tables = postgres.run(
         f"""SELECT relname, array_agg(attname ORDER BY attnum)
         FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
@@ -69,7 +80,7 @@ async def test_every_column_of_postgres_has_a_value(postgres: Postgres) -> None:
         counts = postgres.run(f"SELECT {', '.join(f'count({column})' for column in columns)} FROM {form.SCHEMA}.{name}")
         found[name] = dict(zip(columns, counts[0], strict=True))
     assert len(found) > 15
-    assert empty_columns(found) == EMPTY_IN_POSTGRES
+    assert empty_columns(found) - SINCE == EMPTY_IN_POSTGRES
 
 
 # Redis keys
@@ -93,12 +104,12 @@ def kinds_in(file: str) -> set[str]:
     return {key.partition("}:")[2].partition(":")[0] for key in form.read_redis(NEWEST / file)}
 
 
-# Parts of a two-phase commit, which one server has no need of; and what is told of a job that went to another shard.
+# Parts of a two-phase commit, which one server has no need of; and the id of a job that went to another shard.
 ONLY_IN_CLUSTERS = {"decided", "lock", "moved", "promise", "promised"}
 
 
 def test_every_kind_of_redis_key_is_there() -> None:
-    code = kinds_in_code()
+    code = kinds_in_code() - SINCE
     assert len(code) > 40
     assert code - kinds_in(form.CLUSTER) == set()
     assert code - kinds_in(form.REDIS) == ONLY_IN_CLUSTERS
@@ -200,7 +211,7 @@ def test_every_encoded_field_of_every_record_is_there(tmp_path: Path) -> None:
     for kind, type_ in IN_DOCUMENTS.items():
         fields.look(type_, [text for found, text in documents if found == kind])
     assert len(fields.known) > 250
-    assert fields.missing == NOT_STORED
+    assert fields.missing - SINCE == NOT_STORED
 
 
 def test_every_encoded_field_of_every_record_of_redis_is_there() -> None:
@@ -209,7 +220,7 @@ def test_every_encoded_field_of_every_record_of_redis_is_there() -> None:
         hashes = [value["hash"] for key, value in stored.items() if key.partition("}:")[2].partition(":")[0] == kind]
         texts = [text.encode("latin-1").decode() for one in hashes for text in one.values()]
         fields.look(type_, texts)
-    assert fields.missing == set()
+    assert fields.missing - SINCE == set()
 
 
 def test_golden_stores_are_small() -> None:
@@ -218,5 +229,12 @@ def test_golden_stores_are_small() -> None:
         assert size < 800_000, f"{folder.name} has {size:,} bytes"
 
 
-def test_golden_secrets_are_told() -> None:
-    assert set(json.loads((NEWEST / form.TOLD).read_text())) == {"admin", "bot", "cookie", "now", "payment", "session"}
+def test_values_beside_golden_stores_are_complete() -> None:
+    assert set(json.loads((NEWEST / form.VALUES).read_text())) == {
+        "admin",
+        "bot",
+        "cookie",
+        "now",
+        "payment",
+        "session",
+    }

@@ -1,4 +1,4 @@
-"""Everything that a store tells, decoded, as JSON in the names that people know the fields by."""
+"""Every record of a store, decoded, as JSON in public field names."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from mainspring import Filter, Job, Mainspring, Trail
 from mainspring.clock import EPOCH
 from mainspring.store import Store
 
-# The record class and attribute, where an attribute has another name than people know the field by. Whoever gives an
-# attribute a better name adds a line here instead of changing what was expected.
+# By record class and attribute, the name in expected.json. A renamed attribute gets a line here; expected.json stays.
 RENAMED: dict[tuple[str, str], str] = {}
 KINDS = (
     "answer", "depth", "etag", "key", "key_use", "queue_pauses", "session", "trigger", "trigger.call", "webhook",

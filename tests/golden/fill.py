@@ -49,7 +49,7 @@ POSTED_ID = "01af4b6f-9000-7000-8000-00000000abcd"
 CURVE = Backoff(initial=2.0, multiplier=3.0, max=60.0, jitter=0.1, curve="linear")
 FAILURE = Failure("PaymentError", "card 4711 declined by 'bank'", "Traceback (most recent call last):\n  shop.py\n")
 NO_RETRY = Policy(max_retries=0)
-# Spoils the records of a job and of a schedule: what follows them is the way each store keeps them.
+# Spoils a stored record. Arguments: "schedule", "job:QUEUE" or "index:QUEUE"; the name, id or task.
 Spoil = Callable[[str, str], Awaitable[None]]
 
 
@@ -63,8 +63,8 @@ class Filler:
     def __init__(self, app: Mainspring, clock: VirtualClock, store: Store, spoil: Spoil) -> None:
         self.app, self.clock, self.store, self.spoil = app, clock, store, spoil
         self._beats = Counter[str]()
-        self.secrets: dict[str, str] = {}
-        """What the tests need and the store does not tell."""
+        self.values: dict[str, str] = {}
+        """What the tests need and cannot read from the store: secrets, and the id of a job."""
 
     async def fill(self) -> dict[str, str]:
         with acting("ada"):
@@ -82,7 +82,7 @@ class Filler:
         await self.workers()
         await self.unreadable()
         await self.minute_under_way()
-        return self.secrets
+        return self.values
 
     # access
 
@@ -93,22 +93,22 @@ class Filler:
         async with httpx.AsyncClient(transport=transport, base_url=f"{ORIGIN}/api/v1") as http:
             assert (await http.get("/session")).status_code == 401
             keys = self.app.keys
-            self.secrets["admin"] = await keys.create("ada", "admin")
-            self.secrets["bot"] = await keys.create("bot", "operator", ["jobs:write", "queues:read"], "90d")
+            self.values["admin"] = await keys.create("ada", "admin")
+            self.values["bot"] = await keys.create("bot", "operator", ["jobs:write", "queues:read"], "90d")
             await keys.create("gone", "viewer")
             await keys.revoke("gone")
-            signed_in = await http.post("/session", json={"key": self.secrets["admin"]})
+            signed_in = await http.post("/session", json={"key": self.values["admin"]})
             assert signed_in.status_code == 200, signed_in.text
-            ((self.secrets["cookie"], self.secrets["session"]),) = http.cookies.items()
+            ((self.values["cookie"], self.values["session"]),) = http.cookies.items()
             http.cookies.clear()
-            bearer = {"Authorization": f"Bearer {self.secrets['bot']}"}
+            bearer = {"Authorization": f"Bearer {self.values['bot']}"}
             posted = await http.post(
                 "/jobs",
                 headers={**bearer, "Idempotency-Key": "golden"},
                 json={"task": "send", "arguments": {"to": "posted"}, "id": POSTED_ID},
             )
             assert posted.status_code == 201, posted.text
-            admin = {"Authorization": f"Bearer {self.secrets['admin']}"}
+            admin = {"Authorization": f"Bearer {self.values['admin']}"}
             assert (await http.get(f"/jobs/{POSTED_ID}", headers=admin)).status_code == 200
 
     # webhooks and triggers
@@ -135,7 +135,7 @@ class Filler:
         await app.triggers.rotate("anything", secret=TRIGGER_SECRET)
         await app.triggers.create("run-nightly", secret=TRIGGER_SECRET, schedule="nightly")
         handle = await app.triggers.receive("payments", message("evt-1", b'{"data":{"id":77}}', now))
-        self.secrets["payment"] = handle.id
+        self.values["payment"] = handle.id
 
     # schedules
 
@@ -257,7 +257,7 @@ class Filler:
         start, end, boom = self.start, self.end, RuntimeError("boom")
         account = Account(items=Items(5, 1, 2), usage=Usage(1.5, 70_000_000), metadata={"source": "list"})
         done = await start("ship", 10, tags=["vip"], idempotency_key="done")
-        await self.store.report([self.said(done, 1)])
+        await self.store.report([self.report(done, 1)])
         await end(done, Done('{"shipped":10}'))
         await self.spoil("index:runs", "sync")
         await end(await start("sync", 2), Done("2").partly(Items(5, 1, 2)), account=account)
@@ -279,12 +279,12 @@ class Filler:
         await end(await start("send", "process", queue="suspects"), Died("killed by SIGKILL", 3), Policy())
         await self.crashes()
         running = await start("ship", 20, tags=["vip"], queue="running")
-        await self.store.report([self.said(running, 1), self.said(running, 2)])
+        await self.store.report([self.report(running, 1), self.report(running, 2)])
         stopping = await start("send", "stopping", queue="running", unique_key="stopping")
         await self.app.jobs.cancel(stopping.id, "stop it")
         await self.app.dead.redrive(Filter(tasks=("send",), errors=("Discard: not worth it",)))
 
-    def said(self, job: Job, n: int) -> Report:
+    def report(self, job: Job, n: int) -> Report:
         at_, text = self.clock.now(), f"line {n}: naïve 'x'"
         line = LogLine(run=job.runs, n=n, at=at_, level=20 + 10 * (n % 2), text=text)
         progress = Progress(run=job.runs, at=at_, done=n, total=4.0, note="rows")
@@ -408,7 +408,7 @@ class Filler:
 
 
 async def fill(app: Mainspring, clock: VirtualClock, spoil: Spoil) -> dict[str, str]:
-    """Fills the store of an app whose clock is at BEGIN; returns what the tests need and the store does not tell."""
+    """Fills the store of an app whose clock is at BEGIN; returns the values that the tests need."""
     async with app:
-        told = await Filler(app, clock, await app.opened(), spoil).fill()
-    return {**told, "now": clock.now().isoformat()}
+        values = await Filler(app, clock, await app.opened(), spoil).fill()
+    return {**values, "now": clock.now().isoformat()}

@@ -19,6 +19,7 @@ def later(seconds: float) -> datetime:
 
 
 def shop(store: str, clock: VirtualClock) -> Mainspring:
+    """Tasks and schedules may be added. Those that are here stay as they are: golden stores have jobs of them."""
     app = Mainspring(store, clock=clock, instance_id="golden", webhook_allow="127.0.0.1")
 
     @app.task(queue="orders")

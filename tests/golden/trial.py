@@ -59,11 +59,11 @@ class GoldenStores:
 
     @asynccontextmanager
     async def opened(self, folder: Path) -> AsyncIterator[tuple[Mainspring, VirtualClock, dict[str, str]]]:
-        told: dict[str, str] = json.loads((folder / form.TOLD).read_text(encoding="utf-8"))
-        clock = VirtualClock(datetime.fromisoformat(told["now"]))
+        values: dict[str, str] = json.loads((folder / form.VALUES).read_text(encoding="utf-8"))
+        clock = VirtualClock(datetime.fromisoformat(values["now"]))
         app = shop(await self.load(folder), clock)
         async with app:
-            yield app, clock, told
+            yield app, clock, values
 
     # decoded
 
@@ -91,14 +91,14 @@ class GoldenStores:
     # run
 
     async def test_due_jobs_run_and_schedules_tick(self, folder: Path) -> None:
-        async with self.opened(folder) as (app, clock, told), receiving() as receiver:
+        async with self.opened(folder) as (app, clock, values), receiving() as receiver:
             before = {row.name: row for row in await app.schedules.list()}
             await app.webhooks.update("ops", url=receiver.url)
             clock.advance(1200)
             assert await app.drain() > 5
             orders = await app.jobs.list(Filter(queues=("orders",), tasks=("ship",)), limit=1000)
             assert {job.shown(clock.now()) for job in orders} == {"completed"}
-            assert (await app.jobs.get(told["payment"])).result == '{"shipped":77}'
+            assert (await app.jobs.get(values["payment"])).result == '{"shipped":77}'
             (letter,) = await app.jobs.list(Filter(tasks=("bury",)), limit=9)
             assert letter.result == '"bad input"'
             after = {row.name: row for row in await app.schedules.list()}
@@ -193,10 +193,10 @@ class GoldenStores:
             assert await (await app.opened()).schedules(limit=9) == []
 
     async def test_hooks_are_edited(self, folder: Path) -> None:
-        async with self.opened(folder) as (app, clock, told):
-            await app.jobs.delete(told["payment"])  # the message is known beyond its job
+        async with self.opened(folder) as (app, clock, values):
+            await app.jobs.delete(values["payment"])  # the message is known beyond its job
             again = await app.triggers.receive("payments", message("evt-1", b'{"data":{"id":77}}', clock.now()))
-            assert (again.id, again.duplicate) == (told["payment"], True)
+            assert (again.id, again.duplicate) == (values["payment"], True)
             new = await app.triggers.receive("payments", message("evt-2", b'{"data":{"id":78}}', clock.now()))
             assert (await app.jobs.get(new.id)).payload == '{"order":78,"note":"paid"}'
             for hooks, name in ((app.triggers, "anything"), (app.webhooks, "old")):
@@ -223,15 +223,15 @@ class GoldenStores:
             assert (await store.lead("ended", "eve", until=later + LONG, now=later)).term == 2
 
     async def test_keys_and_sessions_open_the_api(self, folder: Path) -> None:
-        async with self.opened(folder) as (app, _, told), client(app) as http:
-            cookie = {"Cookie": f"{told['cookie']}={told['session']}"}
+        async with self.opened(folder) as (app, _, values), client(app) as http:
+            cookie = {"Cookie": f"{values['cookie']}={values['session']}"}
             assert (await http.get("/session", headers=cookie)).json()["name"] == "key:ada"
-            bot = {"Authorization": f"Bearer {told['bot']}"}
+            bot = {"Authorization": f"Bearer {values['bot']}"}
             assert (await http.get("/session", headers=bot)).json()["scopes"] == ["jobs:write", "queues:read"]
             body = {"task": "send", "arguments": {"to": "posted"}, "id": POSTED_ID}
             repeated = await http.post("/jobs", headers={**bot, "Idempotency-Key": "golden"}, json=body)
             assert (repeated.status_code, repeated.headers["idempotent-replayed"]) == (201, "true")
-            assert (await http.post("/session", json={"key": told["admin"]})).status_code == 200
+            assert (await http.post("/session", json={"key": values["admin"]})).status_code == 200
             with acting("ada"):
                 await app.keys.revoke("bot")
                 await app.keys.revoke("broken")
@@ -240,7 +240,7 @@ class GoldenStores:
     # read
 
     async def test_every_get_route_answers(self, folder: Path) -> None:
-        async with self.opened(folder) as (app, clock, told), client(app) as http:
+        async with self.opened(folder) as (app, clock, values), client(app) as http:
             jobs = await app.jobs.list(Filter(), limit=1000)
             shown = {job.shown(clock.now()) if not job.unreadable else "unreadable": job.id for job in jobs}
             names = {
@@ -250,19 +250,19 @@ class GoldenStores:
                 "queues": ["mail"], "workers": ["host-1"], "webhooks": ["ops"], "triggers": ["payments"],
                 "keys": ["ada"], "tasks": ["ship"],
             }  # fmt: skip
-            headers = {"Authorization": f"Bearer {told['admin']}"}
+            headers = {"Authorization": f"Bearer {values['admin']}"}
             routes = list(get_routes(names))
             assert len(routes) > 100
             answers = {path: await http.get(f"{ORIGIN}{path}", headers=headers) for path in routes}
             assert {path: one.text for path, one in answers.items() if one.status_code != 200} == {}
 
     def test_every_reading_command_answers(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        told: dict[str, str] = json.loads((folder / form.TOLD).read_text(encoding="utf-8"))
-        app = shop(asyncio.run(self.load(folder)), VirtualClock(datetime.fromisoformat(told["now"])))
+        values: dict[str, str] = json.loads((folder / form.VALUES).read_text(encoding="utf-8"))
+        app = shop(asyncio.run(self.load(folder)), VirtualClock(datetime.fromisoformat(values["now"])))
         monkeypatch.setitem(sys.modules, "golden_app", SimpleNamespace(app=app))  # type: ignore[misc]
         run = CliRunner()
         for command in READING:
-            words = command.format(job=POSTED_ID, run=told["payment"]).split()
+            words = command.format(job=POSTED_ID, run=values["payment"]).split()
             result = run.invoke(main, [*words, "--app", "golden_app:app"])
             assert result.exit_code == (1 if words[0] == "doctor" else 0), f"{command}: {result.output}"
             assert result.output.strip(), command

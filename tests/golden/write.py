@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import json
 import os
 import random
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 if TYPE_CHECKING:
     from golden.fill import Spoil
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from mainspring.testing import VirtualClock
 
 TESTS = Path(__file__).parent.parent
+Filled = tuple[dict[str, str], str]
 
 
 class Stream:
@@ -44,79 +48,91 @@ def without_chance() -> None:
     random.seed(0)
 
 
-async def filled(app: Mainspring, clock: VirtualClock, spoil: Spoil) -> tuple[dict[str, str], str]:
-    """What the tests need, and what was decoded."""
+async def filled(app: Mainspring, clock: VirtualClock, spoil: Spoil) -> Filled:
+    """The values that the tests need, and all records as text."""
     from golden.decoded import decoded
     from golden.fill import fill
 
     SECRETS.drawn = 1000  # clients of servers have drawn some
-    told = await fill(app, clock, spoil)
+    values = await fill(app, clock, spoil)
     async with app:
-        return told, await decoded(app, clock.now())
+        return values, await decoded(app, clock.now())
 
 
-async def written(kind: str, folder: Path) -> None:
-    """Fills one store, and dumps it and what was decoded of it."""
-    from clusters import RedisCluster
+async def write_sqlite(folder: Path, clock: VirtualClock) -> Filled:
     from golden import form
-    from golden.fill import BEGIN
+    from golden.shop import shop
+
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place, "golden.db")
+        found = await filled(shop(f"sqlite:///{path}", clock), clock, partial(form.spoil_sqlite, path))
+        (folder / form.SQLITE).write_bytes(form.dump_sqlite(path))
+    return found
+
+
+async def write_postgres(folder: Path, clock: VirtualClock) -> Filled:
+    from golden import form
+    from golden.shop import shop
+    from servers import Postgres
+
+    with closing(Postgres()) as server:
+        found = await filled(shop(server.own(form.SCHEMA), clock), clock, partial(form.spoil_postgres, server))
+        (folder / form.POSTGRES).write_text(form.dump_postgres(server), encoding="utf-8")
+    return found
+
+
+async def write_redis(folder: Path, clock: VirtualClock) -> Filled:
+    from golden import form
+    from golden.shop import shop
+    from servers import Redis
+
+    with closing(Redis()) as server:
+        spoil = partial(form.spoil_redis, lambda key: server, lambda queue: f"{{{form.PREFIX}}}")
+        found = await filled(shop(server.url(form.PREFIX), clock), clock, spoil)
+        (folder / form.REDIS).write_text(form.dump_redis([server]), encoding="utf-8")
+    return found
+
+
+async def write_cluster(folder: Path, clock: VirtualClock) -> Filled:
+    from clusters import SLOTS, RedisCluster
+    from golden import form
     from golden.shop import shop
     from mainspring.stores.redis.place import Place, slot
+    from servers import Redis
+
+    with closing(RedisCluster()) as cluster:
+        bases = Place(url := cluster.url(form.PREFIX), url).bases
+
+        def node(key: str) -> Redis:
+            return cluster.nodes[slot(key) * len(cluster.nodes) // SLOTS]
+
+        def base(queue: str) -> str:
+            return bases[crc32(queue.encode()) % len(bases)] if queue else bases[0]
+
+        found = await filled(shop(url, clock), clock, partial(form.spoil_redis, node, base))
+        form.leave_steps(bases[0], bases[1], node)
+        dump = form.dump_redis(cluster.nodes).encode()
+        (folder / form.CLUSTER).write_bytes(gzip.compress(dump, 9, mtime=0))
+    return found
+
+
+WRITERS = {"sqlite": write_sqlite, "postgres": write_postgres, "redis": write_redis, "cluster": write_cluster}
+
+
+async def write(kind: str, folder: Path) -> None:
+    """Fills one store, and dumps it. Every store has to be decoded to the same records."""
+    from golden import form
+    from golden.fill import BEGIN
     from mainspring.testing import VirtualClock
-    from servers import Postgres, Redis
 
-    clock = VirtualClock(BEGIN)
-    if kind == "sqlite":
-        with tempfile.TemporaryDirectory() as place:
-            path = Path(place, "golden.db")
-            app = shop(f"sqlite:///{path}", clock)
-            told, text = await filled(app, clock, partial(form.spoil_sqlite, path))
-            (folder / form.SQLITE).write_bytes(form.dump_sqlite(path))
-    elif kind == "postgres":
-        server = Postgres()
-        try:
-            app = shop(server.own(form.SCHEMA), clock)
-            told, text = await filled(app, clock, partial(form.spoil_postgres, server))
-            (folder / form.POSTGRES).write_text(form.dump_postgres(server), encoding="utf-8")
-        finally:
-            server.close()
-    elif kind == "redis":
-        single = Redis()
-        try:
-            app = shop(single.url(form.PREFIX), clock)
-            spoil = partial(form.spoil_redis, lambda key: single, lambda queue: f"{{{form.PREFIX}}}")
-            told, text = await filled(app, clock, spoil)
-            (folder / form.REDIS).write_text(form.dump_redis([single]), encoding="utf-8")
-        finally:
-            single.close()
-    else:
-        cluster = RedisCluster()
-        try:
-            url = cluster.url(form.PREFIX)
-            bases = Place(url, url).bases
-            app = shop(url, clock)
-
-            def node(key: str) -> Redis:
-                return cluster.nodes[slot(key) * len(cluster.nodes) // 16384]
-
-            def base(queue: str) -> str:
-                from zlib import crc32
-
-                return bases[crc32(queue.encode()) % len(bases)] if queue else bases[0]
-
-            told, text = await filled(app, clock, partial(form.spoil_redis, node, base))
-            form.leave_steps(bases[0], bases[1], node)
-            dump = form.dump_redis(cluster.nodes).encode()
-            (folder / form.CLUSTER).write_bytes(gzip.compress(dump, 9, mtime=0))
-        finally:
-            cluster.close()
-    for name, content in ((form.EXPECTED, text), (form.TOLD, form.json.dumps(told, indent=1) + "\n")):
+    values, text = await WRITERS[kind](folder, VirtualClock(BEGIN))
+    for name, content in ((form.EXPECTED, text), (form.VALUES, json.dumps(values, indent=1) + "\n")):
         file = folder / name
         if kind == "sqlite":
             file.write_text(content, encoding="utf-8")
         elif file.read_text(encoding="utf-8") != content:
             (folder / f"{name}.{kind}").write_text(content, encoding="utf-8")
-            raise SystemExit(f"{kind} tells something else than sqlite: compare {name} with {name}.{kind}")
+            raise SystemExit(f"{kind} and sqlite differ: compare {folder}/{name} with {name}.{kind}")
 
 
 def main() -> None:
@@ -124,10 +140,10 @@ def main() -> None:
     if kinds:
         without_chance()
         sys.path.insert(0, str(TESTS))
-        asyncio.run(written(kinds[0], Path(folder)))
+        asyncio.run(write(kinds[0], Path(folder)))
         return
     Path(folder).mkdir(parents=True, exist_ok=True)
-    for kind in ("sqlite", "postgres", "redis", "cluster"):  # each draws the same ids in a process of its own
+    for kind in WRITERS:  # each draws the same ids in a process of its own
         subprocess.run([sys.executable, __file__, folder, kind], check=True, timeout=300)
 
 
