@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from mainspring.document import Trail
-from mainspring.errors import StoreUnavailable
+from mainspring.errors import StoreError, StoreUnavailable
 from mainspring.job import Enqueued
 from mainspring.store import Store
 from mainspring.stores import open_store
@@ -194,3 +194,20 @@ def test_a_file_that_was_moved_away_is_no_passing_trouble() -> None:
     told = translated(moved)
     assert not isinstance(told, StoreUnavailable)
     assert "the file was moved or deleted while it was in use" in str(told)
+
+
+@pytest.mark.parametrize("way", ["deleted", "replaced"])
+async def test_a_worker_on_a_file_that_is_gone_from_its_place_ends_with_the_reason(tmp_path: Path, way: str) -> None:
+    """SQLite goes on in what is left of it, where no other process looks."""
+    path = tmp_path / "jobs.db"
+    store = open_store(f"sqlite:///{path}")
+    await store.open()
+    try:
+        await beat(store)
+        path.unlink()
+        if way == "replaced":
+            path.touch()
+        with pytest.raises(StoreError, match="was moved, deleted or replaced while it was in use"):
+            await beat(store)
+    finally:
+        await store.close()

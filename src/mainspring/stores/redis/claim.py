@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...bounds import CLAIM_BYTES
-from ...clock import instant, micros
+from ...clock import micros, nearest_instant
 from ...job import Beat, Claim, Job, JobId, LiveWorker, Orders, State, UnreadableRecord, WorkerId, WorkerInfo
 from ...unreadable import decoded, unreadable
 from ..memory import claim as memory
@@ -66,7 +66,7 @@ async def claim(
             await set_aside(homes, broken, worker, us)
         if len(answers) > 1:
             jobs.sort(key=lambda job: (-job.priority, job.run_at, job.id))
-        instants = [instant(int(float(word))) for word, _ in answers if word != b""]
+        instants = [nearest_instant(int(float(word))) for word, _ in answers if word != b""]
         return Claim(jobs, max(now, min(instants)) if instants else None, [], broken)
 
 
