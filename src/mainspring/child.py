@@ -46,7 +46,7 @@ from .wire import (
     Report,
     Returned,
     Steered,
-    as_heard,
+    as_decoded,
     frame,
     orders,
 )
@@ -267,7 +267,7 @@ class Child:
 
     def _steered(self, steer: Steer, order: Order) -> Steered | Raised:
         try:
-            return Steered(as_heard(steer))
+            return Steered(as_decoded(steer))
         except BaseException as error:  # the task has changed what it holds
             return self._raised(error, order)
 

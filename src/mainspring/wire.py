@@ -142,8 +142,8 @@ def _dec_hook(_wanted: Any, value: Any) -> Steer:
     return Cancel(reason)
 
 
-def as_heard(steer: Steer) -> Steer:
-    """As the worker will have it; raises BadInput for one that it could not read."""
+def as_decoded(steer: Steer) -> Steer:
+    """As the worker will decode it; raises BadInput for one that it could not."""
     return _dec_hook(Steer, _enc_hook(steer))
 
 

@@ -40,6 +40,8 @@ def _to_its_end(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
     try:
         return runner.run(main())
     except (SystemExit, RuntimeError) as error:
+        if not begun:
+            raise
         return _again(runner.get_loop(), begun[0], error)
 
 
