@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from .errors import MainspringError
-from .survived_errors import SurvivedErrors, count, is_told_to_stop
+from .survived_errors import SurvivedErrors, count, is_own_cancellation
 
 _logger = logging.getLogger("mainspring")
 # Events that wait for one subscriber on one loop; what comes beyond is dropped, logged and counted.
@@ -60,7 +60,7 @@ class AsyncSubscriber:
         try:
             await self.act(event)
         except BaseException as error:  # of any kind: a task that ends by SystemExit ends the event loop
-            if is_told_to_stop(error):
+            if is_own_cancellation(error):
                 raise
             _logger.exception("subscriber %r raised on %s", self.act, type(event).__name__)
             count("subscriber", error)

@@ -46,6 +46,7 @@ from .wire import (
     Report,
     Returned,
     Steered,
+    as_decoded,
     frame,
     orders,
 )
@@ -258,16 +259,25 @@ class Child:
                 raise value
             return Returned(*encode_result(value, order.result_limit))
         except (Retry, Snooze, Discard, Cancel) as steer:
-            return Steered(steer)
+            return self._steered(steer, order)
         except BaseException as error:
             return self._raised(error, order)
         finally:
             self._ctx = None
 
+    def _steered(self, steer: Steer, order: Order) -> Steered | Raised:
+        try:
+            return Steered(as_decoded(steer))
+        except BaseException as error:  # the task has changed what it holds
+            return self._raised(error, order)
+
     def _raised(self, error: BaseException, order: Order) -> Raised:
         kind, judged = self._judge(error, order)
         failure = replace(failure_of(judged, stack=False), stack=failure_of(error).stack)
-        return Raised(failure, kind, processes.bases_of(type(judged)))
+        try:
+            return Raised(failure, kind, processes.bases_of(type(judged)))
+        except BaseException:  # its metaclass does not say what it is: the task's retry rules cannot be asked
+            return Raised(failure, kind)
 
     def _judge(self, error: BaseException, order: Order) -> tuple[Kind, BaseException]:
         """What an error is, and what the task's retry rules are asked about."""

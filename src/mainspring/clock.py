@@ -101,6 +101,14 @@ def instant(us: int) -> datetime:
     return EPOCH + timedelta(microseconds=us)
 
 
+def nearest_instant(us: int) -> datetime:
+    """The same; the first or the last of the calendar for one beyond it, which an index may have of a broken record."""
+    try:
+        return instant(us)
+    except (OverflowError, ValueError, OSError):
+        return (datetime.min if us < 0 else datetime.max).replace(tzinfo=UTC)
+
+
 def is_instant(value: object) -> bool:
     """Whether it is a datetime with its time zone, and within the calendar in UTC too, as stores keep it."""
     try:

@@ -48,10 +48,15 @@ def _dec_hook(wanted: Any, value: Any) -> Any:
 _encoder = msgspec.json.Encoder(enc_hook=_enc_hook)
 
 
-def encode(value: Any) -> bytes:
-    """JSON that every store, page and language can hold; refuses the rest with its reason."""
+def encode(value: Any, limit: float = math.inf) -> bytes:
+    """JSON that every store, page and language can hold; refuses the rest with its reason.
+
+    What has more than `limit` bytes, which the caller refuses, is not looked through: no other thread runs meanwhile.
+    """
     try:
         data = _encoder.encode(value)
+        if len(data) > limit:
+            return data
         if too_deep(data):
             raise RecursionError
         if _SUSPECT.search(data):
@@ -62,6 +67,8 @@ def encode(value: Any) -> bytes:
         raise BadPayload(
             f"nested too deeply, over {MAX_DEPTH} levels: flatten it, or keep it elsewhere and send its name"
         ) from None
+    except BadPayload:
+        raise
     except (TypeError, ValueError, OverflowError) as bad:
         reason = str(bad)
         raise BadPayload(reason if ": send" in reason else f"{reason}: send text or plain data instead") from None
@@ -256,7 +263,7 @@ class Arguments:
 def encode_call(task: str, values: Mapping[str, Any], limit: int) -> str:
     """A call's values as a payload, with the argument named that stands in the way."""
     try:
-        data = encode(values)
+        data = encode(values, limit)
     except BadPayload:
         for name, value in values.items():
             try:
@@ -277,7 +284,7 @@ def encode_result(value: Any, limit: int) -> tuple[str | None, Failure | None]:
     if value is None:
         return None, None
     try:
-        data = encode(value)
+        data = encode(value, limit)
     except BaseException as bad:  # of any kind: code of the value's own class may run there
         return None, Failure("ResultLost", f"the result could not be kept: {_reason(bad)}")
     if len(data) > limit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -26,7 +27,7 @@ class Interrupts:
             self._inside = True
             value = fn()
             # A loop for each run: what a run leaves behind in it ends with the run.
-            return asyncio.run(self._main(value)) if asyncio.iscoroutine(value) else value
+            return asyncio.run(self._main(value)) if inspect.iscoroutine(value) else value
         finally:
             self._inside = False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache, partial
@@ -179,7 +180,7 @@ class Runner:
             partial(fn, ctx, *args, **kwargs) if wants_context else partial(fn, *args, **kwargs), ctx
         )
         # A sync function may still hand back a coroutine (functools.partial, a decorator without `async`).
-        return await value if asyncio.iscoroutine(value) else value
+        return await value if inspect.iscoroutine(value) else value
 
     async def _in_process(self, task: Task[Any, Any], place: tuple[str, str, str | None], ctx: Context) -> Any:
         """In a process of its own, for what may have to be killed."""

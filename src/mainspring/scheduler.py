@@ -31,7 +31,7 @@ from .schedule import BACKFILL, BY_HAND, INPUT, REASON_LIMIT, Firing, Schedule, 
 from .spec import Declared
 from .spread import place, unplaced
 from .store import Store
-from .survived_errors import is_told_to_stop
+from .survived_errors import is_own_cancellation
 from .user_call import UserCalls
 from .vigil import Vigil
 
@@ -271,7 +271,7 @@ class Scheduler:
                         payload = await self.payload(schedule, tick.at)
                         jobs.append(job_of(schedule, tick, payload, now, self.fingerprint(schedule)))
                     except BaseException as error:  # of any kind: code of the values' own classes runs there
-                        if is_told_to_stop(error):
+                        if is_own_cancellation(error):
                             raise
                         told = failure_of(error, stack=False)
                         broken[tick.at] = clean(f"{INPUT}{told.type}: {told.message}", REASON_LIMIT)

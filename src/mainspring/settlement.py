@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from .batch_size import bytes_of
 from .clock import Alarm, Clock
 from .courier import Courier
 from .errors import StoreUnavailable
@@ -47,6 +48,8 @@ class Settlement:
         self._flushing = asyncio.Lock()
         self._outcomes: list[tuple[Run, Outcome]] = []
         self._settling: set[RunKey] = set()
+        self.bytes = 0
+        """Of the jobs and outcomes that are not stored yet."""
 
     def __len__(self) -> int:
         """Outcomes that are not stored yet."""
@@ -56,6 +59,8 @@ class Settlement:
         return self._settling | {run.key for run, _ in self._outcomes}
 
     def add(self, run: Run, outcome: Outcome) -> None:
+        run.size = bytes_of(run.job) + len(outcome.result or "")
+        self.bytes += run.size
         self._outcomes.append((run, outcome))
         self._gathered.ring()
 
@@ -88,6 +93,7 @@ class Settlement:
                     raise
                 finally:
                     self._settling = set()
+                self.bytes -= sum(run.size for run, _ in batch)
                 failpoint("finish.after_commit")
                 self._tell(batch, stands)
                 self._settled()

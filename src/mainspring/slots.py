@@ -28,7 +28,7 @@ LAST_CALL = 3.0
 class Run:
     """One job in a slot."""
 
-    __slots__ = ("ctx", "job", "key", "lost", "task", "why")
+    __slots__ = ("ctx", "job", "key", "lost", "size", "task", "why")
 
     def __init__(self, job: Job, ctx: Context) -> None:
         self.job = job
@@ -39,6 +39,8 @@ class Run:
         """Why the worker ended the run, if it did."""
         self.lost = False
         """The lease is gone: whatever the run does counts for nothing."""
+        self.size = 0
+        """Bytes of its job and outcome, once it has ended."""
 
     def end(self, why: Released | Stopped) -> None:
         """Interrupts the run; the first reason counts."""

@@ -38,7 +38,7 @@ def count_unreadable(kind: str) -> None:
         meter.count(UNREADABLE_METRIC, kind)
 
 
-def is_told_to_stop(error: BaseException) -> bool:
+def is_own_cancellation(error: BaseException) -> bool:
     """Whether it is the cancellation of the task that asks, and not one that code called by it has raised."""
     task = asyncio.current_task()
     return issubclass(type(error), asyncio.CancelledError) and task is not None and task.cancelling() > 0

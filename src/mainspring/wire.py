@@ -142,6 +142,11 @@ def _dec_hook(_wanted: Any, value: Any) -> Steer:
     return Cancel(reason)
 
 
+def as_decoded(steer: Steer) -> Steer:
+    """As the worker will decode it; raises BadInput for one that it could not."""
+    return _dec_hook(Steer, _enc_hook(steer))
+
+
 _encoder = msgspec.json.Encoder(enc_hook=_enc_hook)
 orders = msgspec.json.Decoder(Order, dec_hook=_dec_hook)
 answers = msgspec.json.Decoder(Began | LogLine | Progress | Items | Note | Report, dec_hook=_dec_hook)

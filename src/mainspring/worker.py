@@ -48,6 +48,8 @@ from .webhook.crier import Crier
 _logger = logging.getLogger("mainspring")
 # Outcomes not yet stored, as a multiple of the slots, before the worker stops claiming.
 BACKLOG = 4
+# The same in bytes of their jobs and results: a few large ones are as much as many small ones.
+BACKLOG_BYTES = 16 << 20
 _RELEASED = Ending.RELEASED
 
 
@@ -190,7 +192,10 @@ class Worker:
 
     def _report(self, main: asyncio.Task[None]) -> None:
         """A worker that ends by an error says so at once, not when somebody comes to stop it."""
-        error = None if main.cancelled() else main.exception()
+        if main.cancelled():
+            _logger.error("worker %s ended: code in its event loop has cancelled it, a job perhaps", self.id)
+            return
+        error = main.exception()
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         if error is not None:
@@ -315,7 +320,8 @@ class Worker:
 
     def _free(self) -> int:
         held_back = self._stopping or self._silent or self._orders.drained
-        if held_back or len(self._settlement) > BACKLOG * self._slots.size:
+        backlog = self._settlement
+        if held_back or len(backlog) > BACKLOG * self._slots.size or backlog.bytes > BACKLOG_BYTES:
             return 0
         return self._slots.free
 

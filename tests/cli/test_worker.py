@@ -175,3 +175,45 @@ def test_a_store_that_is_taken_away_ends_it_loudly(process, shop, here):
     assert code == 1
     assert "error: SQLite: no such table: mainspring_" in errors
     assert "Traceback" not in errors
+
+
+HOSTILE = """
+import asyncio, sys
+from shop import app
+
+async def leave():
+    sys.exit(7)
+
+@app.task(max_retries=0)
+async def leave_in_a_task() -> str:
+    task = asyncio.create_task(leave())
+    await asyncio.sleep(0.2)
+    return "stayed"
+
+@app.task(max_retries=0)
+async def leave_later() -> str:
+    asyncio.get_running_loop().call_soon(sys.exit, 9)
+    await asyncio.sleep(0.2)
+    return "stayed"
+
+@app.task(max_retries=0)
+async def stop_the_loop() -> str:
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(0.2)
+    return "stayed"
+"""
+
+
+def test_a_job_that_ends_the_event_loop_does_not_end_the_worker(process, here, shop):
+    here.joinpath("hostile.py").write_text(HOSTILE)
+    worker = process("worker", "hostile:app")
+    worker.line("worker")
+    for task in ("leave_in_a_task", "leave_later", "stop_the_loop"):
+        code, out, _ = process("enqueue", task, "--app", "hostile:app", "--wait", "20").end()
+        assert (code, "stayed" in out) == (0, True), (task, out)
+    process("enqueue", "add", "a=2", "--app", shop, "--wait", "20").end()
+    worker.signal(signal.SIGTERM)
+    code, out, errors = worker.end()
+    assert code == 0
+    assert "stopped: 4 completed, 0 to run again, 0 dead" in out
+    assert "code of a job has ended the event loop, which goes on" in errors

@@ -11,10 +11,12 @@ from typing import cast
 import pytest
 
 from mainspring.document import Trail
+from mainspring.errors import StoreError, StoreUnavailable
 from mainspring.job import Enqueued
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.sqlite import keeper
+from mainspring.stores.sqlite.lane import translated
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import NOW, beat, claim, claimed, everything, new_job, put, start
@@ -169,3 +171,43 @@ async def test_a_read_whose_caller_is_gone_is_not_begun(tmp_path: Path) -> None:
     await store.counts(now=NOW)
     assert begun == []
     await store.close()
+
+
+async def test_a_file_that_cannot_be_written_for_a_while_is_a_passing_trouble(tmp_path: Path) -> None:
+    """As a server that only reads is: who gets it may repeat the call, and a worker waits."""
+    store = cast(SqliteStore, open_store(f"sqlite:///{tmp_path}/jobs.db"))
+    await store.open()
+    try:
+        job = new_job()
+        store._writes.connection.execute("PRAGMA query_only = ON")
+        with pytest.raises(StoreUnavailable, match="readonly database; nothing was written, the call may be repeated"):
+            await store.enqueue([job], now=NOW)
+        store._writes.connection.execute("PRAGMA query_only = OFF")
+        assert [answer.status for answer in await store.enqueue([job], now=NOW)] == ["new"]
+    finally:
+        await store.close()
+
+
+def test_a_file_that_was_moved_away_is_no_passing_trouble() -> None:
+    moved = sqlite3.OperationalError("attempt to write a readonly database")
+    moved.sqlite_errorname = "SQLITE_READONLY_DBMOVED"
+    told = translated(moved)
+    assert not isinstance(told, StoreUnavailable)
+    assert "the file was moved or deleted while it was in use" in str(told)
+
+
+@pytest.mark.parametrize("way", ["deleted", "replaced"])
+async def test_a_worker_on_a_file_that_is_gone_from_its_place_ends_with_the_reason(tmp_path: Path, way: str) -> None:
+    """SQLite goes on in what is left of it, where no other process looks."""
+    path = tmp_path / "jobs.db"
+    store = open_store(f"sqlite:///{path}")
+    await store.open()
+    try:
+        await beat(store)
+        path.unlink()
+        if way == "replaced":
+            path.touch()
+        with pytest.raises(StoreError, match="was moved, deleted or replaced while it was in use"):
+            await beat(store)
+    finally:
+        await store.close()

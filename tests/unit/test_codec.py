@@ -18,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import BadInput, BadPayload, BadTask, Context
-from mainspring.codec import MAX_DEPTH, Arguments, Results, encode_call, encode_result
+from mainspring.codec import MAX_DEPTH, Arguments, Results, encode, encode_call, encode_result
 from mainspring.config import Settings
+from mainspring.job import Failure
 
 LIMIT = Settings().payload_limit
 
@@ -672,3 +673,15 @@ def test_a_parameter_type_called_as_ours_does_not_get_in_the_way() -> None:
 
     act.__annotations__["it"] = kind
     assert "it" in Arguments(act, "act", Context).schema()["properties"]
+
+
+def test_a_refusal_says_the_way_out_once() -> None:
+    with pytest.raises(BadPayload) as refused:
+        encode({"a": "b\x00"})
+    assert str(refused.value) == "text with a NUL character cannot be stored: remove it, or send bytes"
+
+
+def test_a_result_over_the_limit_is_not_looked_through() -> None:
+    """Neither for what cannot be stored nor for how deep it is: that would hold the interpreter for seconds."""
+    result, lost = encode_result([float("nan")] * 1000, 100)
+    assert (result, lost) == (None, Failure("ResultLost", "the result is 5,001 bytes, the limit is 100 (result_limit)"))

@@ -111,7 +111,7 @@ async def test_a_worker_hears_orders(spring: Mainspring, client: Client) -> None
         assert answer.json()["orders"] == {}
 
 
-async def test_a_worker_that_is_told_to_stop_hears_nothing_else(spring: Mainspring, client: Client) -> None:
+async def test_a_worker_that_is_own_cancellation_hears_nothing_else(spring: Mainspring, client: Client) -> None:
     await beat(spring, "web-1")
     async with client("operator") as http:
         for _ in range(2):

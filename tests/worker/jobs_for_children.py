@@ -71,6 +71,10 @@ def day_after(day: date) -> date:
     return day + timedelta(days=1)
 
 
+def generator() -> Any:
+    return (n for n in range(3))
+
+
 def unserialisable() -> object:
     return object()
 
@@ -294,6 +298,23 @@ def return_twice(ctx: Context) -> str:
 def wait_a_little(seconds: float) -> str:
     threading.Event().wait(seconds)
     return "waited"
+
+
+class Nameless(type):
+    def __getattribute__(cls, name: str) -> Any:
+        if name in ("__qualname__", "__module__", "__mro__"):
+            raise SystemExit("no name")
+        return super().__getattribute__(name)
+
+
+def raise_a_nameless_one() -> None:
+    raise Nameless("Error", (Exception,), {})("who am I")
+
+
+def snooze_badly() -> None:
+    steer = Snooze(1)
+    steer.delay = -5e300
+    raise steer
 
 
 def count_badly(ctx: Context) -> None:

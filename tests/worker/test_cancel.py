@@ -114,7 +114,7 @@ async def test_a_cancel_at_the_very_end_of_the_time_is_never_followed_by_a_retry
 
 
 @pytest.mark.parametrize("answer", [ValueError("no"), Snooze(1), Retry(after=1)], ids=repr)
-async def test_a_cancel_that_nobody_has_heard_yet_wins_over_a_retry(
+async def test_a_cancel_that_nobody_has_decoded_yet_wins_over_a_retry(
     app: Mainspring, clock: VirtualClock, answer: Exception
 ) -> None:
     go = asyncio.Event()

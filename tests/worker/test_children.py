@@ -112,6 +112,16 @@ def test_what_a_run_may_not_say_is_refused_where_it_says_it(play: Play, fn: Any,
     assert (failure.type, failure.message[: len(text)]) == ("BadInput", text)
 
 
+def test_an_error_without_a_name_is_told_as_a_failure(play: Play) -> None:
+    ended = raised(play(jobs.raise_a_nameless_one))
+    assert (ended.failure.type, ended.failure.message, ended.bases) == ("Exception", "who am I", ())
+
+
+def test_a_steer_that_the_worker_could_not_read_is_told_as_a_failure(play: Play) -> None:
+    failure = raised(play(jobs.snooze_badly)).failure
+    assert (failure.type, "Snooze(…)" in failure.message) == ("BadInput", True)
+
+
 def test_logs_progress_and_items_are_heard_while_it_runs(play: Play) -> None:
     play.result(jobs.tell)
     detail, long, progress, items, note, failed = play.heard

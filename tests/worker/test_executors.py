@@ -7,7 +7,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
@@ -196,6 +196,32 @@ def test_cpu_time_and_peak_memory_are_kept_with_the_run(ran: dict[Any, Ran]) -> 
     assert usage is not None
     assert 0.09 < usage.cpu < 2
     assert 2**20 < usage.memory < 2**30
+
+
+@pytest.mark.parametrize("executor", ["thread", "process"])
+async def test_a_generator_that_is_returned_is_a_result_that_cannot_be_kept(executor: Any) -> None:
+    app = Mainspring("memory://")
+    work = app.task(executor=executor, max_retries=0)(jobs.generator)
+    async with app:
+        handle = await work.enqueue()
+        await app.drain()
+        job = await handle.job()
+    assert (job.state, job.failure and job.failure.type) == (State.COMPLETED, "ResultLost")
+
+
+def test_a_generator_function_is_refused() -> None:
+    """A call of it would run none of its code, and the job would be completed."""
+    app = Mainspring("memory://")
+
+    def pages() -> Iterator[int]:
+        yield 1
+
+    async def pages_later() -> AsyncIterator[int]:
+        yield 1
+
+    for fn in (pages, pages_later, partial(pages)):
+        with pytest.raises(BadTask, match="task 'work' is a generator, and a call of it would run none of its code"):
+            app.task(name="work")(fn)
 
 
 def test_a_result_that_cannot_be_kept_is_noted(ran: dict[Any, Ran]) -> None:

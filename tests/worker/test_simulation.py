@@ -229,7 +229,7 @@ def test_a_crash_leaves_no_word_behind() -> None:
     assert story(verdict)[:5] == ["w1 claim:", "w1 starts", "w1 effect", "w2 finish:", "w2 claim:"]
 
 
-def test_a_worker_that_is_told_to_stop_releases_its_run() -> None:
+def test_a_worker_that_is_own_cancellation_releases_its_run() -> None:
     verdict = play(plan(worker("w1"), SLOW, Leave(at=5.0, host="w1"), worker("w2", at=6.0)))
     assert verdict.fine
     assert story(verdict)[2:6] == ["w1 effect", "w1 was", "w1 finish:", "w2 claim:"]

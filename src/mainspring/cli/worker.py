@@ -80,7 +80,7 @@ def worker(
     if count > 1:
         _supervise(found, Supervisor(program, count, grace=found.settings.grace, clock=found.clock), slots, metrics)
         return
-    run(_work(found, one, f"queues {queues or 'all'}", slots, line, metrics))
+    run(_work(found, one, f"queues {queues or 'all'}", slots, line, metrics), goes_on=True)
     if one.recycled is None or (one.dismissed and line is None):
         return
     if line is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ...clock import instant, micros
+from ...clock import instant, micros, nearest_instant
 from ...job import UnreadableRecord
 from ...schedule import TICKS_KEPT, Due, Leadership, Schedule, Tick
 from ...unreadable import decoded, readable
@@ -131,7 +131,7 @@ async def due(db: Session, now: datetime, limit: int, computed: Collection[str])
     found, broken = decoded("schedule", [(name, body) for name, body, _ in rows if name is not None], _schedule)
     if len(found) + len(broken) == limit:
         return Due(found, now, broken)
-    return Due(found, next((instant(at) for name, _, at in rows if name is None), None), broken)
+    return Due(found, next((nearest_instant(at) for name, _, at in rows if name is None), None), broken)
 
 
 async def set_aside(db: Session, names: Collection[str]) -> None:

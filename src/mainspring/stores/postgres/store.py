@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from ...clock import EPOCH, Clock, SystemClock, instant, micros
+from ...clock import EPOCH, Clock, SystemClock, instant, micros, nearest_instant
 from ...config import Durability
 from ...errors import SchemaMismatch, ShuttingDown, StoreError
 from ...failpoint import failpoint
@@ -330,7 +330,7 @@ class PostgresStore(PostgresKeeper):
             await self._step(lambda db: claim.set_aside(db, [one.name for one in broken], asked.lease))
         self._leases.begun(worker, asked.lease, len(jobs))
         # What others had locked may be due still.
-        return Claim(jobs, None if next_at is None else max(now, instant(next_at)), expired, broken)
+        return Claim(jobs, None if next_at is None else max(now, nearest_instant(next_at)), expired, broken)
 
     async def _take(self, asked: Asked) -> list[Any]:
         stride = self._stride

@@ -157,9 +157,10 @@ local function next_at()
   return soonest and string.format('%.0f', soonest) or ''
 end
 -- A few at a time, so that of many large records hardly more are read than one claim takes.
-local records, read, cut = {}, 0, false
+local records, read, cut, step = {}, 0, false, 4
 while read < total do
-  local last = math.min(read + 32, total)
+  local last = math.min(read + step, total)
+  step = math.min(4 * step, 64)
   local some = redis.call('HMGET', base .. 'job', unpack(ids, read + 1, last))
   local runs = redis.call('HMGET', base .. 'run', unpack(ids, read + 1, last))
   for n = 1, #some do

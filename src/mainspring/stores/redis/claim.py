@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...bounds import CLAIM_BYTES
-from ...clock import instant, micros
+from ...clock import micros, nearest_instant
 from ...job import Beat, Claim, Job, JobId, LiveWorker, Orders, State, UnreadableRecord, WorkerId, WorkerInfo
 from ...unreadable import decoded, unreadable
 from ..memory import claim as memory
@@ -23,7 +23,7 @@ from .diff import unit_of
 from .home import Home, Homes
 from .index import Arguments
 from .kept import instant_of, watched
-from .known import named, read_hash, read_home, worker_text, workers_of
+from .known import named, read_brief, read_hash, read_home, worker_text, workers_of
 from .line import Word
 from .reads import fetch
 from .records import taken, unpacked
@@ -36,7 +36,7 @@ from .ways import group_names
 # A home of a cluster is asked for at least so many when it may be asked for fewer than all.
 FEW = 16
 # Records read of each group at first, where more than the order decides; each later read takes eight times as many.
-FIRST_LOOK = 32
+FIRST_LOOK = 4
 # What claim.lua says in place of an instant.
 WORDS = (b"silent", b"look", b"held")
 
@@ -66,7 +66,7 @@ async def claim(
             await set_aside(homes, broken, worker, us)
         if len(answers) > 1:
             jobs.sort(key=lambda job: (-job.priority, job.run_at, job.id))
-        instants = [instant(int(float(word))) for word, _ in answers if word != b""]
+        instants = [nearest_instant(int(float(word))) for word, _ in answers if word != b""]
         return Claim(jobs, max(now, min(instants)) if instants else None, [], broken)
 
 
@@ -237,12 +237,8 @@ async def _held(homes: Homes, home: Home, worker: WorkerId, until: datetime | No
     if home is not homes.first:
         commands.append(("HDEL", key, worker) if until is None else ("HSET", key, worker, micros(until)))
     *_, ids = await home.many([*commands, ("SMEMBERS", f"{home.base}:held:{worker}")])
-    return await _running(home, ids)
-
-
-async def _running(home: Home, ids: Iterable[bytes]) -> list[Job]:
-    found = (await read_home(home, [unpacked(id) for id in ids])).values()
-    return [job for _, job in found if job is not None and job.state is State.RUNNING]
+    # Briefly: they may be large, and there are as many of them as the worker has slots.
+    return [job for job in await read_brief(home, [unpacked(id) for id in ids]) if job.state is State.RUNNING]
 
 
 def _rows(base: str, known: dict[WorkerId, bytes | None], workers: Workers) -> Unit:
@@ -291,4 +287,6 @@ async def _orphans(home: Home, alive: set[WorkerId], limit: int) -> list[Job]:
     holders = [name.decode() for name in await home.call("SMEMBERS", f"{home.base}:holders")]
     silent = [name for name in holders if name not in alive]
     sets = await home.many([("SMEMBERS", f"{home.base}:held:{name}") for name in silent]) if silent else []
-    return await _running(home, sorted({id for some in sets for id in some})[:limit])
+    ids = sorted({id for some in sets for id in some})[:limit]
+    found = (await read_home(home, [unpacked(id) for id in ids])).values()
+    return [job for _, job in found if job is not None and job.state is State.RUNNING]

@@ -59,6 +59,23 @@ def connect(path: str, durability: Durability) -> sqlite3.Connection:
     return db
 
 
+def inode(path: str) -> tuple[int, int] | None:
+    """Which file has that name; None: none."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def check_place(path: str, known: tuple[int, int] | None) -> None:
+    """Raises if the file that was opened has that name no more: SQLite would go on, where nobody else looks."""
+    if known is not None and inode(path) != known:
+        raise StoreError(
+            f"SQLite file {path!r} was moved, deleted or replaced while it was in use: start this process again"
+        )
+
+
 def _write_ahead(db: sqlite3.Connection) -> str:
     """Turns write-ahead logging on; SQLite does not wait for a lock here, so several that start at once must."""
     for _ in range(int(BUSY_SECONDS / 0.02)):

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import msgspec
 
-from ...clock import instant, micros
+from ...clock import instant, micros, nearest_instant
 from ...job import Job, UnreadableRecord
 from ...schedule import TICKS_KEPT, Due, Leadership, Schedule, Tick
 from ...unreadable import decoded, readable
@@ -95,7 +95,7 @@ def due(db: sqlite3.Connection, now: datetime, limit: int, computed: Collection[
         return Due(found, now, broken)
     sql = f"SELECT due_at FROM mainspring_schedules WHERE {_SEEN} AND due_at > :now ORDER BY due_at LIMIT 1"
     row = db.execute(sql, values).fetchone()
-    return Due(found, None if row is None else instant(row[0]), broken)
+    return Due(found, None if row is None else nearest_instant(row[0]), broken)
 
 
 def set_aside(db: sqlite3.Connection, names: Collection[str]) -> None:

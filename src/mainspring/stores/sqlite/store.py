@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ...clock import Clock, SystemClock, instant, micros
+from ...clock import Clock, SystemClock, instant, micros, nearest_instant
 from ...config import Durability
 from ...errors import BadInput, ShuttingDown, StoreError
 from ...failpoint import failpoint
@@ -119,7 +119,8 @@ class SqliteStore(SqliteKeeper):
                 self._connect()
 
     def _connect(self) -> None:
-        turnstile = Turnstile(file.prepare(self.path) + "-lock")
+        place = file.prepare(self.path)
+        turnstile = Turnstile(f"{place}-lock")
         writer = file.connect(self.path, self._durability)
         if self._migrates:
             file.migrate(writer, self._steps, None, self._now(), only_up=True)
@@ -131,6 +132,7 @@ class SqliteStore(SqliteKeeper):
         self._writes = Lane("writer", writer, "BEGIN IMMEDIATE", turnstile)
         self._reads = Lane("reader", reader, "BEGIN", nullcontext(), gives_up=True)
         self._counted: tuple[tuple[int, int], read.Unfinished] | None = None
+        self._place = place, file.inode(place)
         self._pid = os.getpid()
 
     async def close(self) -> None:
@@ -273,7 +275,7 @@ class SqliteStore(SqliteKeeper):
             # Nothing was due last time: look first, so that an idle worker does not take the write lock.
             next_at = await self._read(lambda db: claim.look(db, queues, worker, tasks, us))
             if next_at is None or next_at > us:
-                return Claim([], None if next_at is None else instant(next_at))
+                return Claim([], None if next_at is None else nearest_instant(next_at))
         taken, lease, next_at, expired = await self._write(lambda db: claim.claim(db, queues, worker, tasks, limit, us))
         rows: list[Row] = _decode(taken) if isinstance(taken, str) else taken
         rows.sort(key=lambda row: (row[3], row[4], row[0]))
@@ -289,12 +291,13 @@ class SqliteStore(SqliteKeeper):
         )
         if broken:
             await self._write(lambda db: claim.set_aside(db, [one.name for one in broken], lease))
-        return Claim(jobs, None if next_at is None else instant(next_at), expired, broken)
+        return Claim(jobs, None if next_at is None else nearest_instant(next_at), expired, broken)
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
         def beating(db: sqlite3.Connection) -> Beat:
             if until > now:
                 file.check(db, self._steps)
+                file.check_place(*self._place)
             return claim.beat(db, worker, micros(until), micros(now))
 
         return await self._write(beating)
