@@ -30,7 +30,7 @@ def checked_jobs(jobs: Iterable[NewJob], call: str) -> list[NewJob]:
         if job.metadata and job.metadata is not metadata:
             checked({"metadata": job.metadata}, _named(job))
             metadata = job.metadata
-        if job.unique_key or job.idempotency_key:
+        if job.unique_key is not None or job.idempotency_key is not None:
             _check_key(job)
     return batch
 
@@ -42,5 +42,9 @@ def _named(job: NewJob) -> str:
 def _check_key(job: NewJob) -> None:
     for name in ("unique_key", "idempotency_key"):
         key = getattr(job, name)
-        if key is not None and (not isinstance(key, str) or len(key) > MAX_KEY_CHARACTERS):
-            raise BadInput(f"option {name} of {_named(job)} is text of at most {MAX_KEY_CHARACTERS} characters")
+        if key is not None and not _is_key(key):
+            raise BadInput(f"{name} of {_named(job)} must be 1 to {MAX_KEY_CHARACTERS} printable characters")
+
+
+def _is_key(key: object) -> bool:
+    return isinstance(key, str) and 0 < len(key) <= MAX_KEY_CHARACTERS and key.isprintable()

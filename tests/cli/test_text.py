@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mainspring.cli import job_page, render
+from mainspring.cli.render import facts
 from mainspring.cli.text import clean, redacted
 from mainspring.job import PARTIAL, SHOWN, Ending
 
@@ -55,3 +56,13 @@ def test_every_state_and_every_ending_has_a_symbol_of_its_own_colour():
     assert set(render.STATES) == set(SHOWN)
     assert len({symbol for symbol, _ in render.STATES.values()}) == len(SHOWN)
     assert set(job_page.OUTCOMES) == {*Ending, PARTIAL}
+
+
+def test_a_value_of_several_lines_forges_no_fact() -> None:
+    shown = facts({"cancel reason": "no\n  state          completed\r\nforged", "queue": "default"}).plain
+    assert shown.splitlines() == [
+        "  cancel reason  no",
+        "                   state          completed\\x0d",
+        "                 forged",
+        "  queue          default",
+    ]

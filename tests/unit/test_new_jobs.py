@@ -15,8 +15,8 @@ OVER = {
     "metadata": ({"a": "x" * 65_536}, "metadata of a job of task 'send'.*at most 65,536 bytes as JSON"),
     "tags": (tuple(f"t{n}" for n in range(101)), "tags of a job of task 'send'.*at most 100 tags, got 101"),
     "queue": ("q" * 201, "a queue name is 1 to 200 printable characters"),
-    "unique_key": ("k" * 513, "unique_key of a job of task 'send' is text of at most 512 characters"),
-    "idempotency_key": ("k" * 513, "idempotency_key of a job of task 'send' is text of at most 512 characters"),
+    "unique_key": ("k" * 513, "unique_key of a job of task 'send' must be 1 to 512 printable"),
+    "idempotency_key": ("k" * 513, "idempotency_key of a job of task 'send' must be 1 to 512 printable"),
 }
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from http_client import Client
+from http_client import Client, browser
 
 from mainspring import Mainspring
 from mainspring.api.routes.jobs import MAX_ANSWER_CHARACTERS
+from mainspring.bounds import MAX_CONTAINERS
 from mainspring.ids import new_id
-from mainspring.job import BRIEF_CHARACTERS, NewJob
+from mainspring.job import BRIEF_CHARACTERS, UNREADABLE, NewJob, State
 from mainspring.stores.memory.store import MemoryStore
 
 LARGE = 1 << 20
@@ -132,3 +134,38 @@ async def test_arguments_of_countless_parts_are_not_edited(spring: Mainspring, c
         assert "too many parts" in edit.json()["detail"]
         assert (await http.get(f"/jobs/{id}")).json()["payload"] == "***"
     assert (await spring.jobs.get(id)).payload == countless
+
+
+async def test_a_job_with_metadata_of_countless_parts_is_set_aside_alone(tmp_path: Path) -> None:
+    """As an earlier release has stored it: decoding it would hold up the process, be it to show it or to run it."""
+    app = Mainspring(f"sqlite:///{tmp_path}/jobs.db")
+
+    @app.task
+    async def send(to: str = "") -> None: ...
+
+    (id,) = await put(app, 1, metadata={"rows": [[]] * (MAX_CONTAINERS + 1)})
+    other = await send.enqueue()
+    await app.worker().drain()
+    assert (await other.job()).state is State.COMPLETED
+    signed = {"Authorization": f"Bearer {await app.keys.create('ops', 'operator')}"}
+    async with browser(app.asgi(), headers=signed) as http:
+        shown = (await http.get(f"/jobs/{id}")).json()
+        assert shown["failure"]["type"] == UNREADABLE
+        assert "more than 200,000 lists and objects" in shown["failure"]["message"]
+        assert (shown["payload"], shown["metadata"]) == ({"to": "a"}, {})
+        assert {one["id"] for one in (await http.get("/jobs")).json()["items"]} == {id, other.id}
+        assert (await http.delete(f"/jobs/{id}")).status_code == 204
+    await app.close()
+
+
+async def test_whoever_waits_for_a_large_job_reads_it_brief(
+    spring: Mainspring, client: Client, asked: list[tuple[int, bool]]
+) -> None:
+    (id,) = await put(spring, 1)
+    await spring.jobs.cancel(id)
+    async with client() as http:
+        asked.clear()
+        answer = await http.get(f"/jobs/{id}?wait=30")
+    assert len(answer.json()["metadata"]["text"]) == LARGE
+    assert asked.count((1, False)) == 1
+    assert (1, True) in asked

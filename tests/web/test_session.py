@@ -10,7 +10,7 @@ from http_client import ORIGIN, Http, browser
 
 from mainspring import Mainspring, Trail
 from mainspring.api.access.attempts import BURST
-from mainspring.api.routes.session import MAX_OPENED
+from mainspring.api.routes.session import MAX_OPENED, MAX_SIGN_IN_BYTES
 from mainspring.control.keys import HOLDS
 from mainspring.testing import VirtualClock
 
@@ -362,3 +362,8 @@ async def test_a_key_opens_only_so_many_sessions_one_after_the_other(
     assert (await http.post("/session", json={"key": other})).status_code == 200
     clock.advance(float(refused.headers["Retry-After"]))
     assert (await http.post("/session", json={"key": secret})).status_code == 200
+
+
+async def test_a_sign_in_with_a_large_body_is_refused(http: Http) -> None:
+    answer = await http.post("/session", json={"key": "x" * MAX_SIGN_IN_BYTES})
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")

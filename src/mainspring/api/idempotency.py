@@ -78,11 +78,11 @@ class Idempotency:
             await self._app(scope, receive, send)
             return
         opt = scope["route_handler"].opt
+        if opt.get("role") == ANYONE or opt.get("unkept"):
+            raise Problem(400, "bad_parameter", "the answer to this is never kept: leave Idempotency-Key out")
         if opt.get("reads"):  # to run it again changes nothing, and a viewer is to write nothing into the store
             await self._app(scope, receive, send)
             return
-        if opt.get("role") == ANYONE or opt.get("unkept"):
-            raise Problem(400, "bad_parameter", "the answer to this is never kept: leave Idempotency-Key out")
         body = await read(receive, self._limit)
         name = _hash(scope["user"].name, scope["path"], key)
         exchange = _Exchange(self._app, scope, receive, send, body)

@@ -105,10 +105,15 @@ def progress(far: Progress) -> str:
 
 
 def facts(pairs: Mapping[str, str]) -> Text:
-    """Name and value, a line each; those without a value are left out."""
+    """Name and value, a line each; those without a value are left out.
+
+    Further lines of a value are below its first one, so that none looks like a fact.
+    """
     said = [(name, value) for name, value in pairs.items() if value]
     width = max(len(name) for name, _ in said)
-    return Text("\n").join(Text.assemble((f"  {name:<{width}}  ", "dim"), clean(value)) for name, value in said)
+    below = "\n" + " " * (width + 4)
+    lines = [(f"  {name:<{width}}  ", clean(value.rstrip()).replace("\n", below)) for name, value in said]
+    return Text("\n").join(Text.assemble((name, "dim"), value) for name, value in lines)
 
 
 def section(title: str, text: str) -> list[RenderableType]:

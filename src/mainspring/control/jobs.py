@@ -10,9 +10,8 @@ from typing import Any, Unpack
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from ..bounds import MAX_REASON_CHARACTERS, has_too_many_parts
+from ..bounds import MAX_REASON_CHARACTERS
 from ..clock import is_instant
-from ..codec import data, encode_call
 from ..errors import BadInput, BadPayload, InvalidTransition, JobExists, MainspringError
 from ..events import JobsChanged
 from ..handle import Handle, missing
@@ -35,14 +34,15 @@ from ..job import (
     Sort,
     State,
     Update,
-    is_internal,
 )
 from ..outcome import clean
 from ..span import Span, seconds
 from ..task import checked
 from ..webhook.seen_message import settle_open
 from ..why import Facts, Reason, reasons
+from .computation import Computation
 from .deed import audited, note
+from .edited import with_arguments
 from .ground import Ground
 from .job_counts import FilteredCounts, filtered_counts
 from .job_page import Page, is_text, page_cursor, page_token, running_jobs, whole_job
@@ -279,20 +279,20 @@ class Jobs:
             changed = Changed([], {}, page.next)
             for n, job in enumerate(page):
                 whole = job if arguments is UNSET else await whole_job(store, job, self._ground.clock.now())
-                _add(changed, self._would(action, whole, arguments))
+                _add(changed, await self._would(action, whole, arguments))
                 if n % YIELD_JOBS == 0 or whole is not job:
                     await asyncio.sleep(0)
             return changed
 
         return await self._by_filter(which, look, **part)
 
-    def _would(self, action: Action, job: Job, arguments: Mapping[str, Any] | UnsetType) -> Changed:
+    async def _would(self, action: Action, job: Job, arguments: Mapping[str, Any] | UnsetType) -> Changed:
         met = job.met(self._ground.clock.now())
         if met not in ALLOWED[action]:
             return Changed([], {job.id: Refusal(met)})
         try:
             if arguments is not UNSET:
-                self._edited(job, Update(), arguments)
+                await self._edited(job, Update(), arguments)
         except BadPayload as bad:
             return Changed([], {job.id: Refusal(job.state, error=str(bad))})
         return Changed([job.id], {})
@@ -312,7 +312,7 @@ class Jobs:
             raise BadInput(f"arguments are given as a mapping by name, got {arguments!r:.80}")
         if not isinstance(which, Filter):
             job = await self.get(which)
-            return await self._change(action, job.id, update=self._edited(job, update, arguments), **part)
+            return await self._change(action, job.id, update=await self._edited(job, update, arguments), **part)
 
         async def edit(which: Filter, after: JobId | None, limit: int) -> Changed:
             store, page = await self._ground.opened(), await self._page(which, after, limit, brief=True)
@@ -330,25 +330,16 @@ class Jobs:
 
     async def _edit(self, action: Action, job: Job, update: Update, arguments: Mapping[str, Any]) -> Changed:
         try:
-            edited = self._edited(job, update, arguments)
+            edited = await self._edited(job, update, arguments)
         except BadPayload as bad:
             return Changed([], {job.id: Refusal(job.state, error=str(bad))})
         return await self._step(action, Filter(ids=(job.id,)), None, PAGE, "", edited)
 
-    def _edited(self, job: Job, update: Update, arguments: Mapping[str, Any]) -> Update:
-        """With the job's payload, some arguments of it changed; checked as a new call of its task would be."""
-        if is_internal(job.task):
-            raise BadPayload(f"task {job.task!r} is internal: only Mainspring itself says what its jobs do")
-        if has_too_many_parts(job.payload):
-            raise BadPayload(f"the arguments of job {job.id} have too many parts to be edited: enqueue another job")
-        old = data(job.payload)
-        merged = {**(old if isinstance(old, dict) else {}), **arguments}
-        limit, task = self._ground.settings.payload_limit, self._ground.tasks.get(job.task)
-        payload = encode_call(job.task, merged, limit)
-        if task is None:
-            return replace(update, payload=payload, fingerprint=None)
-        task.arguments.check(payload)
-        return replace(update, payload=payload, fingerprint=task.arguments.fingerprint)
+    async def _edited(self, job: Job, update: Update, arguments: Mapping[str, Any]) -> Update:
+        """In a thread: they may be large."""
+        task, limit = self._ground.tasks.get(job.task), self._ground.settings.payload_limit
+        computation = Computation(self._ground.clock, "the check of these arguments")
+        return await computation.run(lambda: with_arguments(job, update, arguments, task, limit))
 
     async def _change(
         self,

@@ -157,13 +157,13 @@ class Triggers:
             wanted = _NOBODY
         found = await TRIGGERS.find(store, [wanted], now)
         trigger = call.checked(found[0] if found else None, now).trigger
-        made = await self._made(trigger, call.body)
+        made = await self._taken(trigger, call.body)
         with acting(f"trigger:{trigger.name}"):
             if isinstance(made, NewJob):
                 return await self._enqueued(store, trigger, made, call, now)
             return await self._fired(store, trigger, made, call, now)
 
-    async def _made(self, trigger: InboundTrigger, body: bytes) -> NewJob | dict[str, Any]:
+    async def _taken(self, trigger: InboundTrigger, body: bytes) -> NewJob | dict[str, Any]:
         """The job of a message, or the arguments for a schedule's; of a large one in a thread."""
         if len(body) <= MAX_AT_ONCE_BYTES:
             return self._of_message(trigger, body)
