@@ -264,7 +264,8 @@ class Supervisor:
                 if word.recycling:
                     child.recycling = word.recycling
                     self._kill_later(child, self._grace + PATIENCE)
-                if word.up:
+                # One that was sent away while it was made may have come up before the signal reached it.
+                if word.up and child.wanted and child.replaced is replaced:
                     child.up = self._worked = True
                     _settle(replaced, True)
                     self._tell_ready()

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import select
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -16,7 +17,7 @@ import pytest
 
 from mainspring.clock import SystemClock, Timer
 from mainspring.program import Program
-from mainspring.supervisor import AGAIN, STEADY, Supervisor
+from mainspring.supervisor import AGAIN, STEADY, Child, Supervisor
 
 # Says that it takes jobs, as a worker does.
 UP = """
@@ -72,9 +73,12 @@ def ear(caplog: pytest.LogCaptureFixture) -> Iterator[Ear]:
         logger.removeHandler(ear)
 
 
+def program(code: str) -> Program:
+    return Program([sys.executable, "-I", "-S", "-c", UP + code], os.getcwd(), dict(os.environ))
+
+
 def supervisor(code: str, count: int = 1, age: float = 0.0, speed: float = 1000.0) -> Supervisor:
-    program = Program([sys.executable, "-I", "-S", "-c", UP + code], os.getcwd(), dict(os.environ))
-    return Supervisor(program, count, grace=30, clock=Hasty(age, speed))
+    return Supervisor(program(code), count, grace=30, clock=Hasty(age, speed))
 
 
 def waits(ear: Ear) -> list[float]:
@@ -201,6 +205,33 @@ async def test_a_reload_while_a_process_is_made_replaces_it(ear: Ear) -> None:
     ear.on("take jobs", 1, one.stop)
     loop = asyncio.get_running_loop()
     loop.call_soon(loop.call_soon, one.reload)  # after its start has begun, before it has returned
+    await one.run()
+    assert len(ear.heard("started")) == 2
+    assert not ear.heard("did not come up")
+
+
+class SlowToReturn(Supervisor):
+    """Its start returns when the process has come up; meanwhile it is asked to replace the first one."""
+
+    fifo: Path
+
+    async def _start(self, child: Child, line: socket.socket) -> asyncio.subprocess.Process:
+        process = await super()._start(child, line)
+        if self.started == 1:
+            self.reload()
+        await asyncio.to_thread(self.fifo.read_bytes)
+        return process
+
+
+async def test_a_process_that_is_up_before_its_start_has_returned_is_replaced_all_the_same(
+    ear: Ear, tmp_path: Path
+) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    code = f"up(); open({str(path)!r}, 'w').close(); signal.pause()"
+    one = SlowToReturn(program(code), 1, grace=30, clock=Hasty())
+    one.fifo = path
+    ear.on("take jobs", 1, one.stop)
     await one.run()
     assert len(ear.heard("started")) == 2
     assert not ear.heard("did not come up")
