@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from ..bounds import MAX_REASON_CHARACTERS
 from ..clock import is_instant
-from ..codec import data, encode_call
 from ..errors import BadInput, BadPayload, InvalidTransition, JobExists, MainspringError
 from ..events import JobsChanged
 from ..handle import Handle, missing
@@ -35,24 +34,24 @@ from ..job import (
     Sort,
     State,
     Update,
-    is_internal,
+    Updates,
 )
 from ..outcome import clean
 from ..span import Span, seconds
 from ..task import checked
 from ..why import Facts, Reason, reasons
+from .bulk_steps import MAX_STEP_JOBS, Act, BulkSteps, in_parts
 from .deed import audited, note
 from .ground import Ground
 from .job_counts import FilteredCounts, filtered_counts
 from .job_page import Page, is_text, page_cursor, page_token, running_jobs
+from .new_arguments import MAX_EDITED_JOBS, in_turns, new_arguments
 from .part import Part, resumed, token
 from .queues import Queues
 from .run_again import again
 
 PAGE = 1000
 LINES = 1000
-# Jobs that are looked at before others have their turn.
-YIELD_JOBS = 50
 MOST = 2**31 - 1
 _UNFINISHED: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running", "waiting", "paused")
 _IDEMPOTENT: tuple[Shown, ...] = (*_UNFINISHED, "completed")
@@ -141,7 +140,7 @@ class Jobs:
             paused=paused,
             pause=paused.get(job.queue),
             workers=await store.workers(now=now),
-            running=await running_jobs(store, now),
+            running=await running_jobs(store, now) if job.state is State.PENDING else [],
             circuit=circuits.get(job.task),
             holder=await self._holder(job),
         )
@@ -270,15 +269,13 @@ class Jobs:
         """
 
         async def look(which: Filter, after: JobId | None, limit: int) -> Changed:
-            page = await self._page(which, after, limit)
+            page = await self._page(which, after, limit, brief=arguments is UNSET)
             changed = Changed([], {}, page.next)
-            for n, job in enumerate(page):
+            async for job in in_turns(page):
                 _add(changed, self._would(action, job, arguments))
-                if n % YIELD_JOBS == 0:
-                    await asyncio.sleep(0)
             return changed
 
-        return await self._by_filter(which, look, **part)
+        return await self._by_filter(which, look, MAX_STEP_JOBS if arguments is UNSET else MAX_EDITED_JOBS, **part)
 
     def _would(self, action: Action, job: Job, arguments: Mapping[str, Any] | UnsetType) -> Changed:
         met = job.met(self._ground.clock.now())
@@ -286,7 +283,7 @@ class Jobs:
             return Changed([], {job.id: Refusal(met)})
         try:
             if arguments is not UNSET:
-                self._edited(job, Update(), arguments)
+                new_arguments(self._ground, job, Update(), arguments)
         except BadPayload as bad:
             return Changed([], {job.id: Refusal(job.state, error=str(bad))})
         return Changed([job.id], {})
@@ -306,40 +303,31 @@ class Jobs:
             raise BadInput(f"arguments are given as a mapping by name, got {arguments!r:.80}")
         if not isinstance(which, Filter):
             job = await self.get(which)
-            return await self._change(action, job.id, update=self._edited(job, update, arguments), **part)
+            return await self._change(
+                action, job.id, update=new_arguments(self._ground, job, update, arguments), **part
+            )
 
         async def edit(which: Filter, after: JobId | None, limit: int) -> Changed:
             page = await self._page(which, after, limit)
-            changed = Changed([], {}, page.next)
-            for job in page:
-                _add(changed, await self._edit(action, job, update, arguments))
+            changed = await self._edit(action, page, update, arguments)
             await self._tell(action, changed)
-            return changed
+            return replace(changed, next=page.next)
 
-        return await self._by_filter(which, edit, **part)
+        return await self._by_filter(which, edit, MAX_EDITED_JOBS, **part)
 
-    async def _page(self, which: Filter, after: JobId | None, limit: int) -> Page:
-        return await self.list(which, limit=limit, after=after, newest=False, sort="created")
+    async def _page(self, which: Filter, after: JobId | None, limit: int, *, brief: bool = False) -> Page:
+        return await self.list(which, limit=limit, after=after, newest=False, sort="created", brief=brief)
 
-    async def _edit(self, action: Action, job: Job, update: Update, arguments: Mapping[str, Any]) -> Changed:
-        try:
-            edited = self._edited(job, update, arguments)
-        except BadPayload as bad:
-            return Changed([], {job.id: Refusal(job.state, error=str(bad))})
-        return await self._step(action, Filter(ids=(job.id,)), None, PAGE, "", edited)
-
-    def _edited(self, job: Job, update: Update, arguments: Mapping[str, Any]) -> Update:
-        """With the job's payload, some arguments of it changed; checked as a new call of its task would be."""
-        if is_internal(job.task):
-            raise BadPayload(f"task {job.task!r} is internal: only Mainspring itself says what its jobs do")
-        old = data(job.payload)
-        merged = {**(old if isinstance(old, dict) else {}), **arguments}
-        limit, task = self._ground.settings.payload_limit, self._ground.tasks.get(job.task)
-        payload = encode_call(job.task, merged, limit)
-        if task is None:
-            return replace(update, payload=payload, fingerprint=None)
-        task.arguments.check(payload)
-        return replace(update, payload=payload, fingerprint=task.arguments.fingerprint)
+    async def _edit(self, action: Action, jobs: Page, update: Update, arguments: Mapping[str, Any]) -> Changed:
+        """All of them in one step of the store, each with a payload of its own."""
+        updates, refused = dict[JobId, Update](), dict[JobId, Refusal]()
+        async for job in in_turns(jobs):
+            try:
+                updates[job.id] = new_arguments(self._ground, job, update, arguments)
+            except BadPayload as bad:
+                refused[job.id] = Refusal(job.state, error=str(bad))
+        changed = await self._step(action, Filter(ids=tuple(updates)), None, PAGE, "", updates)
+        return replace(changed, refused=refused | changed.refused)
 
     async def _change(
         self,
@@ -368,17 +356,17 @@ class Jobs:
         await self._tell(action, changed)
         return changed
 
-    async def _by_filter(
-        self, which: Filter, act: Callable[[Filter, JobId | None, int], Awaitable[Changed]], **part: Unpack[Part]
-    ) -> Changed:
+    async def _by_filter(self, which: Filter, act: Act, most: int = MAX_STEP_JOBS, **part: Unpack[Part]) -> Changed:
         """Step by step, in order of id; each is told of, so that a later one that fails hides nothing."""
         left = part.get("limit", MOST)
         checked_limit(left, MOST)
         which, after = resumed(checked_filter(which).by_error(), part.get("after"), self._ground.clock.now())
-        total = Changed([], {})
+        total, steps = Changed([], {}), BulkSteps(self._ground.clock, most)
+        act = act if which.ids is None else in_parts(which.ids, act)
         note(changed=total)
         while True:
-            changed = await act(which, after, min(PAGE, left))
+            changed = await act(which, after, steps.begin(left))
+            steps.end()
             _add(total, changed)
             after, left = changed.next, left - len(changed.done) - len(changed.refused)
             if after is None or left <= 0:
@@ -392,7 +380,7 @@ class Jobs:
         after: JobId | None,
         limit: int,
         reason: str,
-        update: Update | None,
+        update: Updates | None,
     ) -> Changed:
         store, now = await self._ground.opened(), self._ground.clock.now()
         return await store.change(action, which, now=now, limit=limit, reason=reason, update=update, after=after)

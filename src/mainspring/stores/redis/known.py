@@ -110,12 +110,21 @@ def found_in(ids: Sequence[JobId], columns: Sequence[Sequence[bytes | None]]) ->
     return {id: (raw, job_from(id, raw)) for id, raw in raws.items()}
 
 
-async def executions(homes: Homes, id: JobId) -> list[Execution]:
-    raw, job = (await read_jobs(homes, [id]))[id]
-    if job is None:
-        return []
-    home = homes.of(job.queue)
-    return runs_in(id, raw, await home.call("HVALS", f"{home.base}:exec:{id}"))
+async def executions(homes: Homes, ids: Sequence[JobId]) -> list[Execution]:
+    """Of each home in two round trips: the jobs, and what was written down of their runs."""
+    found = {id: (raw, job) for id, (raw, job) in (await read_jobs(homes, ids)).items() if job is not None}
+    shares: dict[Home, list[JobId]] = {}
+    for id, (_, job) in found.items():
+        shares.setdefault(homes.of(job.queue), []).append(id)
+    texts: dict[JobId, Sequence[bytes]] = {}
+    for some in await homes.each(lambda home: _run_texts(home, shares[home]), shares):
+        texts |= some
+    return [run for id in ids if id in found for run in runs_in(id, found[id][0], texts[id])]
+
+
+async def _run_texts(home: Home, ids: Sequence[JobId]) -> dict[JobId, Sequence[bytes]]:
+    answers = await home.many([("HVALS", f"{home.base}:exec:{id}") for id in ids])
+    return dict(zip(ids, answers, strict=True))
 
 
 def runs_in(id: JobId, raw: Raw, texts: Iterable[bytes]) -> list[Execution]:

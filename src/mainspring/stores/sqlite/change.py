@@ -5,18 +5,26 @@ from __future__ import annotations
 import sqlite3
 from datetime import datetime
 
+import msgspec
+
 from ...clock import micros
-from ...job import Action, Changed, Cursor, Filter, Job, JobId, Refusal, Update
-from ..rows import job_of
+from ...job import Action, Changed, Cursor, Filter, Job, JobId, Refusal, Updates
+from ..rows import Row, job_of
 from ..rules import act, lapsed, refused
 from .enqueue import drop, holder, save
 from .lists import jobs
 
 _LAST_RUN = """SELECT id, runs, attempt, ending, worker, lease, started_at, finished_at,
         coalesce(length(CAST(result AS BLOB)), 0), failure, NULL
-    FROM mainspring_jobs WHERE id = ? AND ending IS NOT NULL"""
-_KEEP_LAST_RUN = f"INSERT INTO mainspring_executions {_LAST_RUN}"
-EXECUTIONS = f"SELECT * FROM mainspring_executions WHERE job_id = ? UNION ALL {_LAST_RUN} ORDER BY 2"
+    FROM mainspring_jobs WHERE id {} AND ending IS NOT NULL"""
+_KEEP_LAST_RUN = f"INSERT INTO mainspring_executions {_LAST_RUN.format('= ?')}"
+_CHOSEN = "IN (SELECT value FROM json_each(:ids))"
+_EXECUTIONS = f"""SELECT * FROM mainspring_executions WHERE job_id {_CHOSEN}
+    UNION ALL {_LAST_RUN.format(_CHOSEN)} ORDER BY 1, 2"""
+
+
+def executions(db: sqlite3.Connection, ids: list[JobId]) -> list[Row]:
+    return db.execute(_EXECUTIONS, {"ids": msgspec.json.encode(ids).decode()}).fetchall()
 
 
 def change(
@@ -26,7 +34,7 @@ def change(
     now: datetime,
     limit: int,
     reason: str,
-    update: Update | None,
+    update: Updates | None,
     after: JobId | None,
 ) -> Changed:
     done: list[JobId] = []
