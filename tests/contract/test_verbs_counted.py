@@ -128,7 +128,7 @@ async def test_a_redrive_with_other_arguments_goes_on_beyond_one_step(
 
 async def test_a_change_of_very_many_ids_asks_for_each_of_them_once(url: str) -> None:
     async with opened(url) as (app, store):
-        handles = await app.enqueue_many([app.tasks["work"].job() for _ in range(500)])
+        handles = await app.enqueue_many([app.tasks["work"].job() for _ in range(1500)])
         ids = tuple(handle.id for handle in handles)
         store.ids = 0
         changed = await app.jobs.pause(Filter(ids=(*ids, "no such job")))

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from ..clock import Clock
-from ..job import SHOWN, Filter, Queue, Shown
+from ..job import FINAL, SHOWN, Filter, Queue, Shown
 from ..store import Store
 
 # Jobs of a state that are looked at, and seconds after which no further state is.
@@ -67,4 +67,6 @@ async def _few(store: Store, which: Filter, now: datetime) -> dict[Shown, int] |
 
 
 async def _count(store: Store, which: Filter, now: datetime) -> int:
-    return len(await store.jobs(which, now=now, limit=MAX_JOBS, brief=True))
+    # What waits is among the newest jobs, what has ended among the oldest: so a walk along all of them is short.
+    newest = not set(which.states or ()) <= FINAL
+    return len(await store.jobs(which, now=now, limit=MAX_JOBS, newest=newest, brief=True))
