@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
@@ -15,7 +16,7 @@ from .home import Home, Homes
 from .kept import document_of, entries_of, instant_of, play, watched
 
 # So many are read at a time, and the entries of a span of time whole if there are no more than that.
-STEP, FEW = 200, 2_000
+STEP, FEW = 200, 20_000
 # Entries of the audit trail that are read at a time where some of them may match: most are not even decoded.
 MAX_FILTERED_ENTRIES = 1_000
 # So many of each are tidied away at a time, so often in one call.
@@ -149,20 +150,21 @@ def _parts(which: Trail) -> list[bytes]:
     return [*named, *(_encode(part) for part in (which.who, which.target) if part is not None)]
 
 
-async def _ids(home: Home, span: set[str] | None, before: str | None, step: int) -> list[str]:
+async def _ids(home: Home, span: Sequence[str] | None, before: str | None, step: int) -> list[str]:
     """The next ones, the newest first."""
     if span is not None:
-        return sorted((id for id in span if before is None or id < before), reverse=True)[:step]
+        end = len(span) if before is None else bisect_left(span, before)
+        return list(span[max(0, end - step) : end][::-1])
     high = b"+" if before is None else b"(" + before.encode()
     found = await home.call("ZREVRANGEBYLEX", f"{home.base}:trail", high, "-", "LIMIT", 0, step)
     return [id.decode() for id in found]
 
 
-async def _span(home: Home, which: Trail) -> set[str] | None:
-    """The ids of the span of time that is asked for, if they are few."""
+async def _span(home: Home, which: Trail) -> list[str] | None:
+    """The ids of the span of time that is asked for, in order, if they are few."""
     if which.since is None and which.until is None:
         return None
     low = "-inf" if which.since is None else micros(which.since)
     high = "+inf" if which.until is None else f"({micros(which.until)}"
     found = await home.call("ZRANGEBYSCORE", f"{home.base}:audited", low, high, "LIMIT", 0, FEW + 1)
-    return None if len(found) > FEW else {id.decode() for id in found}
+    return None if len(found) > FEW else sorted(id.decode() for id in found)
