@@ -16,6 +16,8 @@ from .survived_errors import SurvivedErrors, count, is_own_cancellation
 _logger = logging.getLogger("mainspring")
 # Events that wait for one subscriber on one loop; what comes beyond is dropped, logged and counted.
 MAX_WAITING = 10_000
+# Events after which other tasks of the loop have their turn.
+TURN_EVENTS = 100
 
 
 class EventsDropped(MainspringError):
@@ -52,7 +54,9 @@ class AsyncSubscriber:
     async def _deliver(self, line: _Line) -> None:
         try:
             while line.waiting:
-                await self._call(line.waiting.popleft())
+                for _ in range(min(TURN_EVENTS, len(line.waiting))):
+                    await self._call(line.waiting.popleft())
+                await asyncio.sleep(0)  # a subscriber that never waits gives other tasks no turn
         finally:
             line.task = None
 

@@ -188,6 +188,11 @@ class Arguments:
             text = self.parameters.encode()
         return blake2b(text, digest_size=FINGERPRINT_BYTES).hexdigest()
 
+    @cached_property
+    def json_schema(self) -> dict[str, Any]:
+        """The schema, made once: the same object each time."""
+        return self.schema()
+
     def schema(self, hook: Callable[[Any], dict[str, Any]] | None = None) -> dict[str, Any]:
         """What the payload looks like, as JSON Schema; a type that cannot tell may be anything."""
         named = {"schema_hook": hook or _title}

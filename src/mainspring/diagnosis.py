@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from .finding import Finding, worst
 from .job import FINAL, Circuit, Job, LiveWorker, Queue, State
-from .schedule import Schedule
+from .schedule import Schedule, Status
 from .schema import Schema
 from .stats import Stats
 from .why import Code, reasons
@@ -25,8 +25,25 @@ UNMET = timedelta(minutes=1)
 NAMED = 3
 
 
+class ScheduleFact(Struct, frozen=True, gc=False):
+    """What is known of one schedule: a hundred thousand of them take some ten megabytes."""
+
+    name: str
+    task: str
+    status: Status
+    due_at: datetime | None
+    computed: bool
+    failures: int | None
+    """In a row, of one that has paused itself after them; None: it has not."""
+
+    @classmethod
+    def of(cls, row: Schedule) -> ScheduleFact:
+        failures = row.failures if row.tripped else None
+        return cls(row.name, row.spec.task, row.status, row.due_at, row.spec.computed, failures)
+
+
 class Facts(Struct, frozen=True, kw_only=True):
-    """What has to be known, each list in a bounded number."""
+    """What has to be known, each list of jobs in a bounded number."""
 
     now: datetime
     answered: timedelta
@@ -42,7 +59,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     due: Sequence[Job]
     """Of queues that are not paused, the longest due first. What nobody takes gathers at its head."""
     circuits: Sequence[Circuit]
-    schedules: Sequence[Schedule] = ()
+    schedules: Sequence[ScheduleFact] = ()
+    """All of them."""
     oldest: datetime | None = None
     """When the first of the finished jobs ended."""
     overdue: Sequence[tuple[State, str]] | None = None
@@ -200,7 +218,7 @@ def _unmet(facts: Facts) -> Finding | None:
         return None
     named = _few(f"{row.name} for {_span(facts.now - (row.due_at or facts.now))}" for row in late)
     way = "start a worker, which fires them: mainspring worker MODULE:ATTR"
-    if facts.workers and all(row.spec.computed for row in late):
+    if facts.workers and all(row.computed for row in late):
         way = "their input is computed in code: start a worker of the app that declares them"
     elif facts.workers:
         way = "no live worker fires them: look at the workers' logs"
@@ -210,17 +228,17 @@ def _unmet(facts: Facts) -> Finding | None:
 def _unknown(facts: Facts) -> Finding | None:
     """While no worker is alive that is another finding."""
     known = {task for worker in facts.workers for task in worker.info.tasks}
-    lost = [row for row in facts.schedules if row.status == "active" and row.spec.task not in known]
+    lost = [row for row in facts.schedules if row.status == "active" and row.task not in known]
     if not lost or not facts.workers:
         return None
-    named = _few(f"{row.name} ({row.spec.task})" for row in lost)
+    named = _few(f"{row.name} ({row.task})" for row in lost)
     way = f"deploy a worker that has it, or mainspring schedules delete {lost[0].name}"
     return Finding("schedules", "bad", f"no live worker knows the task of {named}", way)
 
 
 def _tripped(facts: Facts) -> Finding | None:
     """Those that paused themselves; what somebody paused is as it should be."""
-    tripped = [row for row in facts.schedules if row.tripped]
+    tripped = [row for row in facts.schedules if row.failures is not None]
     if not tripped:
         return None
     named = _few(f"{row.name} ({row.failures} in a row)" for row in tripped)

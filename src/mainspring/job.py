@@ -593,6 +593,10 @@ class Update(Struct, frozen=True, kw_only=True):
     """Of the new payload; without it, a new payload's is not known."""
 
 
+Updates = Update | Mapping[JobId, Update]
+"""The same new values for each job, or its own for each that is named."""
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """What a run says while it goes on. The lease says which run."""
 

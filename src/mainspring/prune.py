@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -14,7 +15,7 @@ from .config import Settings
 from .document import TIDIED
 from .events import Bus, JobsPruned, Pruned
 from .insistence import Insistence
-from .job import FINAL, Action, End, Execution, Filter, Job, LogLine, State
+from .job import FINAL, Action, End, Execution, Filter, Job, JobId, LogLine, State
 from .retention import Retention, Rules, kept
 from .store import Store
 from .survived_errors import count
@@ -137,7 +138,10 @@ class Pruner:
     async def _archived(self, store: Store, old: Sequence[Job]) -> bool:
         if self._archive is None:
             return True
-        leaving = [Archived(job, await store.executions(job.id), await store.logs(job.id, limit=LINES)) for job in old]
+        runs = defaultdict[JobId, list[Execution]](list)
+        for run in await store.executions([job.id for job in old]):
+            runs[run.job_id].append(run)
+        leaving = [Archived(job, runs[job.id], await store.logs(job.id, limit=LINES)) for job in old]
         try:
             await self._calls("archive", self._archive, leaving)
         except Exception as error:

@@ -32,7 +32,7 @@ from .job import (
     Shown,
     Sort,
     State,
-    Update,
+    Updates,
     WorkerId,
     WorkerInfo,
 )
@@ -344,7 +344,7 @@ class Store(Keeper, Protocol):
         now: datetime,
         limit: int,
         reason: str = "",
-        update: Update | None = None,
+        update: Updates | None = None,
         after: JobId | None = None,
     ) -> Changed:
         """Applies the action to at most `limit` matching jobs, in order of id, from beyond `after`.
@@ -354,8 +354,9 @@ class Store(Keeper, Protocol):
         running with its cancel_reason set; the first reason stays. Delete takes executions and log lines
         too. Retry is due now, starts the count of attempts and crashes anew, keeps created_at, drops
         expires_at, and is refused while another job holds its key. Update writes the values of `update`;
-        retry does so too, if given any. Retry, and a new payload by whatever verb, remove `since` from the job's
-        failure. `next` is None if fewer than `limit` matched.
+        retry does so too, if given any. Given by id, each job gets its own, and one that is not named no new values.
+        Retry, and a new payload by whatever verb, remove `since` from the job's failure. `next` is None if fewer than
+        `limit` matched.
         """
         ...
 
@@ -396,8 +397,13 @@ class Store(Keeper, Protocol):
         """
         ...
 
-    async def executions(self, job_id: JobId, *, after: int = 0, limit: int | None = None) -> list[Execution]:
-        """The runs of the job that have ended, by number: from beyond `after`, and no more than `limit` of them."""
+    async def executions(
+        self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
+    ) -> list[Execution]:
+        """Every run of the job, or of these jobs, that has ended, by id and number.
+
+        Those whose number is beyond `after`, and no more than `limit` of them.
+        """
         ...
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:

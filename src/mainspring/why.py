@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
@@ -42,7 +43,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     paused: Collection[str]
     workers: Sequence[LiveWorker]
     running: Sequence[Job]
-    """Everything that runs now, in a bounded number."""
+    """Everything that runs now, in a bounded number; of a job that is not pending it need not be known."""
     pause: Queue | None = None
     """The job's queue, if it is paused."""
     circuit: Circuit | None = None
@@ -175,15 +176,20 @@ def _workers(job: Job, facts: Facts) -> list[Reason]:
         leave = all(worker.state == "stopping" for worker in serve)
         text = "stopping; start another" if leave else "drained; resume one"
         return [Reason(code="draining", text=f"every worker that could take it is {text}")]
-    blocked = [reason for worker in open if (reason := _blocked(job, worker, facts)) is not None]
-    # One worker with room is enough.
-    return blocked if len(blocked) == len(open) else []
+    runs = defaultdict[str | None, list[Job]](list)
+    for run in facts.running:
+        runs[run.worker].append(run)
+    blocked = list[Reason]()
+    for worker in open:
+        if (reason := _blocked(job, worker, runs[worker.info.id])) is None:
+            return []  # one worker with room is enough
+        blocked.append(reason)
+    return blocked
 
 
-def _blocked(job: Job, worker: LiveWorker, facts: Facts) -> Reason | None:
-    """Why this worker, which could take the job, does not."""
+def _blocked(job: Job, worker: LiveWorker, mine: Sequence[Job]) -> Reason | None:
+    """Why this worker, which could take the job, does not; `mine` is what it runs."""
     info = worker.info
-    mine = [run for run in facts.running if run.worker == info.id]
     room = worker.orders.concurrency or info.concurrency
     if len(mine) + info.leaked >= room:
         leaked = f", {info.leaked} of them leaked" if info.leaked else ""

@@ -15,6 +15,8 @@ from mainspring.outcome import Done, Outcome, decide
 from mainspring.schedule import Firing
 from mainspring.stores import open_store
 from mainspring.stores.redis import attempts, enqueue, plain, step, transact
+from mainspring.stores.redis import count as counting
+from mainspring.stores.redis.claim import MAX_EXPIRED
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract.build import (
     NOW,
@@ -485,6 +487,50 @@ class TestAllOrNone(Contract):
             assert await store._open().first.call("HLEN", "{fresh}:job") == 30_000
             assert len(await store.enqueue(jobs, now=NOW)) == 30_000
             assert await store._open().first.call("ZCARD", "{fresh}:ready:default\0task") == 30_000
+
+
+class TestFloods(Contract):
+    """On one server."""
+
+    @pytest.fixture(autouse=True)
+    def _server(self, redis: Redis) -> None:
+        self.url = redis.fresh()
+
+    def make_store(self) -> RedisStore:
+        return cast(RedisStore, open_store(self.url))
+
+    async def test_a_claim_ends_a_bounded_number_of_expired_jobs(self) -> None:
+        async with self.opened() as store:
+            await put(store, *(new_job(expires_at=later(-1)) for _ in range(3 * MAX_EXPIRED)), now=later(-9))
+            await beat(store)
+            found = await claim(store)
+            assert (found.jobs, len(found.expired) <= MAX_EXPIRED + 1, found.next_at) == ([], True, NOW)
+
+    async def test_very_many_expired_jobs_are_counted_by_a_sample(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(counting, "MAX_LATE_JOBS", 300)
+        monkeypatch.setattr(counting, "LATE_SAMPLE_JOBS", 50)
+        monkeypatch.setattr(counting, "read_home", read := Counted(counting.read_home))
+        async with self.opened() as store:
+            jobs = [new_job(queue=f"q{n % 4}", expires_at=later(-1)) for n in range(1000)]
+            await put(store, *jobs, *(new_job(queue="q0") for _ in range(7)), now=later(-9))
+            found = await store.counts(now=NOW)
+            queues = {queue.name: queue for queue in await store.queues(now=NOW)}
+        assert 900 <= found["expired"] <= 1100
+        assert abs(found.get("pending", 0) - 7) <= 100
+        assert queues["q0"].pending <= 60
+        assert read.ids <= 2 * 100
+
+
+class Counted:
+    """A function of a home and ids that counts the ids."""
+
+    def __init__(self, read: Callable[..., Awaitable[Any]]) -> None:
+        self._read = read
+        self.ids = 0
+
+    async def __call__(self, home: Any, ids: Sequence[JobId]) -> Any:
+        self.ids += len(ids)
+        return await self._read(home, ids)
 
 
 class Died(BaseException):

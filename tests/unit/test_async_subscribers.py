@@ -59,6 +59,24 @@ async def test_events_reach_a_coroutine_subscriber_in_order_and_one_at_a_time() 
     assert seen == [str(n) for n in range(100)]
 
 
+async def test_other_tasks_have_their_turn_while_a_coroutine_subscriber_that_never_waits_is_busy() -> None:
+    bus, seen, turns = Bus(), list[str](), list[int]()
+
+    async def act(event: WorkerStarted) -> None:
+        seen.append(event.worker)
+
+    async def other() -> None:
+        while len(seen) < 5000:
+            turns.append(len(seen))
+            await asyncio.sleep(0)
+
+    bus.subscribe(WorkerStarted, act)
+    for n in range(5000):
+        bus.emit(started(str(n)))
+    await asyncio.gather(other(), bus.flush())
+    assert len(set(turns)) > 20
+
+
 async def test_an_error_of_a_coroutine_subscriber_is_logged_and_counted(
     caplog: pytest.LogCaptureFixture, meter: Meter
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ from http_client import Client
 from msgspec.structs import replace
 
 from mainspring import Backoff, Context, Mainspring
+from mainspring.codec import Arguments
 from mainspring.depth import sound
 from mainspring.job import WorkerInfo
 from mainspring.testing import VirtualClock
@@ -324,3 +326,28 @@ async def test_a_queue_is_paused_with_a_note_and_tells_who_did_it(
         (pause,) = (await http.get("/queues/mail/pauses")).json()
         assert (pause["who"], pause["until"] is not None) == ("key:operator-0", True)
         assert (await http.post("/queues/mail/pause")).json()["note"] == ""
+
+
+async def test_very_many_tasks_are_described_once_and_leave_other_requests_their_turns(
+    spring: Mainspring, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(n: int) -> None: ...
+
+    for n in range(500):
+        spring.task(name=f"task{n}")(work)
+    described, turns, done = list[str](), list[int](), asyncio.Event()
+    schema = Arguments.schema
+    monkeypatch.setattr(Arguments, "schema", lambda self: described.append(self.task) or schema(self))
+
+    async def other() -> None:
+        while not done.is_set():
+            turns.append(len(described))
+            await asyncio.sleep(0)
+
+    async with client() as http:
+        watch = asyncio.create_task(other())
+        for _ in range(2):
+            assert len((await http.get("/tasks")).json()["items"]) == len(spring.tasks)
+        done.set()
+        await watch
+    assert (len(described), len(set(turns)) > 5) == (len(spring.tasks), True)

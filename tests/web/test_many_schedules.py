@@ -174,3 +174,25 @@ async def test_a_change_made_here_is_seen_at_once_in_a_filtered_list(
         assert [row["name"] for row in page["items"]] == ["s-07000"]
         page = await asked(http, "/schedules", status="paused", after="s-07000")
         assert page["items"] == []
+
+
+async def test_a_filtered_page_reads_few_schedules_after_very_many_were_changed_here(
+    client: Client, spring: Mainspring, store: Counting, many: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with client("operator") as http:
+        await spring.schedules.index.look(60)
+        monkeypatch.setattr(schedule_index, "WAIT_SECONDS", -1.0)  # as if the reading had taken long
+        bulk: dict[str, Any] = {"action": "pause", "all": True, "after": None}
+        for _ in range(MANY // 1000):
+            bulk["after"] = (await http.post("/scheduler/bulk", json=bulk)).json()["next"]
+        assert len(spring.schedules.index.touched) == MANY
+        for status, fitting in (("paused", 50), ("active", 0)):
+            store.read = 0
+            page = await asked(http, "/schedules", limit=50, status=status)
+            assert (len(page["items"]), store.read <= SCAN_ROWS) == (fitting, True)
+        found, after, pages = list[str](), dict[str, str](), 0
+        while pages == 0 or after:
+            page = await asked(http, "/schedules", task="rare", limit=50, **after)
+            found += [row["name"] for row in page["items"]]
+            after, pages = {"after": page["next"]} if page["next"] else {}, pages + 1
+        assert found == [f"s-{n:05}" for n in range(999, MANY, 1000)]

@@ -10,7 +10,8 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from ..diagnosis import Facts, answer, findings
+from ..control.schedule_index import pages
+from ..diagnosis import Facts, ScheduleFact, answer, findings
 from ..errors import MainspringError
 from ..finding import Finding, Verdict, worst
 from ..job import FINAL, Filter, Job, LiveWorker, Queue, State, UnreadableRecord
@@ -27,7 +28,7 @@ from .text import safe
 if TYPE_CHECKING:
     from rich.text import Text
 
-RUNNING, LOST, DUE, SCHEDULES = 1000, 1000, 200, 1000
+RUNNING, LOST, DUE = 1000, 1000, 200
 # Workers prune every few minutes; only what stays for longer than this was forgotten by them.
 SLACK = timedelta(hours=1)
 LOOKS: dict[Verdict, tuple[str, str]] = {"ok": ("✓", "green"), "warn": ("!", "bold yellow"), "bad": ("✗", "bold red")}
@@ -87,9 +88,9 @@ async def _facts(app: Mainspring, store: Store, answered: timedelta) -> Facts:
     return Facts(
         now=now, answered=answered, skew=app.clock.skew, schema=await store.schema(), stats=stats,
         workers=workers, circuits=await store.circuits(),
-        running=await store.jobs(Filter(states=("running",)), now=now, limit=RUNNING),
+        running=await store.jobs(Filter(states=("running",)), now=now, limit=RUNNING, brief=True),
         lost=await store.expired(now=now, limit=LOST), due=await due(store, stats.queues, now, DUE),
-        schedules=await store.schedules(limit=SCHEDULES),
+        schedules=[ScheduleFact.of(row) async for page in pages(store) for row in page],
         oldest=await _oldest(store, now), overdue=overdue, orphaned=orphaned,
     )  # fmt: skip
 
@@ -100,14 +101,14 @@ async def due(store: Store, queues: Sequence[Queue], now: datetime, limit: int) 
     if not open:
         return []
     # Chosen by time and not by state: then an index finds them, however many are due later.
-    first = await store.jobs(Filter(queues=open), now=now, limit=limit, sort="due")
+    first = await store.jobs(Filter(queues=open), now=now, limit=limit, sort="due", brief=True)
     return [job for job in first if job.run_at <= now and job.shown(now) in ("pending", "retrying")]
 
 
 async def _oldest(store: Store, now: datetime) -> datetime | None:
     ended = []
     for state in FINAL:
-        ended += await store.jobs(Filter(states=(state.value,)), now=now, limit=1, sort="finished")
+        ended += await store.jobs(Filter(states=(state.value,)), now=now, limit=1, sort="finished", brief=True)
     return min((job.finished_at for job in ended if job.finished_at is not None), default=None)
 
 

@@ -13,6 +13,9 @@ from ..errors import BadPayload
 from ..job import Job, Update, is_internal
 from ..task import Task
 
+# Jobs whose arguments are changed in one step.
+MAX_EDITED_JOBS = 200
+
 
 def with_arguments(
     job: Job, update: Update, arguments: Mapping[str, Any], task: Task[Any, Any] | None, limit: int

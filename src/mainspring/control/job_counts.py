@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 
@@ -9,11 +10,13 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from ..clock import Clock
-from ..job import SHOWN, Filter, Queue, Shown
+from ..job import FINAL, SHOWN, Filter, Queue, Shown
 from ..store import Store
 
 # Jobs of a state that are looked at, and seconds after which no further state is.
 MAX_JOBS = 100
+# Jobs of all states together that are counted one by one: more cost more than a look for each state.
+FEW_JOBS = 300
 MAX_SECONDS = 1.0
 # States that the figures of a queue have.
 _OF_QUEUE: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running")
@@ -31,6 +34,10 @@ async def filtered_counts(store: Store, which: Filter, clock: Clock) -> Filtered
     """What is most asked for comes first: each state that is asked for costs one page of jobs."""
     now, end = clock.now(), clock.monotonic() + MAX_SECONDS
     counts = _by_queue(which, await store.queues(now=now)) if _of_queues_only(which) else {}
+    which = replace(which, states=None).by_error()
+    counts |= {state: 0 for state in SHOWN if state not in (which.states or SHOWN)}
+    if not counts and (few := await _few(store, which, now)) is not None:
+        return FilteredCounts(counts=few)
     for state in SHOWN:
         if state in counts:
             continue
@@ -50,5 +57,16 @@ def _by_queue(which: Filter, queues: Iterable[Queue]) -> dict[Shown, int]:
     return {state: sum(getattr(queue, state) for queue in meant) for state in _OF_QUEUE}
 
 
+async def _few(store: Store, which: Filter, now: datetime) -> dict[Shown, int] | None:
+    """Where few jobs match, one page has them all."""
+    found = await store.jobs(which, now=now, limit=FEW_JOBS, brief=True)
+    if len(found) == FEW_JOBS:
+        return None
+    counts = Counter(job.shown(now) for job in found)
+    return {state: min(counts[state], MAX_JOBS) for state in SHOWN}
+
+
 async def _count(store: Store, which: Filter, now: datetime) -> int:
-    return len(await store.jobs(which, now=now, limit=MAX_JOBS))
+    # What waits is among the newest jobs, what has ended among the oldest: so a walk along all of them is short.
+    newest = not set(which.states or ()) <= FINAL
+    return len(await store.jobs(which, now=now, limit=MAX_JOBS, newest=newest, brief=True))

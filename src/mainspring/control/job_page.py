@@ -14,7 +14,7 @@ from ..job import Cursor, Filter, Job, Sort
 from ..store import Store
 
 # What why() looks at of all that runs, and how much of it at a time.
-MAX_RUNNING, MAX_RUNNING_AT_ONCE = 5000, 500
+MAX_RUNNING, MAX_RUNNING_AT_ONCE = 5000, 2500
 
 
 class Page(list[Job]):

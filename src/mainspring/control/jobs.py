@@ -34,15 +34,17 @@ from ..job import (
     Sort,
     State,
     Update,
+    Updates,
 )
 from ..outcome import clean
 from ..span import Span, seconds
 from ..task import checked
 from ..webhook.seen_message import settle_open
 from ..why import Facts, Reason, reasons
+from .bulk_steps import MAX_STEP_JOBS, Act, BulkSteps, in_parts
 from .computation import Computation
 from .deed import audited, note
-from .edited import with_arguments
+from .edited import MAX_EDITED_JOBS, with_arguments
 from .ground import Ground
 from .job_counts import FilteredCounts, filtered_counts
 from .job_page import Page, is_text, page_cursor, page_token, running_jobs, whole_job
@@ -146,7 +148,7 @@ class Jobs:
             paused=paused,
             pause=paused.get(job.queue),
             workers=await store.workers(now=now),
-            running=await running_jobs(store, now),
+            running=await running_jobs(store, now) if job.state is State.PENDING else [],
             circuit=circuits.get(job.task),
             holder=await self._holder(job),
         )
@@ -284,7 +286,7 @@ class Jobs:
                     await asyncio.sleep(0)
             return changed
 
-        return await self._by_filter(which, look, **part)
+        return await self._by_filter(which, look, MAX_STEP_JOBS if arguments is UNSET else MAX_EDITED_JOBS, **part)
 
     async def _would(self, action: Action, job: Job, arguments: Mapping[str, Any] | UnsetType) -> Changed:
         met = job.met(self._ground.clock.now())
@@ -315,25 +317,27 @@ class Jobs:
             return await self._change(action, job.id, update=await self._edited(job, update, arguments), **part)
 
         async def edit(which: Filter, after: JobId | None, limit: int) -> Changed:
-            store, page = await self._ground.opened(), await self._page(which, after, limit, brief=True)
-            changed = Changed([], {}, page.next)
-            for job in page:
-                whole = await whole_job(store, job, self._ground.clock.now())
-                _add(changed, await self._edit(action, whole, update, arguments))
+            page = await self._page(which, after, limit, brief=True)
+            changed = await self._edit(action, page, update, arguments)
             await self._tell(action, changed)
-            return changed
+            return replace(changed, next=page.next)
 
-        return await self._by_filter(which, edit, **part)
+        return await self._by_filter(which, edit, MAX_EDITED_JOBS, **part)
 
     async def _page(self, which: Filter, after: JobId | None, limit: int, *, brief: bool = False) -> Page:
         return await self.list(which, limit=limit, after=after, newest=False, sort="created", brief=brief)
 
-    async def _edit(self, action: Action, job: Job, update: Update, arguments: Mapping[str, Any]) -> Changed:
-        try:
-            edited = await self._edited(job, update, arguments)
-        except BadPayload as bad:
-            return Changed([], {job.id: Refusal(job.state, error=str(bad))})
-        return await self._step(action, Filter(ids=(job.id,)), None, PAGE, "", edited)
+    async def _edit(self, action: Action, page: Page, update: Update, arguments: Mapping[str, Any]) -> Changed:
+        """All of them in one step of the store, each with a payload of its own."""
+        store, updates, refused = await self._ground.opened(), dict[JobId, Update](), dict[JobId, Refusal]()
+        for brief in page:
+            job = await whole_job(store, brief, self._ground.clock.now())
+            try:
+                updates[job.id] = await self._edited(job, update, arguments)
+            except BadPayload as bad:
+                refused[job.id] = Refusal(job.state, error=str(bad))
+        changed = await self._step(action, Filter(ids=tuple(updates)), None, PAGE, "", updates)
+        return replace(changed, refused=refused | changed.refused)
 
     async def _edited(self, job: Job, update: Update, arguments: Mapping[str, Any]) -> Update:
         """In a thread: they may be large."""
@@ -368,17 +372,17 @@ class Jobs:
         await self._tell(action, changed)
         return changed
 
-    async def _by_filter(
-        self, which: Filter, act: Callable[[Filter, JobId | None, int], Awaitable[Changed]], **part: Unpack[Part]
-    ) -> Changed:
+    async def _by_filter(self, which: Filter, act: Act, most: int = MAX_STEP_JOBS, **part: Unpack[Part]) -> Changed:
         """Step by step, in order of id; each is told of, so that a later one that fails hides nothing."""
         left = part.get("limit", MOST)
         checked_limit(left, MOST)
         which, after = resumed(checked_filter(which).by_error(), part.get("after"), self._ground.clock.now())
-        total = Changed([], {})
+        total, steps = Changed([], {}), BulkSteps(self._ground.clock, most)
+        act = act if which.ids is None else in_parts(which.ids, act)
         note(changed=total)
         while True:
-            changed = await act(which, after, min(PAGE, left))
+            changed = await act(which, after, steps.begin(left))
+            steps.end()
             _add(total, changed)
             after, left = changed.next, left - len(changed.done) - len(changed.refused)
             if after is None or left <= 0:
@@ -392,7 +396,7 @@ class Jobs:
         after: JobId | None,
         limit: int,
         reason: str,
-        update: Update | None,
+        update: Updates | None,
     ) -> Changed:
         store, now = await self._ground.opened(), self._ground.clock.now()
         if action is Action.DELETE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -13,14 +13,14 @@ from msgspec.structs import replace
 
 from ..clock import micros
 from ..errors import BadInput
-from ..job import WENT_WRONG, Execution
+from ..job import WENT_WRONG, Execution, JobId
 from ..schedule import BACKFILL, BY_HAND, TICKS_KEPT, Schedule, Tick
 from ..stats import LONGEST, Figures, Point, TopError, figures, resolution, series, top_errors
 from ..store import Store
 from ..tally import NOT_COUNTED, SECONDS, Sums, Tally, begin
 
 # Jobs whose runs statistics look at, the newest first, and how many of them are read at a time.
-SAMPLE_JOBS, READ_JOBS = 500, 25
+SAMPLE_JOBS, READ_JOBS = 500, 100
 WEEK = timedelta(days=7)
 # Ticks are numbered from 1; every client can write this number exactly, and every store has room for it.
 MAX_TICK_NUMBER = 2**53 - 1
@@ -94,7 +94,7 @@ async def runs_of(store: Store, name: str, *, limit: int, before: int | None) ->
 
 
 async def stats_of(store: Store, row: Schedule, window: timedelta, now: datetime) -> ScheduleStats:
-    """One read of its ticks, and one for each of up to SAMPLE_JOBS jobs."""
+    """One read of its ticks, and one for every READ_JOBS of up to SAMPLE_JOBS jobs."""
     if not isinstance(window, timedelta) or not timedelta(0) < window <= LONGEST:
         raise BadInput(f"statistics of a schedule reach back up to {LONGEST.days} days, got {window!r:.80}")
     span = resolution(window)
@@ -130,10 +130,11 @@ def _fired(ticks: Sequence[Tick]) -> list[Tick]:
 async def _runs(store: Store, ticks: Sequence[Tick]) -> AsyncIterator[tuple[Tick, Sequence[Execution]]]:
     """Each tick with the runs of its job that have ended, first to last; none where the job is gone."""
     for n in range(0, len(ticks), READ_JOBS):
-        some = ticks[n : n + READ_JOBS]
-        for tick, runs in zip(some, await asyncio.gather(*(store.executions(tick.job_id or "") for tick in some)),
-                              strict=True):  # fmt: skip
-            yield tick, runs
+        some, found = ticks[n : n + READ_JOBS], defaultdict[JobId | None, list[Execution]](list)
+        for run in await store.executions([tick.job_id or "" for tick in some]):
+            found[run.job_id].append(run)
+        for tick in some:
+            yield tick, found[tick.job_id]
         await asyncio.sleep(0)  # a store that answers without waiting gives other tasks no turn
 
 

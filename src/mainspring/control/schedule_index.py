@@ -162,10 +162,20 @@ class ScheduleIndex:
         index = await self.look()
         if not index.complete:
             return SchedulePage(*await scanned(store, fitting, limit, after, SCAN_ROWS))
-        changed = {name for name in self.touched if after is None or name > after}
-        names = sorted({*await index.chosen(fitting, limit, after, changed), *changed})
-        rows = [row for row in await store.schedules(names, limit=len(names)) if fitting(row)][:limit] if names else []
-        return SchedulePage(rows, rows[-1].name if len(rows) == limit else None)
+        touched = set(self.touched)
+        changed = nsmallest(SCAN_ROWS, (name for name in touched if after is None or name > after))
+        chosen = await index.chosen(fitting, limit, after, touched)
+        # Beyond the last of a list that is full there may be more of its kind.
+        ends = [some[-1] for some, most in ((changed, SCAN_ROWS), (chosen, limit)) if len(some) == most]
+        end = min(ends, default=None)
+        names = sorted(name for name in (*changed, *chosen) if end is None or name <= end)
+        rows: list[Schedule] = []
+        for n in range(0, len(names), PAGE_ROWS):
+            some = names[n : n + PAGE_ROWS]
+            rows += [row for row in await store.schedules(some, limit=len(some)) if fitting(row)]
+            if len(rows) >= limit:
+                return SchedulePage(rows[:limit], rows[limit - 1].name)
+        return SchedulePage(rows, end)
 
     def _stale(self) -> bool:
         if self._took <= WAIT_SECONDS:

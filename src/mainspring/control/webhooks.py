@@ -17,7 +17,7 @@ from ..hint import unexpected
 from ..ids import new_id
 from ..job import Enqueued, Filter, NewJob
 from ..span import Span, seconds
-from ..webhook.message import Event, delivery, prefix
+from ..webhook.message import TASK, Event, delivery, prefix
 from ..webhook.record import (
     EVENTS,
     EXTRAS,
@@ -105,7 +105,7 @@ class Webhooks:
 
     async def deliveries(self, name: str, *, limit: int = 100, after: str | None = None) -> Page:
         """The jobs that tell it, or have told it, newest first."""
-        which = Filter(key_prefix=prefix((await self.get(name)).name))
+        which = Filter(key_prefix=prefix((await self.get(name)).name), tasks=(TASK,))
         return await self._jobs.list(which, limit=limit, after=after)
 
     # making and changing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -30,26 +30,25 @@ from ..job import (
     WorkerId,
 )
 from ..retry import Backoff
-from ..unreadable import unreadable
+from ..unreadable import readable, unreadable
 
 COLUMNS = (
     "id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, "
     "started_at, finished_at, cancel_reason, unique_key, idempotency_key, options, failure, payload, result, progress"
 )
-# Of a brief job, what is not among its options.
-BRIEF_TEXTS = {
-    name: f"CASE WHEN length({name}) > {BRIEF_CHARACTERS} THEN '' ELSE {name} END" for name in ("payload", "result")
-}
+# Whether a column is left out of a brief job, or cut.
+IS_LONG = f"length({{0}}) > {BRIEF_CHARACTERS}"
 NEW_COLUMNS = (
     "id, queue, task, rank, state, run_at, created_at, expires_at, unique_key, idempotency_key, options, payload"
 )
 Row = Sequence[Any]
 
 
-def brief_columns(options: str) -> str:
-    """COLUMNS of a brief job; `options` is SQL for long ones: tags, schedule and tick, and that they were cut."""
-    short = f"CASE WHEN length(options) > {BRIEF_CHARACTERS} THEN {options} ELSE options END"
-    brief = {**BRIEF_TEXTS, "options": short}
+def brief_columns(options: str, is_long: str = IS_LONG) -> str:
+    """COLUMNS of a brief job. `options` is SQL for long ones: tags, schedule and tick, and that they were cut;
+    `is_long` is SQL for whether the column {0} has more than BRIEF_CHARACTERS."""
+    instead = {"payload": "''", "result": "''", "options": options}
+    brief = {name: f"CASE WHEN {is_long.format(name)} THEN {text} ELSE {name} END" for name, text in instead.items()}
     return ", ".join(f"{brief[name]} AS {name}" if name in brief else name for name in COLUMNS.split(", "))
 
 
@@ -283,6 +282,11 @@ def claimed_of(row: Row, lease: Lease, worker: WorkerId, now: datetime) -> Job:
         fingerprint=extra.fingerprint, enqueued_by=extra.enqueued_by,
         failure=None if failure is None else _failure(failure), payload=payload, progress=progress_of(progress),
     )  # fmt: skip
+
+
+def executions_of(rows: Iterable[Row]) -> list[Execution]:
+    """Those that can be decoded."""
+    return readable("run of job", [(f"{row[0]} {row[1]}", row) for row in rows], execution_of)
 
 
 def execution_of(row: Row) -> Execution:

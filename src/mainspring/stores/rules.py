@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from datetime import datetime, timedelta
 from typing import Literal
@@ -28,12 +28,14 @@ from ..job import (
     Failure,
     Filter,
     Job,
+    JobId,
     NewJob,
     Orders,
     Progress,
     Refusal,
     State,
     Update,
+    Updates,
     is_internal,
 )
 from ..outcome import Outcome
@@ -209,8 +211,19 @@ def lapsed(job: Job, now: datetime) -> Job:
     return job
 
 
-def act(action: Action, job: Job, now: datetime, reason: str, update: Update | None = None) -> Job:
+def ids_in(job_id: JobId | Collection[JobId]) -> list[JobId]:
+    """One id, or each of several once."""
+    return [job_id] if isinstance(job_id, str) else list(dict.fromkeys(job_id))
+
+
+def update_of(updates: Updates | None, id: JobId) -> Update | None:
+    """The new values of one job."""
+    return updates.get(id) if isinstance(updates, Mapping) else updates
+
+
+def act(action: Action, job: Job, now: datetime, reason: str, updates: Updates | None = None) -> Job:
     """The job after an action its state allows (delete aside)."""
+    update = update_of(updates, job.id)
     if action is Action.UPDATE:
         return updated(job, update or Update())
     if action is Action.RETRY:

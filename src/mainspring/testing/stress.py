@@ -144,23 +144,26 @@ async def _enqueue(
 
 
 async def _watch(app: Mainspring, ids: Sequence[JobId], patience: float) -> dict[JobId, Job]:
-    """The jobs, once all of them are final or patience is over."""
+    """The jobs, once all of them are final or patience is over.
+
+    They are looked at in batches, the next one once all of the last are final: so each is read a few times, however
+    many there are.
+    """
     loop, clock, span = asyncio.get_running_loop(), app.clock._clock, LOOK
-    end = loop.time() + patience
-    found = await _look(app, ids)
-    while (left := [id for id in ids if id not in found or not found[id].state.final]) and loop.time() < end:
-        if isinstance(clock, VirtualClock):
+    found, first, end = dict[JobId, Job](), 0, loop.time() + patience
+    while first < len(ids):
+        found |= await _look(app, ids[first : first + BATCH])
+        if loop.time() >= end or all(id in found and found[id].state.final for id in ids[first : first + BATCH]):
+            first += BATCH
+        elif isinstance(clock, VirtualClock):
             await clock.elapse(seconds=span)
             span = min(2 * span, SELDOM)
         else:
             await clock.sleep(LOOK)
-        found |= await _look(app, left)
     return found
 
 
 async def _look(app: Mainspring, ids: Sequence[JobId]) -> dict[JobId, Job]:
-    store, found = await app.opened(), dict[JobId, Job]()
-    for first in range(0, len(ids), BATCH):
-        which = Filter(ids=tuple(ids[first : first + BATCH]))
-        found |= {job.id: job for job in await store.jobs(which, now=app.clock.now(), limit=BATCH)}
-    return found
+    which = Filter(ids=tuple(ids))
+    found = await (await app.opened()).jobs(which, now=app.clock.now(), limit=len(ids), brief=True)
+    return {job.id: job for job in found}

@@ -25,6 +25,7 @@ from ...job import (
 )
 from ...schedule import Schedule, Tick
 from ...schema import Schema
+from ..rules import ids_in
 from .answers import EntryAnswer, Page, ScheduleAnswer, Time, WorkerAnswer
 from .line import Line
 from .place import Place
@@ -106,8 +107,16 @@ class HttpStore:
         body = {"jobs": [_request(job) for job in jobs]}
         return (await self.line.ask(dict[str, list[Enqueued]], "POST", "jobs", body=body))["jobs"]
 
-    async def executions(self, job_id: JobId, *, after: int = 0, limit: int | None = None) -> list[Execution]:
-        return await self._all(Execution, "jobs", job_id, "executions", limit=limit, after=after)
+    async def executions(
+        self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
+    ) -> list[Execution]:
+        found = list[Execution]()
+        for id in sorted(ids_in(job_id)):
+            left = None if limit is None else limit - len(found)
+            if left == 0:
+                break
+            found += await self._all(Execution, "jobs", id, "executions", limit=left, after=after)
+        return found
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         query = {"limit": limit, "after": f"{after[0]}.{after[1]}"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from ...job import Action, Changed, Filter, Job, JobId, Refusal, Update
+from ...job import Action, Changed, Filter, Job, JobId, Refusal, Updates
 from ..rules import act, lapsed, refused
 from .jobs import Jobs
 from .ledger import Ledger
@@ -19,7 +19,7 @@ def change(
     now: datetime,
     limit: int,
     reason: str,
-    update: Update | None,
+    update: Updates | None,
     after: JobId | None,
 ) -> Changed:
     done: list[JobId] = []

@@ -33,7 +33,7 @@ from ...job import (
     Shown,
     Sort,
     State,
-    Update,
+    Updates,
     WorkerId,
     WorkerInfo,
 )
@@ -44,7 +44,7 @@ from ...schema import Schema
 from ...store import Store, Transaction
 from ...tally import Span, Tally
 from ..bell import Bell
-from ..rules import brief_job
+from ..rules import brief_job, ids_in
 from . import change, claim, enqueue, finish, fire, read
 from .jobs import Jobs
 from .keeper import MemoryKeeper
@@ -235,7 +235,7 @@ class MemoryStore(MemoryKeeper):
         now: datetime,
         limit: int,
         reason: str = "",
-        update: Update | None = None,
+        update: Updates | None = None,
         after: JobId | None = None,
     ) -> Changed:
         with self._turn():
@@ -272,9 +272,13 @@ class MemoryStore(MemoryKeeper):
             found = read.page(self._jobs, which, now, limit, after, newest, sort)
             return [brief_job(job) for job in found] if brief else found
 
-    async def executions(self, job_id: JobId, *, after: int = 0, limit: int | None = None) -> list[Execution]:
+    async def executions(
+        self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
+    ) -> list[Execution]:
         with self._turn():
-            return [run for run in self._ledger.executions.get(job_id, ()) if run.number > after][:limit]
+            runs = self._ledger.executions
+            found = (run for id in sorted(ids_in(job_id)) for run in runs.get(id, ()))
+            return [run for run in found if run.number > after][:limit]
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         with self._turn():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from ...clock import micros
-from ...job import Action, Changed, Cursor, Filter, Job, JobId, Refusal, Update
+from ...job import Action, Changed, Cursor, Filter, Job, JobId, Refusal, Updates
 from ..rows import job_of
 from ..rules import act, lapsed, matches, refused
 from . import series
@@ -21,7 +21,7 @@ async def change(
     now: datetime,
     limit: int,
     reason: str,
-    update: Update | None,
+    update: Updates | None,
     after: JobId | None,
 ) -> Changed:
     """Inside a transaction."""

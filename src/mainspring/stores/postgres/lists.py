@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from ...clock import micros
-from ...job import FINAL, Cursor, Filter, Sort
+from ...job import BRIEF_CHARACTERS, FINAL, Cursor, Filter, Sort
 from ..rows import COLUMNS, END_SQL, beyond, brief_columns, end_texts, stored
 from .jobs import BOTH
 from .pool import Session
@@ -25,9 +25,12 @@ SOON, NEAR, FAR, FEW = 500, 5_000, 20_000, 10_000
 TOLD = 200_000
 
 # The tick alone is among the options only: as it is written there, without a look at the rest as values.
-_CUT = """json_strip_nulls(json_build_object('tags', tags, 'schedule', schedule,
-    'scheduled_at', options::json -> 'scheduled_at', 'cut', true))::text"""
-_BRIEF = brief_columns(_CUT)
+_CUT = """json_strip_nulls(json_build_object('tags', tags, 'schedule', schedule, 'scheduled_at',
+    CASE WHEN schedule IS NOT NULL THEN options::json -> 'scheduled_at' END, 'cut', true))::text"""
+# Characters are counted only where bytes do not tell: the server knows those of a text without reading it.
+_IS_LONG = f"""(octet_length({{0}}) > {BRIEF_CHARACTERS}
+    AND (octet_length({{0}}) > 4 * {BRIEF_CHARACTERS} OR length({{0}}) > {BRIEF_CHARACTERS}))"""
+_BRIEF = brief_columns(_CUT, _IS_LONG)
 _FINAL = frozenset(state.value for state in FINAL)
 READY = "crashes < 2 AND NOT parked"
 _SUSPECT = "crashes >= 2 AND NOT parked"

@@ -7,20 +7,18 @@ from typing import Any
 
 from ...clock import instant, micros
 from ...job import Execution, JobId, LogLine, State
-from ...unreadable import readable
-from ..rows import COLUMNS, execution_of
+from ..rows import COLUMNS, executions_of
 from .lists import FINISHED, GROUPS
 from .pool import Session
 
-_RUNS = """SELECT * FROM mainspring_executions WHERE job_id = $1 AND number > $2
+_RUNS = """SELECT * FROM mainspring_executions WHERE job_id = ANY($1::text[]) AND number > $2
     UNION ALL SELECT id, runs, attempt, ending, worker, lease, started_at, finished_at,
         coalesce(octet_length(result), 0), NULL, NULL
-    FROM mainspring_finished WHERE id = $1 AND ending IS NOT NULL AND runs > $2 ORDER BY 2 LIMIT $3"""
+    FROM mainspring_finished WHERE id = ANY($1::text[]) AND ending IS NOT NULL AND runs > $2 ORDER BY 1, 2 LIMIT $3"""
 
 
-async def executions(db: Session, job_id: JobId, after: int, limit: int | None) -> list[Execution]:
-    rows = await db.rows(_RUNS, job_id, after, limit)
-    return readable("run of job", [(f"{job_id} {row[1]}", row) for row in rows], execution_of)
+async def executions(db: Session, ids: list[JobId], after: int, limit: int | None) -> list[Execution]:
+    return executions_of(await db.rows(_RUNS, ids, after, limit))
 
 
 _LINES = """SELECT run, n, at, level, text FROM mainspring_logs

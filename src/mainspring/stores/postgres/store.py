@@ -40,7 +40,7 @@ from ...job import (
     Sort,
     State,
     UnreadableRecord,
-    Update,
+    Updates,
     WorkerId,
     WorkerInfo,
 )
@@ -53,6 +53,7 @@ from ...survived_errors import SurvivedErrors
 from ...tally import Span, Tally
 from ...unreadable import decoded, readable
 from ..rows import Row, claimed_of, job_of
+from ..rules import ids_in
 from ..steps import Steps
 from . import (
     change,
@@ -466,7 +467,7 @@ class PostgresStore(PostgresKeeper):
         now: datetime,
         limit: int,
         reason: str = "",
-        update: Update | None = None,
+        update: Updates | None = None,
         after: JobId | None = None,
     ) -> Changed:
         self._idle = False
@@ -502,8 +503,10 @@ class PostgresStore(PostgresKeeper):
         rows = await self._look(lambda db: lists.jobs(db, which, us, limit, after, newest, sort, brief))
         return [job_of(row) for row in rows]
 
-    async def executions(self, job_id: JobId, *, after: int = 0, limit: int | None = None) -> list[Execution]:
-        return await self._call(lambda db: read.executions(db, job_id, after, limit))
+    async def executions(
+        self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
+    ) -> list[Execution]:
+        return await self._call(lambda db: read.executions(db, ids_in(job_id), after, limit))
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         return await self._call(lambda db: read.logs(db, job_id, limit, after))

@@ -37,6 +37,8 @@ from .ways import group_names
 FEW = 16
 # Records read of each group at first, where more than the order decides; each later read takes eight times as many.
 FIRST_LOOK = 4
+# A claim ends about this number of expired jobs of each home at most: others wait for the script that writes them.
+MAX_EXPIRED = 1_000
 # What claim.lua says in place of an instant.
 WORDS = (b"silent", b"look", b"held")
 
@@ -151,7 +153,8 @@ def _claimed(
     expired = tables.jobs.expire(now)
     if not tables.workers.alive(worker, now):
         return Claim([], None, expired)
-    return Claim(*memory.claim(tables.jobs, tables.ledger, paused, queues, worker, tasks, limit, now), expired)
+    jobs, next_at = memory.claim(tables.jobs, tables.ledger, paused, queues, worker, tasks, limit, now)
+    return Claim(jobs, now if len(expired) >= MAX_EXPIRED else next_at, expired)
 
 
 async def paused_queues(homes: Homes) -> set[str]:
@@ -171,12 +174,13 @@ async def _candidates(
     """The first of every group, suspects, what has expired or will be the next to; the queues that are paused; and
     what could not be decoded, which was set aside."""
     base, us = home.base, micros(now)
-    expired = await home.call("ZRANGEBYSCORE", f"{base}:expiring", "-inf", us)
+    expired = await home.call("ZRANGEBYSCORE", f"{base}:expiring", "-inf", us, "LIMIT", 0, MAX_EXPIRED)
     commands: list[Arguments] = [
         ("SMEMBERS", f"{base}:paused"), ("SMEMBERS", f"{base}:suspect"),
         ("ZRANGE", f"{base}:expiring", 0, len(expired)),
     ]  # fmt: skip
-    groups = await group_names(home)
+    # Where very many have expired, a claim ends some of them and takes nothing: the next one follows at once.
+    groups = [] if len(expired) == MAX_EXPIRED else await group_names(home)
     for name in groups:
         commands.append(("ZRANGE", f"{base}:ready:{name}", 0, limit + len(expired)))
         commands.append(("ZRANGE", f"{base}:later:{name}", 0, limit + len(expired)))

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from ...clock import instant, micros
-from ...job import SUSPECT, UNREADABLE, DeadGroup, Job, Queue, Shown, State
+from ...job import UNREADABLE, DeadGroup, Job, Queue, Shown, State
 from .claim import paused_queues
 from .home import Home, Homes
 from .index import REGISTERS
@@ -20,6 +20,10 @@ _ASIDE = UNREADABLE.encode()
 ByQueue = dict[str, Counter[str]]
 # So many names are looked behind at a time.
 TIDIED = 500
+# Jobs past their expires_at that no claim has ended: as many are counted one by one; of more, this number of the first
+# and of the last are looked at.
+MAX_LATE_JOBS, LATE_SAMPLE_JOBS = 5_000, 500
+READ_JOBS = 500
 
 
 async def waiting(home: Home, now: datetime) -> ByQueue:
@@ -37,7 +41,7 @@ async def waiting(home: Home, now: datetime) -> ByQueue:
     for name in queues:
         commands += (("ZCOUNT", f"{base}:again:{name}", "-inf", us), ("ZCARD", f"{base}:again:{name}"))
     commands += (("HVALS", f"{base}:run"), ("SMEMBERS", f"{base}:parks"), ("SMEMBERS", f"{base}:suspect"),
-                 ("ZRANGEBYSCORE", f"{base}:expiring", "-inf", us))  # fmt: skip
+                 ("ZCOUNT", f"{base}:expiring", "-inf", us))  # fmt: skip
     answers = iter(await home.many(commands))
     found: ByQueue = {}
     for name in groups:
@@ -54,9 +58,11 @@ async def waiting(home: Home, now: datetime) -> ByQueue:
         parts = said.split(b"\0")
         if len(parts) == CLAIM_PARTS and parts[0] != _ASIDE:
             found.setdefault(parts[4].decode(), Counter())["running"] += 1
-    parks, suspects, expired = next(answers), next(answers), next(answers)
+    parks, suspects, late = next(answers), set(next(answers)), next(answers)
     await _parked(home, found, [name.decode() for name in parks])
-    await _apart(home, found, {*suspects, *expired}, now)
+    for job in await _pending(home, sorted(suspects)):  # they are counted in no set
+        found.setdefault(job.queue, Counter())[job.shown(now)] += 1
+    await _late(home, found, late, suspects, now)
     return {name: +count for name, count in found.items() if +count}
 
 
@@ -67,16 +73,29 @@ async def _parked(home: Home, found: ByQueue, parks: list[str]) -> None:
         found.setdefault(queue, Counter())[state] += size
 
 
-async def _apart(home: Home, found: ByQueue, ids: set[bytes], now: datetime) -> None:
-    """Suspects are counted in no set; what has expired is counted as if it had not."""
-    jobs = [job for _, job in (await read_home(home, [unpacked(id) for id in ids])).values() if job is not None]
-    for job in jobs:
-        if job.state is not State.PENDING:
-            continue
-        count = found.setdefault(job.queue, Counter())
-        if job.crashes < SUSPECT:
-            count[_as_if_fresh(job, now)] -= 1
-        count[job.shown(now)] += 1
+async def _late(home: Home, found: ByQueue, number: int, suspects: set[bytes], now: datetime) -> None:
+    """What has expired was counted as if it had not. Of very many jobs the first and the last say what all are."""
+    key, us = f"{home.base}:expiring", micros(now)
+    if not number:
+        return
+    most = number if number <= MAX_LATE_JOBS else LATE_SAMPLE_JOBS
+    ids = await home.call("ZRANGEBYSCORE", key, "-inf", us, "LIMIT", 0, most)
+    if number > MAX_LATE_JOBS:
+        ids += await home.call("ZREVRANGEBYSCORE", key, us, "-inf", "LIMIT", 0, most)
+    jobs = await _pending(home, [id for id in ids if id not in suspects])
+    for (queue, shown), size in Counter((job.queue, _as_if_fresh(job, now)) for job in jobs).items():
+        count, size = found.setdefault(queue, Counter()), round(size * number / len(ids))
+        count[shown] -= size
+        count["expired"] += size
+
+
+async def _pending(home: Home, ids: Sequence[bytes]) -> list[Job]:
+    """Those of them that wait, read some at a time."""
+    jobs: list[Job] = []
+    for start in range(0, len(ids), READ_JOBS):
+        some = await read_home(home, [unpacked(id) for id in ids[start : start + READ_JOBS]])
+        jobs += [job for _, job in some.values() if job is not None and job.state is State.PENDING]
+    return jobs
 
 
 def _as_if_fresh(job: Job, now: datetime) -> Shown:

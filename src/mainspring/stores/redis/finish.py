@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ...clock import EPOCH, micros
 from ...failpoint import failpoint
-from ...job import Action, Changed, Cursor, Filter, JobId, Lease, Refusal, Report, Update
+from ...job import Action, Changed, Cursor, Filter, JobId, Lease, Refusal, Report, Updates
 from ...outcome import Outcome
 from ...tally import counted
 from .. import rules
@@ -153,14 +153,14 @@ async def change(
     now: datetime,
     limit: int,
     reason: str,
-    update: Update | None,
+    update: Updates | None,
     after: JobId | None,
 ) -> Changed:
     cursor = None if after is None else Cursor(after)
     ids = [job.id for job in await page(homes, which, now, limit, cursor, False, "created")]
 
     def needs(id: JobId, snapshot: Snapshot) -> Iterator[Name]:
-        return of_change(homes, action, update, id, snapshot)
+        return of_change(homes, action, rules.update_of(update, id), id, snapshot)
 
     def rule(tables: Tables, id: JobId) -> Changed:
         one = replace(which, ids=(id,))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from datetime import datetime
+
+import msgspec
 
 from ...clock import Clock, micros
 from ...document import NEWS_KEPT, Document, Entry, Feed, News, Trail
@@ -13,9 +16,14 @@ from .home import Home, Homes
 from .kept import document_of, entries_of, instant_of, play, watched
 
 # So many are read at a time, and the entries of a span of time whole if there are no more than that.
-STEP, FEW = 200, 2_000
+STEP, FEW = 200, 20_000
+# Entries of the audit trail that are read at a time where some of them may match: most are not even decoded.
+MAX_FILTERED_ENTRIES = 1_000
 # So many of each are tidied away at a time, so often in one call.
 TIDIED, TIMES = 500, 20
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 class RedisKeeper:
@@ -64,15 +72,16 @@ class RedisKeeper:
     async def audit(self, which: Trail, *, limit: int, before: str | None = None) -> list[Entry]:
         home, found = self._open().first, list[Entry]()
         with self._clock.outside():
-            span = await _span(home, which)
+            span, parts, step = await _span(home, which), _parts(which), STEP
             while len(found) < limit:
-                page = await _ids(home, span, before)
+                page = await _ids(home, span, before, step)
                 texts = await home.call("HMGET", f"{home.base}:entry", *page) if page else []
-                read = entries_of(zip(page, texts, strict=True))
+                pairs = zip(page, texts, strict=True)
+                read = entries_of([(id, text) for id, text in pairs if text and all(part in text for part in parts)])
                 found += [entry for entry in read if in_trail(entry, which)]
-                if len(page) < STEP:
+                if len(page) < step:
                     break
-                before = page[-1]
+                before, step = page[-1], MAX_FILTERED_ENTRIES if parts else STEP
         return found[:limit]
 
     # news
@@ -135,20 +144,27 @@ async def _names(home: Home, kind: str, names: Collection[str] | None, after: st
     return [name.decode() for name in found]
 
 
-async def _ids(home: Home, span: set[str] | None, before: str | None) -> list[str]:
-    """The next so many, the newest first."""
+def _parts(which: Trail) -> list[bytes]:
+    """What the record of an entry that matches has in it, so that one without them need not be decoded."""
+    named = [] if which.action is None else [_encode(which.action)[:-1]]  # an action, or the noun that it begins with
+    return [*named, *(_encode(part) for part in (which.who, which.target) if part is not None)]
+
+
+async def _ids(home: Home, span: Sequence[str] | None, before: str | None, step: int) -> list[str]:
+    """The next ones, the newest first."""
     if span is not None:
-        return sorted((id for id in span if before is None or id < before), reverse=True)[:STEP]
+        end = len(span) if before is None else bisect_left(span, before)
+        return list(span[max(0, end - step) : end][::-1])
     high = b"+" if before is None else b"(" + before.encode()
-    found = await home.call("ZREVRANGEBYLEX", f"{home.base}:trail", high, "-", "LIMIT", 0, STEP)
+    found = await home.call("ZREVRANGEBYLEX", f"{home.base}:trail", high, "-", "LIMIT", 0, step)
     return [id.decode() for id in found]
 
 
-async def _span(home: Home, which: Trail) -> set[str] | None:
-    """The ids of the span of time that is asked for, if they are few."""
+async def _span(home: Home, which: Trail) -> list[str] | None:
+    """The ids of the span of time that is asked for, in order, if they are few."""
     if which.since is None and which.until is None:
         return None
     low = "-inf" if which.since is None else micros(which.since)
     high = "+inf" if which.until is None else f"({micros(which.until)}"
     found = await home.call("ZRANGEBYSCORE", f"{home.base}:audited", low, high, "LIMIT", 0, FEW + 1)
-    return None if len(found) > FEW else {id.decode() for id in found}
+    return None if len(found) > FEW else sorted(id.decode() for id in found)

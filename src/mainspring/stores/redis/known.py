@@ -110,23 +110,38 @@ def found_in(ids: Sequence[JobId], columns: Sequence[Sequence[bytes | None]]) ->
     return {id: (raw, job_from(id, raw)) for id, raw in raws.items()}
 
 
-async def executions(homes: Homes, id: JobId, after: int, limit: int | None) -> list[Execution]:
-    raw, job = (await read_jobs(homes, [id]))[id]
-    if job is None:
-        return []
-    home = homes.of(job.queue)
-    if limit is None or job.unreadable:
-        texts = await home.call("HVALS", f"{home.base}:exec:{id}")
-        return [run for run in runs_in(id, raw, texts) if run.number > after][:limit]
+async def executions(homes: Homes, ids: Sequence[JobId], after: int, limit: int | None) -> list[Execution]:
+    """Of each home in two round trips: the jobs, and the records of their runs; one job's are read in pages."""
+    found = {id: (raw, job) for id, (raw, job) in (await read_jobs(homes, ids)).items() if job is not None}
+    if len(found) == 1 and limit is not None:
+        ((id, (raw, job)),) = found.items()
+        if not job.unreadable:
+            return await _runs_page(homes.of(job.queue), job, raw, after, limit)
+    shares: dict[Home, list[JobId]] = {}
+    for id, (_, job) in found.items():
+        shares.setdefault(homes.of(job.queue), []).append(id)
+    texts: dict[JobId, Sequence[bytes]] = {}
+    for some in await homes.each(lambda home: _run_texts(home, shares[home]), shares):
+        texts |= some
+    runs = (run for id in ids if id in found for run in runs_in(id, found[id][0], texts[id]))
+    return [run for run in runs if run.number > after][:limit]
+
+
+async def _runs_page(home: Home, job: Job, raw: Raw, after: int, limit: int) -> list[Execution]:
+    """A number that no run has ended with is passed over, so that a page is full as long as there are more."""
     found: list[Execution] = []
-    # A number that no run has ended with is passed over, so that a page is full as long as there are more.
     while after < job.runs and len(found) < limit:
         numbers = range(after + 1, min(job.runs, after + limit - len(found)) + 1)
-        texts = await home.call("HMGET", f"{home.base}:exec:{id}", *numbers)
-        ended = runs_in(id, raw, (text for text in texts if text is not None))
+        texts = await home.call("HMGET", f"{home.base}:exec:{job.id}", *numbers)
+        ended = runs_in(job.id, raw, (text for text in texts if text is not None))
         found += [run for run in ended if run.number in numbers]
         after = numbers[-1]
     return found
+
+
+async def _run_texts(home: Home, ids: Sequence[JobId]) -> dict[JobId, Sequence[bytes]]:
+    answers = await home.many([("HVALS", f"{home.base}:exec:{id}") for id in ids])
+    return dict(zip(ids, answers, strict=True))
 
 
 def runs_in(id: JobId, raw: Raw, texts: Iterable[bytes]) -> list[Execution]:

@@ -20,7 +20,7 @@ from .records import packed, place, unpacked
 from .ways import Names, Way, early, end_of, names_in, ranks_in, ways
 
 # A set is read whole if it has up to so many: their ids alone, or all of them where the order is not that of ids.
-FEW, FEW_WHOLE = 20_000, 5_000
+FEW, FEW_WHOLE = 50_000, 5_000
 # Jobs are read in steps: as many as are wanted, then more each time if few of them match.
 MOST = 1_000
 # Where a match is expected among so many jobs, these are looked at first, so many at most.
@@ -93,15 +93,17 @@ async def _page(home: Home, asked: Asked) -> list[Job]:
         return await _chosen(home, {packed(id) for id in asked.which.ids}, asked)
     names = await names_in(home)
     along, few, dense = await _nearest(home, asked, names)
-    if few is None:
+    if not few:
         return await _walk(home, await _orders(home, asked, names, along), asked) or []
     if dense and (found := await _walk(home, await _orders(home, asked, names, along), asked, PATIENCE)) is not None:
         return found
-    return await _chosen(home, await _members(home, asked, names, few), asked)
+    members = [await _members(home, asked, names, way) for way in few]
+    return await _chosen(home, set.intersection(*members), asked)
 
 
-async def _nearest(home: Home, asked: Asked, names: Names) -> tuple[Way, Way | None, bool]:
-    """The shortest way along an order; a set that is better read whole, if there is one; whether to look before."""
+async def _nearest(home: Home, asked: Asked, names: Names) -> tuple[Way, list[Way], bool]:
+    """The shortest way along an order; sets that are better read whole, if there are any: a match is in each of them;
+    and whether to look along the order before."""
     which, created = asked.which, asked.sort == "created"
     # Those that finished lie by state.
     found = list(ways(home.base, which if asked.sort != "finished" else replace(which, states=None), names, asked.now))
@@ -110,9 +112,14 @@ async def _nearest(home: Home, asked: Asked, names: Names) -> tuple[Way, Way | N
     length, along = min((one for one in counted if one[1].ordered), key=lambda one: one[0]) if created else counted[0]
     sets = [one for one in counted[1:] if not (created and one[1].ordered)]
     count, few = min(sets, key=lambda one: one[0], default=(0, None))
+    named = (which.queues, which.tasks, which.created_after, which.created_before)
+    narrow = counted if any(one is not None for one in named) else counted[1:]
+    both = sorted((one for one in narrow if one[0] <= FEW), key=lambda one: one[0])[:2] if created else []
+    if len(both) == 2 and both[0][0] > PATIENCE:  # ids alone tell which jobs are in both
+        return along, [way for _, way in both], True
     if few is None or count > (FEW if created else FEW_WHOLE) or (created and count >= length):
-        return along, None, False
-    return along, few, created and DENSE * count > length
+        return along, [], False
+    return along, [few], created and DENSE * count > length
 
 
 # a set
@@ -198,8 +205,10 @@ async def _orders(home: Home, asked: Asked, names: Names, along: Way) -> list[Or
     if asked.sort == "due":
         return await _by_due(home, names.wanted(which))
     low, high = ids_of(which.created_after, which.created_before)
-    orders = [Order(one.key, low, high) for one in along.sets]
-    return orders if (low, high) == (b"-", b"+") else [*orders, Order(f"{base}:odd")]
+    if (low, high) == (b"-", b"+"):
+        return [Order(one.key) for one in along.sets]
+    *sets, odd = along.sets
+    return [*(Order(one.key, low, high) for one in sets), Order(odd.key)]
 
 
 async def _by_due(home: Home, groups: Sequence[str]) -> list[Order]:

@@ -36,7 +36,7 @@ from ...job import (
     Shown,
     Sort,
     State,
-    Update,
+    Updates,
     WorkerId,
     WorkerInfo,
 )
@@ -47,6 +47,7 @@ from ...schema import Schema
 from ...store import Store, Transaction
 from ...survived_errors import SurvivedErrors
 from ...tally import Span, Tally
+from ..rules import ids_in
 from . import claim, count, enqueue, finish, lists, series, tally
 from .aside import delete_queueless, set_aside_schedules
 from .condition import condition, listener, refuse
@@ -280,7 +281,7 @@ class RedisStore(RedisKeeper):
         now: datetime,
         limit: int,
         reason: str = "",
-        update: Update | None = None,
+        update: Updates | None = None,
         after: JobId | None = None,
     ) -> Changed:
         with self._clock.outside():
@@ -320,9 +321,11 @@ class RedisStore(RedisKeeper):
         with self._clock.outside():
             return await lists.page(self._open(), which, now, limit, after, newest, sort, brief)
 
-    async def executions(self, job_id: JobId, *, after: int = 0, limit: int | None = None) -> list[Execution]:
+    async def executions(
+        self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
+    ) -> list[Execution]:
         with self._clock.outside():
-            return await executions(self._open(), job_id, after, limit)
+            return await executions(self._open(), sorted(ids_in(job_id)), after, limit)
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         with self._clock.outside():

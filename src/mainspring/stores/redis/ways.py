@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...clock import micros
 from ...job import Filter
 from .home import Home
-from .index import LISTED, Arguments
+from .index import LISTED, Arguments, ids_of
 
 # The rank of the lowest priority.
 LAST = 65_535
@@ -66,24 +66,29 @@ def _named(name: str, which: Filter) -> bool:
 
 def ways(base: str, which: Filter, names: Names, now: datetime) -> Iterator[Way]:
     """Along all jobs first, then one for each condition that has sets of its own."""
-    yield _by_creation(f"{base}:made:{name}" for name in names.wanted(which))
-    yield from (_by_creation([f"{base}:tag:{tag}"]) for tag in which.tags or ())
+    yield _by_creation(base, which, (f"{base}:made:{name}" for name in names.wanted(which)))
+    yield from (_by_creation(base, which, [f"{base}:tag:{tag}"]) for tag in which.tags or ())
     if which.schedules is not None:
-        yield _by_creation(f"{base}:made-by:{name}" for name in which.schedules)
+        yield _by_creation(base, which, (f"{base}:made-by:{name}" for name in which.schedules))
     if which.errors is not None:
-        yield _by_creation(f"{base}:error:{kind}" for kind in which.errors)
+        yield _by_creation(base, which, (f"{base}:error:{kind}" for kind in which.errors))
     if which.workers is not None:
         yield Way([_set(f"{base}:held:{worker}") for worker in which.workers])
     if which.key_prefix is not None:
         yield Way([_keys(f"{base}:keys", which.key_prefix)])
     if which.states is not None and set(which.states) <= {*LISTED}:
-        yield _by_creation(f"{base}:final:{name}" for name in names.ended(which))
+        yield _by_creation(base, which, (f"{base}:final:{name}" for name in names.ended(which)))
     elif which.states is not None:
         yield Way(list(_states(base, which, names, micros(now))))
 
 
-def _by_creation(keys: Iterable[str]) -> Way:
-    return Way([_sorted(key) for key in dict.fromkeys(keys)], ordered=True)
+def _by_creation(base: str, which: Filter, keys: Iterable[str]) -> Way:
+    """The parts of these sets that the time asked for leaves, and the jobs whose ids do not tell theirs."""
+    low, high = ids_of(which.created_after, which.created_before)
+    if (low, high) == (b"-", b"+"):
+        return Way([_sorted(key) for key in dict.fromkeys(keys)], ordered=True)
+    sets = [Set(key, ("ZLEXCOUNT", key, low, high), ("ZRANGEBYLEX", key, low, high)) for key in dict.fromkeys(keys)]
+    return Way([*sets, _sorted(f"{base}:odd")], ordered=True)
 
 
 def _states(base: str, which: Filter, names: Names, us: int) -> Iterator[Set]:

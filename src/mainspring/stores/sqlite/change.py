@@ -5,8 +5,10 @@ from __future__ import annotations
 import sqlite3
 from datetime import datetime
 
+import msgspec
+
 from ...clock import micros
-from ...job import Action, Changed, Cursor, Filter, Job, JobId, Refusal, Update
+from ...job import Action, Changed, Cursor, Filter, Job, JobId, Refusal, Updates
 from ..rows import Row, job_of
 from ..rules import act, lapsed, refused
 from .enqueue import drop, holder, save
@@ -14,14 +16,16 @@ from .lists import jobs
 
 _LAST_RUN = """SELECT id, runs, attempt, ending, worker, lease, started_at, finished_at,
         coalesce(length(CAST(result AS BLOB)), 0), failure, NULL
-    FROM mainspring_jobs WHERE id = ? AND ending IS NOT NULL"""
-_KEEP_LAST_RUN = f"INSERT INTO mainspring_executions {_LAST_RUN}"
-_RUNS = f"""SELECT * FROM mainspring_executions WHERE job_id = ? AND number > ?
-    UNION ALL {_LAST_RUN} AND runs > ? ORDER BY 2 LIMIT ?"""
+    FROM mainspring_jobs WHERE id {} AND ending IS NOT NULL"""
+_KEEP_LAST_RUN = f"INSERT INTO mainspring_executions {_LAST_RUN.format('= ?')}"
+_CHOSEN = "IN (SELECT value FROM json_each(:ids))"
+_RUNS = f"""SELECT * FROM mainspring_executions WHERE job_id {_CHOSEN} AND number > :after
+    UNION ALL {_LAST_RUN.format(_CHOSEN)} AND runs > :after ORDER BY 1, 2 LIMIT :limit"""
 
 
-def executions(db: sqlite3.Connection, job_id: JobId, after: int, limit: int | None) -> list[Row]:
-    return db.execute(_RUNS, (job_id, after, job_id, after, -1 if limit is None else limit)).fetchall()
+def executions(db: sqlite3.Connection, ids: list[JobId], after: int, limit: int | None) -> list[Row]:
+    values = {"ids": msgspec.json.encode(ids).decode(), "after": after, "limit": -1 if limit is None else limit}
+    return db.execute(_RUNS, values).fetchall()
 
 
 def change(
@@ -31,7 +35,7 @@ def change(
     now: datetime,
     limit: int,
     reason: str,
-    update: Update | None,
+    update: Updates | None,
     after: JobId | None,
 ) -> Changed:
     done: list[JobId] = []

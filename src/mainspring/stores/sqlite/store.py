@@ -42,7 +42,7 @@ from ...job import (
     Sort,
     State,
     UnreadableRecord,
-    Update,
+    Updates,
     WorkerId,
     WorkerInfo,
 )
@@ -57,7 +57,8 @@ from ...tally import Span, Tally
 from ...unreadable import decoded, readable
 from ..bell import Bell
 from ..borrowed import awaited, borrowed, itself
-from ..rows import COLUMNS, HELD, Row, claimed_of, execution_of, job_of
+from ..rows import COLUMNS, HELD, Row, claimed_of, executions_of, job_of
+from ..rules import ids_in
 from ..steps import Steps
 from . import change, claim, condition, enqueue, file, finish, fire, lists, read, series, tally, transaction
 from .inotify import WriteWatch
@@ -385,7 +386,7 @@ class SqliteStore(SqliteKeeper):
         now: datetime,
         limit: int,
         reason: str = "",
-        update: Update | None = None,
+        update: Updates | None = None,
         after: JobId | None = None,
     ) -> Changed:
         self._idle = False
@@ -421,9 +422,10 @@ class SqliteStore(SqliteKeeper):
         rows = await self._read(lambda db: lists.jobs(db, which, us, limit, after, newest, sort, brief))
         return [job_of(row) for row in rows]
 
-    async def executions(self, job_id: JobId, *, after: int = 0, limit: int | None = None) -> list[Execution]:
-        rows = await self._read(lambda db: change.executions(db, job_id, after, limit))
-        return readable("run of job", [(f"{job_id} {row[1]}", row) for row in rows], execution_of)
+    async def executions(
+        self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
+    ) -> list[Execution]:
+        return executions_of(await self._read(lambda db: change.executions(db, ids_in(job_id), after, limit)))
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         return await self._read(lambda db: read.logs(db, job_id, limit, after))

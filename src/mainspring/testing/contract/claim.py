@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ...bounds import CLAIM_BYTES
-from ...job import Action, State
+from ...job import Action, JobId, State
 from ...outcome import Done, Retry
 from .build import (
     NOW,
@@ -242,6 +242,20 @@ class ClaimContract(Contract):
             job = await bring(store, State.EXPIRED)
             assert (job.state, job.finished_at, job.runs) == (State.EXPIRED, NOW, 0)
             assert await store.executions(job.id) == []
+
+    async def test_a_flood_of_expired_jobs_ends_in_a_few_claims_and_hides_no_job_that_is_due(self) -> None:
+        async with self.opened() as store:
+            late = await put(store, *(new_job(expires_at=later(-1), priority=5) for _ in range(2500)), now=later(-9))
+            (fresh,) = await put(store, new_job())
+            expired, taken = list[JobId](), list[JobId]()
+            await beat(store)
+            for _ in range(5):
+                found = await claim(store)
+                expired += found.expired
+                taken += [job.id for job in found.jobs]
+                if found.next_at is None or found.next_at > NOW:
+                    break
+            assert (sorted(expired), taken) == (sorted(late), [fresh])
 
     async def test_a_job_expires_once(self) -> None:
         async with self.opened() as store:

@@ -74,6 +74,22 @@ class ExecutionContract(Contract):
             await bring(store, State.DEAD)
             assert [row.job_id for row in await store.executions(first.id)] == [first.id]
 
+    async def test_executions_of_several_jobs_are_by_id_and_number(self) -> None:
+        async with self.opened() as store:
+            jobs = [await bring(store, state, queue=f"q{n}") for n, state in enumerate([State.COMPLETED, State.DEAD])]
+            running, unknown = await start(store), new_job().id
+            for job in jobs[1:]:
+                await act(store, Action.RETRY, job.id)
+                await settle(store, await run_again(store, job.id), Done(), now=NOW)
+            await bring(store, State.COMPLETED)
+            asked = [unknown, jobs[1].id, running.id, jobs[0].id, jobs[1].id]
+            rows = await store.executions(asked)
+            assert rows == [*await store.executions(jobs[0].id), *await store.executions(jobs[1].id)]
+            assert [(row.job_id, row.number) for row in rows] == [
+                (jobs[0].id, 1), (jobs[1].id, 1), (jobs[1].id, 2),
+            ]  # fmt: skip
+            assert await store.executions([]) == []
+
     @pytest.mark.parametrize(("result", "size"), [(None, 0), ("", 0), ("null", 4), ('"é🕰"', 8)])
     async def test_a_result_is_measured_in_bytes_of_utf8(self, result: str | None, size: int) -> None:
         async with self.opened() as store:

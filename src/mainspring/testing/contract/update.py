@@ -56,6 +56,20 @@ async def tagged(store: Store, tag: str) -> list[str]:
 class UpdateContract(Contract):
     # the values
 
+    @pytest.mark.parametrize("action", [Action.UPDATE, Action.RETRY])
+    async def test_each_job_gets_its_own_values_where_they_are_given_by_id(self, action: Action) -> None:
+        async with self.opened() as store:
+            state = State.PENDING if action is Action.UPDATE else State.DEAD
+            done = await bring(store, State.COMPLETED, queue="q")
+            jobs = [await bring(store, state, queue="q") for _ in range(3)]
+            given = {job.id: Update(payload=f'{{"n":{n}}}', queue=f"q{n}") for n, job in enumerate(jobs[:2])}
+            ids = tuple(job.id for job in [*jobs, done])
+            changed = await store.change(action, Filter(ids=ids), now=NOW, limit=9, update={**given, done.id: Update()})
+            assert changed == Changed([job.id for job in jobs], {done.id: Refusal(State.COMPLETED)})
+            found = [await see(store, job.id) for job in jobs]
+            assert [(job.payload, job.queue) for job in found] == [('{"n":0}', "q0"), ('{"n":1}', "q1"), ("{}", "q")]
+            assert {job.state for job in found} == {State.PENDING}
+
     @pytest.mark.parametrize("state", [State.PENDING, State.PAUSED])
     @pytest.mark.parametrize("name", VALUES)
     async def test_an_update_writes_the_value_it_gives_and_no_other(self, name: str, state: State) -> None:
