@@ -106,7 +106,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return Backoff(initial=self.retry_initial_delay, multiplier=self.retry_multiplier, max=self.retry_max_delay)
 
 
-_SPANS = {
+SPANS = {
     "poll_interval", "default_timeout", "retry_initial_delay", "retry_max_delay", "beat", "lease", "sweep", "grace",
     "leader_ttl", "leader_refresh", "dead_retention", "skew",
 }  # fmt: skip
@@ -160,7 +160,7 @@ def _warn_of_unknown(environ: Mapping[str, str], settings: Iterable[str]) -> Non
 
 
 def _read(name: str, value: Any, source: str) -> Any:
-    if name in _SPANS:
+    if name in SPANS:
         return span(value, source, zero=name == "skew")
     if name == "workers":
         return workers(value, source)

@@ -9,12 +9,14 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import fields
 
-from .config import Settings
+from .config import SPANS, Settings
 from .mask import MASK, mask_text
 
 Source = Literal["argument", "environment", "default"]
+Unit = Literal["seconds", "bytes", "hours", "days"]
 # What opens something is not shown; other texts are masked, so that a URL has no password.
 SECRETS = ("api_key", "jwt_secret")
+SIZES = ("recycle_memory", "payload_limit", "result_limit")
 
 
 class Setting(Struct, frozen=True, kw_only=True):
@@ -29,6 +31,8 @@ class Setting(Struct, frozen=True, kw_only=True):
     meaning: str
     secret: bool
     """Its value is not shown, only whether there is one."""
+    unit: Unit | None = None
+    """Of a value that is a span of time or a size."""
 
 
 def sources(given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> dict[str, Source]:
@@ -46,7 +50,7 @@ def report(settings: Settings, came_from: Mapping[str, Source]) -> list[Setting]
         Setting(
             name=field.name, value=_shown(field.name, getattr(settings, field.name)), default=field.default,
             source=came_from.get(field.name, "default"), variable=variable_of(field.name),
-            meaning=MEANINGS.get(field.name, ""), secret=field.name in SECRETS,
+            meaning=MEANINGS.get(field.name, ""), secret=field.name in SECRETS, unit=_unit(field.name),
         )
         for field in fields(settings)
     ]  # fmt: skip
@@ -54,6 +58,14 @@ def report(settings: Settings, came_from: Mapping[str, Source]) -> list[Setting]
 
 def variable_of(name: str) -> str:
     return f"MAINSPRING_{name.upper()}"
+
+
+def _unit(name: str) -> Unit | None:
+    if name in SPANS:
+        return "seconds"
+    if name in SIZES:
+        return "bytes"
+    return "days" if name.endswith("_days") else "hours" if name.endswith("_hours") else None
 
 
 def _shown(name: str, value: Any) -> Any:
@@ -64,80 +76,85 @@ def _shown(name: str, value: Any) -> Any:
 
 # As docs/settings.md has them.
 MEANINGS: Mapping[str, str] = {
-    "store": "where the jobs are; see SQLite and PostgreSQL for the URLs; in Python the first argument",
+    "store": "the URL of the store, see SQLite, PostgreSQL and Redis; in Python the first argument",
     "concurrency": "slots of a worker: how many jobs it runs at once",
     "poll_interval": (
-        "how often a worker asks, and a waiter looks, if no wake-up comes; jobs usually start much sooner, "
-        "and a worker that hears of all asks far less often"
+        "how often a worker polls for jobs, and a waiting caller for its result, if no wake-up comes; jobs "
+        "usually start much sooner, and a worker that gets every wake-up polls far less often"
     ),
-    "default_timeout": "longest time for one run, where neither task nor job says otherwise",
-    "retry_max": "retries after the first attempt, where neither task nor job says otherwise",
+    "default_timeout": "longest time for one run, unless the task or the job has its own",
+    "retry_max": "retries after the first attempt, unless the task or the job has its own",
     "retry_initial_delay": "wait before the first retry",
     "retry_max_delay": "longest wait before a retry",
     "retry_multiplier": "each wait is this many times the one before",
-    "beat": "how often a worker says that it lives, and hears of cancels",
-    "lease": "silent for this long, a worker's jobs are taken over; at least twice `beat`",
-    "sweep": "how often a worker looks for silent ones",
-    "max_crashes": "after this many crashes of its worker a job is dead as a poison pill",
-    "skew": (
-        "how long a job waits for a worker with the version of its task that made its arguments, before it "
-        "is dead; 0: not at all"
+    "beat": "how often a worker sends its heartbeat, and receives cancellations",
+    "lease": (
+        "when a worker has sent no heartbeat for this long, other workers take over its jobs; at least twice `beat`"
     ),
-    "grace": "how long running jobs may take to end when a worker stops",
+    "sweep": "how often a worker looks for workers whose lease has expired",
+    "max_crashes": "a job whose worker has crashed this many times is dead, as a poison pill",
+    "skew": (
+        "how long a job waits for a worker with the version of its task that fits its arguments, before it is "
+        "dead; 0: not at all"
+    ),
+    "grace": "how long running jobs may take to finish when a worker stops",
     "fire": (
-        "whether this worker fires schedules: `any`, `leader` (only while it leads) or `never`; see firing "
-        "by the leader alone"
+        "whether this worker fires schedules: `any`, `leader` (only while it leads) or `never`; see firing by the "
+        "leader alone"
     ),
     "leader_ttl": (
-        "how long a leader leads unless it says that it still does; if it dies, another one follows within "
-        "this; at least twice `leader_refresh`"
+        "how long the term of a leader lasts unless it is renewed; if the leader dies, another one follows within "
+        "this time; at least twice `leader_refresh`"
     ),
-    "leader_refresh": "how often a leader says so",
+    "leader_refresh": "how often a leader renews its term",
     "workers": (
-        "processes of `mainspring worker`, or `auto`: one for each processor; a worker in a process of your "
-        "own does not heed it"
+        "processes of `mainspring worker`, or `auto`: one for each processor; not used by a worker in a process "
+        "of your own"
     ),
-    "recycle_jobs": "after this many runs a worker process gives way to a fresh one; 0: never",
-    "recycle_memory": "the same when it holds more memory than this: bytes, or `512MB`, `2GB`; 0: never",
+    "recycle_jobs": "after this many runs a worker process is replaced by a fresh one; 0: never",
+    "recycle_memory": (
+        "a worker process that holds more memory than this is replaced: bytes, or `512MB`, `2GB`; 0: never"
+    ),
     "payload_limit": "largest arguments of a job, in bytes of JSON",
     "result_limit": "largest result that is kept, in bytes of JSON",
-    "durability": "`full` or `relaxed`; see SQLite, PostgreSQL",
+    "durability": "whether a commit waits for the disk: `full` or `relaxed`; see SQLite, PostgreSQL",
     "instance_id": (
-        "how a worker's name begins; empty: with the host. Process id and eight random digits follow, so no "
-        "two are the same"
+        "the beginning of a worker's id; empty: the host name. Process id and eight random digits follow, so ids "
+        "are unique"
     ),
     "log_level": (
-        "`debug`, `info`, `warning`, `error` or `critical`; what `mainspring worker` logs; with `debug` "
-        "there are also lines for starts and successes. In a process of your own the logger `mainspring` is "
-        "yours to set up"
+        "what `mainspring worker` logs: `debug`, `info`, `warning`, `error` or `critical`; `debug` also logs "
+        "starts and successes. In a process of your own, configure the logger `mainspring`"
     ),
-    "log_format": "`console`, or `json`: one object a line, for programs that collect logs",
+    "log_format": "`console`, or `json`: one object a line, for log collectors",
     "metrics_host": "the address at which `mainspring worker` serves its metrics and its health",
-    "metrics_port": "and the port; 0: it serves none",
+    "metrics_port": "the port at which `mainspring worker` serves its metrics and its health; 0: it serves none",
     "dead_queue": "the queue of the dead-letter handler",
-    "dead_retention": "how long dead jobs are kept, where the task has no `retention`",
-    "history_keep": "how many of a task's completed, cancelled or expired jobs are kept however old they are",
-    "history_days": "and how many days all of them are kept; 0: only the newest `history_keep`",
+    "dead_retention": "how long dead jobs are kept, unless the task has its own `retention`",
+    "history_keep": "how many of a task's completed, cancelled or expired jobs are kept, however old they are",
+    "history_days": (
+        "how many days all completed, cancelled and expired jobs are kept; 0: only the newest `history_keep`"
+    ),
     "audit_days": "how many days the audit trail is kept",
-    "api_key": "the key for a `store` that is an API, `https://…`",
-    "host": "where `server` and `dev` listen",
-    "port": "and at which port; 0: any that is free",
-    "jwt_algorithm": "`HS256` or `RS256`: the one that JSON web tokens are signed by; empty: none are accepted",
-    "jwt_secret": "for `HS256`: the secret they are signed with, at least 32 bytes",
-    "jwt_jwks": "for `RS256`: where the public keys are, an `https://` URL or a file",
-    "jwt_issuer": "who must have issued them (`iss`)",
-    "jwt_audience": "who they must be for (`aud`)",
-    "jwt_role_claim": "the claim that has the role",
-    "jwt_subject_claim": "the claim that says who it is, for the audit trail",
-    "session_hours": "how long a browser is signed in at most",
-    "hide_payloads": "whether viewers see no arguments, results and error texts; see what is hidden",
+    "api_key": "the API key, if `store` is the URL of an API, `https://…`",
+    "host": "the address at which `server` and `dev` listen",
+    "port": "the port at which `server` and `dev` listen; 0: any free port",
+    "jwt_algorithm": "the algorithm that signs JSON web tokens, `HS256` or `RS256`; empty: tokens are not accepted",
+    "jwt_secret": "for `HS256`: the secret that signs tokens, at least 32 bytes",
+    "jwt_jwks": "for `RS256`: the public keys, as an `https://` URL or a file",
+    "jwt_issuer": "the issuer that tokens must have (`iss`)",
+    "jwt_audience": "the audience that tokens must have (`aud`)",
+    "jwt_role_claim": "the claim of a token that holds the role",
+    "jwt_subject_claim": "the claim of a token that names the user, for the audit trail",
+    "session_hours": "how many hours a browser stays signed in at most",
+    "hide_payloads": "hide arguments, results and error texts from viewers; see what is hidden",
     "webhook_allow": (
-        "networks and hosts that webhooks may reach though they are not public, or by plain http: "
-        "`10.0.0.0/8, hooks.lan, *.corp.example`"
+        "networks and hosts that webhooks may reach although they are not public, or by plain http: `10.0.0.0/8, "
+        "hooks.lan, *.corp.example`"
     ),
     "postgres_schema": "the schema of the tables in PostgreSQL, as `?schema=` of its URL; empty: `public`",
-    "postgres_table_prefix": "how their names begin, as `?prefix=` of its URL; empty: `mainspring_`",
+    "postgres_table_prefix": "the prefix of table names in PostgreSQL, as `?prefix=` of its URL; empty: `mainspring_`",
     "redis_key_prefix": (
-        "how keys in Redis begin, as `?prefix=` of its URL, with or without a colon at the end; empty: `mainspring`"
+        "the prefix of keys in Redis, as `?prefix=` of its URL, with or without a colon at the end; empty: `mainspring`"
     ),
 }

@@ -21,6 +21,7 @@ Code = Literal[
 
 # Names of units and their seconds.
 _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+_ENDED = {State.COMPLETED: "it completed at", State.CANCELLED: "it was cancelled at"}
 # Workers that a reason names.
 MAX_NAMED = 3
 
@@ -71,7 +72,11 @@ def _running(job: Job) -> list[Reason]:
     found = [Reason(code="running", text=text)]
     if job.cancel_reason is not None:
         said = f" ({job.cancel_reason})" if job.cancel_reason else ""
-        found.append(Reason(code="stopping", text=f"it was asked to cancel{said}; its worker hears of it at its beat"))
+        found.append(
+            Reason(
+                code="stopping", text=f"it was asked to cancel{said}; its worker interrupts it at its next heartbeat"
+            )
+        )
     return found
 
 
@@ -79,9 +84,10 @@ def _final(job: Job, facts: Facts) -> list[Reason]:
     said = ""
     if job.cancel_reason:
         said = f": {job.cancel_reason}"
-    elif job.failure is not None:
+    elif job.failure is not None and job.state is not State.COMPLETED:  # which may have failed before
         said = f": {job.failure.type}: {job.failure.message}"
-    found = [Reason(code="final", text=f"it has been {job.state} since {_at(job.finished_at)}{said}")]
+    ended = _ENDED.get(job.state, f"it has been {job.state} since")
+    found = [Reason(code="final", text=f"{ended} {_at(job.finished_at)}{said}")]
     if facts.holder is not None:
         key = job.unique_key or job.idempotency_key
         text = f"it cannot be retried while key {key!r} is held by job {facts.holder.id} ({facts.holder.state})"

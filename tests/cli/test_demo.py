@@ -187,7 +187,7 @@ def test_the_busy_shop_is_full_of_life_and_leaves_nothing_behind(process, until,
     shop = process("dev", "mainspring.demo.life:app", "--no-reload", "--port", "0", "--log-level", "critical",
                    TMPDIR=str(here), MAINSPRING_STORE="")  # fmt: skip
     address, token = re.search(r"(http://\S+)/#token=(\S+)", shop.line("it signs you in")).groups()
-    shop.line("at work on sqlite:///")
+    shop.line("running on sqlite:///")
     with httpx.Client(base_url=f"{address}/api/v1") as http:
         assert http.post("/session", json={"key": token}).status_code == 200
 

@@ -59,7 +59,7 @@ def folder(here: Path) -> Path:
 @pytest.fixture
 def developing(process: Any, folder: Path) -> Any:
     started = process("dev", "chat:app", "--port", "0", "--no-auth")
-    started.line("at work on")
+    started.line("running on")
     return started
 
 
@@ -77,7 +77,7 @@ def test_dev_restarts_for_a_file_the_app_imports_and_for_no_other(developing: An
     (folder / "new.py").write_text("")
     (folder / "near.py").write_text("WORD = 'nearer'\n")
     assert "restarting: near.py changed" in developing.logged("restarting:")
-    developing.line("at work on")
+    developing.line("running on")
     stop(developing)
     assert len(restarts(developing)) == 1
 
@@ -88,7 +88,7 @@ def test_dev_restarts_for_a_file_that_was_imported_later(developing: Any, folder
     # The report follows within a second; a file that is written before it counts, too.
     (folder / "lazy.py").write_text("WORD = 'lazier'\n")
     assert "restarting: lazy.py changed" in developing.logged("restarting:")
-    developing.line("at work on")
+    developing.line("running on")
     stop(developing)
 
 
@@ -98,7 +98,7 @@ def test_dev_restarts_once_for_a_burst_of_changes(developing: Any, folder: Path)
             text = (folder / name).read_text()
             (folder / name).write_text(f"{text}\n# {n}\n")
     assert "restarting: chat.py and 1 more changed" in developing.logged("restarting:")
-    developing.line("at work on")
+    developing.line("running on")
     stop(developing)
     assert len(restarts(developing)) == 1
 
@@ -125,7 +125,7 @@ def test_dev_shows_a_repeated_line_once(developing: Any, cli: Any) -> None:
 
 def test_dev_shows_every_line_if_asked(process: Any, folder: Path, cli: Any) -> None:
     developing = process("dev", "chat:app", "--port", "0", "--no-auth", "--all-lines", "--no-reload")
-    developing.line("at work on")
+    developing.line("running on")
     cli("enqueue", "--app", "chat:app", "chatter", "lines=50")
     developing.logged("an error after all")
     stop(developing)
@@ -136,6 +136,6 @@ def test_dev_opens_with_a_link_that_signs_in_and_says_how_to_stop(process: Any, 
     developing = process("dev", "chat:app", "--port", "0", "--no-reload")
     link = developing.line("Open http://127.0.0.1:")
     assert re.fullmatch(r"Open http://127\.0\.0\.1:\d+/#token=\S+ \(it signs you in: once, within an hour\)", link)
-    developing.line("at work on sqlite:///jobs.db, 4 tasks")
+    developing.line("running on sqlite:///jobs.db, 4 tasks")
     developing.line("Ctrl-C stops it")
     stop(developing)

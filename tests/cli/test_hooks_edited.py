@@ -78,7 +78,7 @@ def test_a_trigger_is_changed_disabled_and_enabled(cli, trigger):
     assert (done.exit_code, done.stdout) == (0, "trigger 'paid' is changed: priority, kwargs, arguments\n")
     found = shown(cli, "triggers", "paid", trigger)
     assert (found["arguments"], found.get("priority"), found["kwargs"]) == ("body", None, {"b": 4})
-    assert "is disabled; it goes on with" in cli("triggers", "disable", "paid", "--app", trigger).stdout
+    assert "is disabled; enable it with" in cli("triggers", "disable", "paid", "--app", trigger).stdout
     assert "state      disabled" in cli("triggers", "show", "paid", "--app", trigger).stdout
     assert cli("triggers", "enable", "paid", "--app", trigger).stdout == "trigger 'paid' is enabled\n"
     assert "state      open" in cli("triggers", "show", "paid", "--app", trigger).stdout

@@ -109,6 +109,15 @@ def test_error_inside_the_module_shows_the_line_that_raised_it(cli, here):
     assert refused.stderr.endswith("error: importing 'broken' raised ZeroDivisionError: division by zero\n")
 
 
+def test_a_bad_setting_of_an_app_is_one_line_without_our_own_frames(cli, here, monkeypatch):
+    here.joinpath("shop.py").write_text('from mainspring import Mainspring\n\napp = Mainspring("memory://")\n')
+    monkeypatch.setenv("MAINSPRING_BEAT", "fast")
+    refused = cli("jobs", "list", "--app", "shop:app")
+    assert "error: importing 'shop': MAINSPRING_BEAT must be a span such as" in refused.stderr
+    assert 'shop.py", line 3' in refused.stderr
+    assert "config.py" not in refused.stderr
+
+
 def test_syntax_error_shows_its_place(cli, here):
     here.joinpath("broken.py").write_text("x = (\n")
     refused = cli("jobs", "list", "--app", "broken:app")

@@ -36,7 +36,7 @@ def test_an_empty_list_says_what_to_do(cli, shop):
 def test_a_paused_queue_gives_no_jobs_until_it_is_resumed(cli, shop, enqueued, work):
     enqueued("add", "a=1")
     paused = cli("queues", "pause", "mail", "--app", shop)
-    assert paused.stdout == "queue 'mail' is paused; it goes on with: mainspring queues resume mail\n"
+    assert paused.stdout == "queue 'mail' is paused; resume it with: mainspring queues resume mail\n"
     assert paused.stderr == ""
     assert "‖ paused" in cli("queues", "list", "--app", shop).stdout
     assert work() == 0

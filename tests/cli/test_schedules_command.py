@@ -101,7 +101,7 @@ def clock_of(shop: str) -> VirtualClock:
 
 def test_a_bare_group_helps(cli):
     shown = cli("schedules")
-    assert "See and steer what runs when." in shown.output
+    assert "List, show and change schedules." in shown.output
     for name in ("list", "show", "create", "update", "pause", "resume", "trigger", "reschedule", "delete", "preview"):
         assert f"  {name} " in shown.output
 

@@ -137,7 +137,7 @@ def developing(process: Callable[..., Any], shop: str) -> Any:
 
 
 def test_dev_works_and_serves(developing, cli, shop, enqueued, until):
-    at = address(developing.line("at work on sqlite:///jobs.db"))
+    at = address(developing.line("running on sqlite:///jobs.db"))
     job = enqueued("add", "a=1")
     assert httpx.get(f"{at}/api/v1/queues").status_code == 200
     until(lambda: "completed" in cli("jobs", "show", job, "--app", shop).stdout)
@@ -146,7 +146,7 @@ def test_dev_works_and_serves(developing, cli, shop, enqueued, until):
 
 
 def test_dev_serves_on_when_its_worker_is_stopped_from_afar(developing, cli, shop, until):
-    at = address(developing.line("at work on"))
+    at = address(developing.line("running on"))
     (worker,) = httpx.get(f"{at}/api/v1/workers").json()["items"]
     answer = httpx.post(f"{at}/api/v1/workers/{worker['id']}/stop")
     assert (answer.status_code, answer.json()["state"]) == (200, "stopping")
@@ -164,7 +164,7 @@ def test_dev_without_the_servers_parts_says_how_to_get_them_and_ends(cli, shop, 
 
 
 def test_dev_does_not_outlive_whoever_reloads_it(developing):
-    at = httpx.URL(address(developing.line("at work on")))
+    at = httpx.URL(address(developing.line("running on")))
     developing.signal(signal.SIGKILL)
     developing.end()
     assert any(refuses(at) for _ in range(100_000))
@@ -172,15 +172,15 @@ def test_dev_does_not_outlive_whoever_reloads_it(developing):
 
 def test_dev_starts_anew_when_the_code_changes_and_after_a_mistake(developing, here: Path):
     source = here / "shop.py"
-    first = developing.line("at work on")
+    first = developing.line("running on")
     good = source.read_text()
     source.write_text(f"{good}\n@app.task\nasync def another() -> None: ...\n")
-    second = developing.line("at work on")
+    second = developing.line("running on")
     tasks = [int(re.search(r"(\d+) tasks", line)[1]) for line in (first, second)]
     assert tasks[1] == tasks[0] + 1
     source.write_text("def broken(:\n")
     developing.logged("it starts again when a file changes")
     source.write_text(good)
-    assert developing.line("at work on").split(";")[0] == first.split(";")[0]
+    assert developing.line("running on").split(";")[0] == first.split(";")[0]
     developing.signal(signal.SIGINT)
     assert developing.end()[0] == 0

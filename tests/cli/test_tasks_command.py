@@ -41,9 +41,9 @@ def test_settings_say_where_they_came_from(cli, shop, monkeypatch):
     assert (found["api_key"]["value"], found["api_key"]["secret"]) == ("***", True)
     text = cli("settings", "--changed", "--app", shop).stdout
     assert "msk_secret" not in text
-    rows = [line.split()[:3] for line in text.splitlines()[1:]]
-    assert ["beat", "0.2", "argument"] in rows
-    assert ["grace", "300", "MAINSPRING_GRACE"] in rows
+    rows = [line.split()[:4] for line in text.splitlines()[1:]]
+    assert ["beat", "0.2", "seconds", "argument"] in rows
+    assert ["grace", "300", "seconds", "MAINSPRING_GRACE"] in rows
     assert not any(row[0] == "retry_max" for row in rows)
 
 

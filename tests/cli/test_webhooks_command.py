@@ -71,7 +71,7 @@ def test_what_cannot_be_is_said_in_one_line(cli, shop, hook):
 
 
 def test_a_webhook_is_disabled_enabled_and_rotated(cli, shop, hook):
-    assert "is disabled; it goes on with" in cli("webhooks", "disable", "ops", "--app", shop).stdout
+    assert "is disabled; enable it with" in cli("webhooks", "disable", "ops", "--app", shop).stdout
     assert "‖ disabled" in cli("webhooks", "list", "--app", shop).stdout
     assert cli("webhooks", "enable", "ops", "--app", shop).stdout == "webhook 'ops' is enabled\n"
     rotated = cli("webhooks", "rotate", "ops", "--overlap", "1h", "--app", shop)

@@ -50,6 +50,13 @@ def stories(app: Mainspring, cues: Cues) -> Mainspring:
         """Fails far down."""
         _fall(depth)
 
+    @app.task(queue="crm", max_retries=0)
+    async def sign_in(user: str, password: str, url: str = "") -> str:
+        """Fails for all but one user."""
+        if user != "ada":
+            raise PermissionError(f"{user} may not sign in")
+        return user
+
     @app.task(queue="any")
     async def echo(value: Any) -> Any:
         """Says what it was told."""

@@ -7,6 +7,8 @@ from playwright.sync_api import Locator, expect
 from scenery import shown
 from visit import Visits
 
+from mainspring import every
+
 PHONE = {"width": 390, "height": 844}
 
 
@@ -51,6 +53,28 @@ def test_a_phone_shows_jobs_as_dense_cards_and_loads_more(visit: Visits, live: L
     page.get_by_role("button", name="Load more").click()
     expect(cards).to_have_count(50)
     expect(page.get_by_role("button", name="Load more")).to_have_count(0)
+
+
+def test_a_phone_shows_schedules_in_parts(visit: Visits, live: Live) -> None:
+    async def create() -> None:
+        for n in range(20):
+            await live.app.schedules.create(f"part-{n:02}", every(52).weeks, "sync_crm")
+
+    live.do(create())
+    page = visit(live, "/schedules?q=part-", viewport=PHONE)
+    cards = shown(page).locator("tbody tr")
+    expect(cards.filter(has_text="part-")).to_have_count(15)
+    page.get_by_role("button", name="Load more").click()
+    expect(cards.filter(has_text="part-")).to_have_count(20)
+    expect(page.get_by_text("20 schedules")).to_be_visible()
+
+
+def test_no_value_of_the_settings_is_broken_amid_a_word(visit: Visits, live: Live) -> None:
+    main = shown(visit(live, "/settings", role="admin", viewport={"width": 1440, "height": 900}))
+    rows = main.get_by_role("row").filter(has=main.get_by_text("default", exact=True))
+    heights = [height for (height,) in edges(rows.locator("td").first.locator("code"), "height")]
+    heights += [height for (height,) in edges(main.locator("td code").filter(has_text="jwt_subject_claim"), "height")]
+    assert max(heights) < 24
 
 
 def test_spans_to_choose_from_fill_the_width_of_a_phone(visit: Visits, live: Live) -> None:

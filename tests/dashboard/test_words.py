@@ -45,6 +45,14 @@ def test_no_two_steps_of_an_axis_are_written_alike(visit: Visits, live: Live) ->
     assert len(set(written)) == len(set(steps))
 
 
+def test_an_axis_of_days_names_each_day_once(visit: Visits, live: Live) -> None:
+    page = visit(live)
+    first = 1_763_247_600  # seconds: a midnight in Berlin
+    days = [call(page, "parts/plot", "tick", first + n * 43_200, [first, first + 8 * 86_400]) for n in range(14)]
+    assert [day != "" for day in days] == [True, False] * 7
+    assert len(set(days)) == 8
+
+
 def test_the_heat_map_has_one_scale_from_zero_without_steps(visit: Visits, live: Live) -> None:
     live.do(live.app.schedules.create("heat", cron("*/7 * * * *"), "sync_crm"))
     page = visit(live, "/schedules")
@@ -111,7 +119,9 @@ def test_a_failure_is_told_as_it_was_said_and_leads_to_all_of_its_kind(visit: Vi
     said = "ConnectionError: the CRM does not answer: 503 Service Unavailable"
     page = visit(live)
     expect(shown(page).get_by_role("region", name="problem")).to_contain_text(said)
-    page.get_by_role("link", name=said, exact=True).click()
+    kind = "ConnectionError: the CRM does not answer: … Service Unavailable"
+    expect(page.get_by_role("row").filter(has_text=kind)).to_contain_text(f"Newest: {said} · sync_crm")
+    page.get_by_role("link", name=kind, exact=True).click()
     row = shown(page).get_by_role("row").filter(has_text=id[:18])
     expect(row).to_contain_text(said)
     page.goto(f"{live.address}/dead")
@@ -167,7 +177,7 @@ def test_the_trail_tells_what_was_changed_and_nothing_else(visit: Visits, live: 
 
     live.do(change())
     row = shown(visit(live, "/audit", role="admin")).get_by_role("row").filter(has_text="schedules.update")
-    expect(row).to_contain_text("spec.trigger.expr: 0 9 * * * → 30 8 * * *")
+    expect(row).to_contain_text("trigger.expr: 0 9 * * * → 30 8 * * *")
 
 
 def test_keys_and_names_are_not_spelt_for_anybody(visit: Visits, live: Live) -> None:

@@ -51,7 +51,7 @@ CASES: list[tuple[Code, Job, dict[str, Any], str, Any, tuple[str, ...]]] = [
         "stopping",
         a_job(state=State.RUNNING, worker="ada", started_at=NOW, cancel_reason="wrong customer"),
         {},
-        "it was asked to cancel (wrong customer); its worker hears of it at its beat",
+        "it was asked to cancel (wrong customer); its worker interrupts it at its next heartbeat",
         None,
         (),
     ),
@@ -62,6 +62,14 @@ CASES: list[tuple[Code, Job, dict[str, Any], str, Any, tuple[str, ...]]] = [
         a_job(state=State.DEAD, finished_at=NOW, failure=DIED),
         {},
         "it has been dead since 2030-01-01 12:00:00Z: ValueError: no",
+        None,
+        (),
+    ),
+    (
+        "final",
+        a_job(state=State.COMPLETED, finished_at=NOW, failure=DIED),  # of an attempt before the last
+        {},
+        "it completed at 2030-01-01 12:00:00Z",
         None,
         (),
     ),

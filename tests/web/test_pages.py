@@ -37,6 +37,24 @@ async def test_every_page_is_the_same_one_for_anybody(app: Mainspring, path: str
     assert answer.headers["cache-control"] == "no-cache"
 
 
+@pytest.mark.parametrize(
+    ("path", "accept", "kind"),
+    [
+        ("/nowhere", "text/html,*/*;q=0.8", "text/html"),
+        ("/a/b/c", "text/html", "text/html"),
+        ("/nowhere", "application/json", "application/problem+json"),
+        ("/api/v1/nowhere", "text/html", "application/problem+json"),
+    ],
+)
+async def test_an_unknown_address_is_a_page_for_browsers_and_a_problem_for_programs(
+    app: Mainspring, path: str, accept: str, kind: str
+) -> None:
+    async with plain(app) as http:
+        answer = await http.get(path, headers={"accept": accept})
+    assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (404, kind)
+    assert "content-security-policy" in answer.headers or kind != "text/html"
+
+
 async def test_a_page_runs_and_shows_only_what_this_server_gives(app: Mainspring) -> None:
     async with plain(app) as http:
         policy = (await http.get("/")).headers["content-security-policy"]

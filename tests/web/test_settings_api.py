@@ -24,7 +24,7 @@ async def test_settings_have_their_value_and_where_it_came_from(
     assert (found["store"]["value"], found["store"]["source"]) == ("memory://", "argument")
     assert (found["lease"]["value"], found["lease"]["default"], found["lease"]["source"]) == (20, 20, "default")
     assert found["lease"]["variable"] == "MAINSPRING_LEASE"
-    assert found["lease"]["meaning"].startswith("silent for this long, a worker's jobs are taken over")
+    assert found["lease"]["meaning"].startswith("when a worker has sent no heartbeat for this long")
 
 
 async def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,8 @@ from mainspring import (
     every,
 )
 from mainspring.clock import EPOCH
+from mainspring.control import ScheduleFilter
+from mainspring.control.audit_words import target_text
 from mainspring.document import Document
 from mainspring.job import WorkerInfo
 from mainspring.stores import open_store
@@ -268,6 +270,23 @@ async def test_what_is_asked_and_told_is_cut_at_ten_kilobytes(app: Mainspring) -
         assert "characters left out" in asked["arguments"]
         assert len(entry.target) <= 1000
         assert outcome["done"] == 2
+
+
+async def test_a_target_of_many_ids_or_names_can_be_read_and_counts_them(app: Mainspring) -> None:
+    async with app:
+        ids = await waiting(app, 120)
+        for n in range(60):
+            await app.schedules.create(
+                f"a-schedule-with-a-rather-long-name-{n:03}", every(1).days, "send", kwargs={"to": "ada"}
+            )
+        names = tuple(row.name for row in await app.schedules.list())
+        with acting("ada"):
+            await app.jobs.cancel(Filter(ids=tuple(ids)))
+            await app.schedules.many.delete(ScheduleFilter(names=names))
+        deleted, cancelled = [one.entry for one in await trail(app)]
+        assert target_text(cancelled.action, cancelled.target) == f"120 jobs: {', '.join(ids[:3])}, and 117 more"
+        assert target_text(deleted.action, deleted.target) == f"60 schedules: {', '.join(names[:3])}, and 57 more"
+        assert max(len(cancelled.target), len(deleted.target)) <= 1000
 
 
 @pytest.mark.parametrize("odd", [object(), {1j: 2}, "\ud800", float("nan"), [[]]])

@@ -72,6 +72,8 @@ async def test_a_job_that_cannot_be_stored_leaves_an_entry_with_the_error(app: M
         ("schedules.pause", '{"task":"send","status":"active"}', "active schedules of task send"),
         ("schedules.delete", '{"names":["a","b"]}', "2 schedules: a, b"),
         ("schedules.resume", '{"owner":"user","q":"x"}', "schedules declared by users with a name like x"),
+        ("jobs.delete", '{"ids":["1","2","3"],"ids_count":1200}', "1,200 jobs: 1, 2, 3, and 1,197 more"),
+        ("jobs.cancel", '{"tasks":["a","b","c"],"tasks_count":50}', "jobs of task a or b or c or 47 more"),
         ("workers.drain", "{}", "all workers"),
         ("queues.pause", "{not json", "{not json"),
     ],

@@ -124,7 +124,8 @@ def _words(one: Any) -> str:
     return f"{key}: {message}" if key else str(message)
 
 
-def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[Any]:
+def answer_of(request: Request[Any, Any, Any], error: HTTPException) -> Response[Any]:
+    """To an error of the framework's own, such as an address that leads nowhere."""
     if error.status_code == 500:
         return _unforeseen(request, error)
     code = _CODES.get(error.status_code, "error")
@@ -144,6 +145,6 @@ HANDLERS: ExceptionHandlersMap = {
     Problem: _problem,
     errors.MainspringError: _ours,
     ValidationException: _invalid,
-    HTTPException: _http,
+    HTTPException: answer_of,
     Exception: _unforeseen,
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from litestar import Litestar, Request, Router, get
 from litestar.di import Provide
+from litestar.exceptions import NotFoundException
 from litestar.middleware import DefineMiddleware
 from litestar.openapi.config import OpenAPIConfig
 from litestar.types import Scope
@@ -31,6 +32,7 @@ from .parameters import known_only
 from .problem import HANDLERS
 from .recent import Forgetful, Recent
 from .routes import BESIDE, ROUTES
+from .routes.pages import no_such_address
 from .routes.session import Sessions
 from .served import Served, opened, served
 from .stream import Streams
@@ -96,7 +98,7 @@ def litestar() -> Litestar:
             DefineMiddleware(Idempotency, limit=BODY_LIMIT),
             DefineMiddleware(Deadline),
         ],
-        exception_handlers=HANDLERS,
+        exception_handlers={**HANDLERS, NotFoundException: no_such_address},
         request_class=Strict,
         request_max_body_size=BODY_LIMIT,
         openapi_config=_document(),

@@ -16,14 +16,14 @@ from .options import as_json
 
 
 @click.command()
-@click.option("--reason", help="Kept with the job.")
+@click.option("--reason", help="The reason; kept with the job.")
 @which_jobs
 @with_app
 async def cancel(app: Mainspring, reason: str | None, **given: Any) -> None:
-    """Cancel jobs that wait or run.
+    """Cancel waiting and running jobs.
 
     By id, or those that options choose: without --state, unfinished ones. Waiting jobs never run; running
-    ones are interrupted when their worker next beats.
+    ones are interrupted at their worker's next heartbeat.
     """
     choice = await chosen(app, MEANT[Action.CANCEL], given)
     act = app.jobs.cancel if reason is None else partial(app.jobs.cancel, reason=reason)
@@ -49,10 +49,10 @@ async def retry(app: Mainspring, **given: Any) -> None:
 @as_json
 @with_app
 async def run_again(app: Mainspring, id: JobId, as_json: bool) -> None:
-    """Make a new job of a finished one.
+    """Enqueue a copy of a finished job as a new job.
 
-    It has the same task, queue, arguments, tags and options. The finished job stays as it is: jobs retry
-    puts a dead, cancelled or expired job itself back to work.
+    It has the same task, queue, arguments, tags and options. The finished job stays as it is: to run a dead,
+    cancelled or expired job itself again, use `jobs retry`.
     """
     made = await app.jobs.run_again(id)
     if as_json:
@@ -64,7 +64,7 @@ async def run_again(app: Mainspring, id: JobId, as_json: bool) -> None:
 @which_jobs
 @with_app
 async def pause(app: Mainspring, **given: Any) -> None:
-    """Hold jobs back until they are resumed.
+    """Pause waiting jobs until they are resumed.
 
     By id, or those that options choose: without --state, pending, scheduled and retrying ones.
     """
@@ -75,7 +75,7 @@ async def pause(app: Mainspring, **given: Any) -> None:
 @which_jobs
 @with_app
 async def resume(app: Mainspring, **given: Any) -> None:
-    """Let paused jobs go on.
+    """Resume paused jobs.
 
     By id, or those that options choose.
     """
@@ -88,7 +88,7 @@ async def resume(app: Mainspring, **given: Any) -> None:
 @which_jobs
 @with_app
 async def delete(app: Mainspring, **given: Any) -> None:
-    """Remove jobs with their history.
+    """Delete jobs and their history.
 
     By id, or those that options choose: without --state, finished ones. Running jobs are refused: cancel
     them first.

@@ -26,12 +26,12 @@ _TARGET = "A job's id, a schedule's or queue's name: as the list says it."
 
 
 @click.command()
-@click.option("--who", metavar="NAME", help="As the list says it.")
+@click.option("--who", metavar="NAME", help="The author, as the list shows it.")
 @click.option("--action", metavar="ACTION", help=_ACTION)
 @click.option("--target", metavar="TEXT", help=_TARGET)
 @click.option("--since", type=moment, metavar="INSTANT|SPAN", help="Then or later; 2h: two hours ago.")
 @click.option("--limit", type=click.IntRange(1, 1000), metavar="N", default=20, show_default=True)
-@click.option("--before", metavar="ID", help="Go on where the page before ended, with the same options.")
+@click.option("--before", metavar="ID", help="Continue after the previous page, with the same options.")
 @as_json
 @with_app
 async def audit(
@@ -39,7 +39,7 @@ async def audit(
 ) -> None:
     """List who changed what, newest first.
 
-    A change is here if whoever made it was named. Those who use this command are, as cli:USER@HOST.
+    Lists changes whose author is known. Changes made with this command line are recorded as cli:USER@HOST.
     """
     now = app.clock.now()
     which = Trail(since=now - since if isinstance(since, timedelta) else since, **parts)
@@ -76,7 +76,8 @@ def _table(entries: Sequence[Entry], now: datetime) -> Table:
     more = ("outcome",) if wide else ()
     table = render.grid("when", "who", "action", "target", *more, cut=("who", "target", "outcome"))
     for entry in entries:
-        said = (entry.who, entry.action, _what(entry), *((_told(entry),) if wide else ()))
+        what = _what(entry) if wide else f"{_what(entry)}{_failed(entry)}"
+        said = (entry.who, entry.action, what, *((_told(entry),) if wide else ()))
         table.add_row(render.when(entry.at, now), *map(render.line, said))
     return table
 
@@ -87,11 +88,17 @@ def _what(entry: Entry) -> str:
     return f"{target_text(entry.action, entry.target)}{f': {reason}' if reason else ''}"
 
 
+def _failed(entry: Entry) -> str:
+    """Where there is no room for outcomes, those that would be taken for done."""
+    told = None if entry.outcome is None else data(entry.outcome)
+    return f" (failed: {told['error']})" if isinstance(told, dict) and "error" in told else ""
+
+
 def _told(entry: Entry) -> str:
     """What became of it, in a few words."""
     told = None if entry.outcome is None else data(entry.outcome)
     if not isinstance(told, dict):
-        return "nobody lived to tell"
+        return "unknown: the process died"
     if "error" in told:
         return str(told["error"])
     if "done" in told:
@@ -100,6 +107,6 @@ def _told(entry: Entry) -> str:
         return f"{told['done']:,} {thing}{'s' * (told['done'] != 1)}{refused}"
     after = told.get("after", {})
     if after is None:
-        return "gone"
+        return "deleted"
     names = ", ".join(after) if isinstance(after, dict) else "changed"
-    return names if told.get("before") is not None and after else "made" if after else "nothing to change"
+    return names if told.get("before") is not None and after else "created" if after else "nothing to change"

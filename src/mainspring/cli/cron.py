@@ -21,11 +21,17 @@ MOST = 1000
 
 @click.command()
 @click.argument("expr")
-@click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Whose clocks count: Europe/London.")
+@click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="The time zone: Europe/London.")
 @click.option("--count", type=click.IntRange(1, MOST), default=5, show_default=True, help="Runs to show.")
 @click.option("--from", "start", metavar="INSTANT", help="Runs after this instant, instead of now.")
-@click.option("--day-match", type=click.Choice(("or", "and")), default="or", show_default=True, help="Both day fields.")
-@click.option("--name", default="", help="The schedule's name, which settles H.")
+@click.option(
+    "--day-match",
+    type=click.Choice(("or", "and")),
+    default="or",
+    show_default=True,
+    help="How day of month and day of week combine.",
+)
+@click.option("--name", default="", help="The schedule's name, from which H is computed.")
 @as_json
 def cron(
     expr: str, tz: str, count: int, start: str | None, day_match: Literal["or", "and"], name: str, as_json: bool

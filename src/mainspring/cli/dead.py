@@ -25,19 +25,19 @@ GROUPS = 1000
 
 @click.group()
 def dead() -> None:
-    """See dead jobs by what killed them, and redrive them."""
+    """List dead jobs by error, and redrive them."""
 
 
 @dead.command("list")
 @by_task
 @by_error
-@click.option("--ids", is_flag=True, help="The jobs themselves, the one that died last first.")
+@click.option("--ids", is_flag=True, help="List the jobs themselves, newest death first.")
 @click.option("--limit", type=click.IntRange(1, 1000), metavar="N", default=20, show_default=True)
-@click.option("--after", metavar="CURSOR", help="With --ids: go on where the page before ended.")
+@click.option("--after", metavar="CURSOR", help="With --ids: continue after the previous page.")
 @as_json
 @with_app
 async def list_(app: Mainspring, ids: bool, limit: int, after: str | None, as_json: bool, **parts: Any) -> None:
-    """Dead jobs, by task and by what they failed with."""
+    """List dead jobs, grouped by task and error."""
     if after is not None and not ids:
         raise click.UsageError("--after goes on in the list of jobs: add --ids")
     which = await filter_of(app, parts)
@@ -106,7 +106,7 @@ async def redrive(
 ) -> None:
     """Run dead jobs again, with all their retries.
 
-    By id, by --task and --error, or --all. With --arg they get some new arguments; with an app, their tasks
+    By id, by --task and --error, or --all. --arg changes some of their arguments; with an app, their tasks
     check them.
     """
     narrowed = any(parts.values())

@@ -12,10 +12,13 @@ from .loop import run
 
 @click.command()
 @click.option(
-    "--seconds", type=click.FloatRange(0, min_open=True), metavar="N", help="End by itself; default: Ctrl-C ends it."
+    "--seconds",
+    type=click.FloatRange(0, min_open=True),
+    metavar="N",
+    help="Stop after N seconds. Default: run until Ctrl-C.",
 )
-@click.option("--plain", is_flag=True, help="One line a second; so too when the output is not a terminal.")
-@click.option("--store", metavar="URL", help="Use and keep this store; default: a temporary SQLite file.")
+@click.option("--plain", is_flag=True, help="One line a second; the default if the output is not a terminal.")
+@click.option("--store", metavar="URL", help="Use this store, and keep it. Default: a temporary SQLite file.")
 def demo(seconds: float | None, plain: bool, store: str | None) -> None:
     """Show real jobs running: an example shop on a temporary store.
 

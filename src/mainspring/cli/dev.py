@@ -31,8 +31,8 @@ GRACE = 5.0
 @click.argument("app", required=False)
 @click.option("--app", "named", metavar="MODULE:ATTR", help="The same as APP.")
 @where
-@click.option("--no-reload", is_flag=True, help="Go on with the code as it is.")
-@click.option("--open", "opening", is_flag=True, help="Show the dashboard in a browser.")
+@click.option("--no-reload", is_flag=True, help="Do not restart when code changes.")
+@click.option("--open", "opening", is_flag=True, help="Open the dashboard in a browser.")
 @click.option("--all-lines", is_flag=True, help="Show every log line of a chatty job.")
 @click.option("--about", metavar="TEXT", help="What runs here, in words, in place of the store's name.")
 @log_option
@@ -75,7 +75,7 @@ class Words(NamedTuple):
     def say(self, app: Mainspring, address: str, page: str) -> None:
         if self.about is None:
             tasks = f"{len(app.tasks)} task{'' if len(app.tasks) == 1 else 's'}"
-            click.echo(f"at work on {place(app)}, {tasks}; {address}")
+            click.echo(f"running on {place(app)}, {tasks}; {address}")
         else:
             click.echo(self.about)
         click.echo("Ctrl-C stops it")

@@ -38,9 +38,9 @@ LOOKS: dict[Verdict, tuple[str, str]] = {"ok": ("✓", "green"), "warn": ("!", "
 @as_json
 @with_any_app
 async def doctor(app: Mainspring, as_json: bool) -> None:
-    """Say what is wrong with the store, its workers and their jobs.
+    """Check the store, its workers and their jobs for problems.
 
-    Each line is ok, warn or bad, with the way out. The exit code is 1 if something is bad.
+    Each line is ok, warn or bad, with what to do about it. The exit code is 1 if something is bad.
     """
     found = await examine(app)
     if as_json:

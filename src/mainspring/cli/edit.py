@@ -29,7 +29,7 @@ arg = click.option(
     "args",
     metavar="KEY=VALUE",
     multiple=True,
-    help="An argument in place of its own; KEY:=JSON too. May be repeated.",
+    help="A new value for an argument; or KEY:=JSON. May be repeated.",
 )
 
 
@@ -46,10 +46,10 @@ values = options(
     click.option("--set-queue", "queue", metavar="NAME", help="Move to this queue."),
     click.option("--max-retries", type=click.IntRange(0), metavar="N", help="Retries after the first attempt."),
     click.option("--timeout", type=_timeout, metavar="SPAN|none", help="Longest time for one attempt: 90, 5m."),
-    click.option("--expires-at", type=_expiry, metavar="INSTANT|never", help="Not to be started from then on."),
-    click.option("--set-tag", "new_tags", metavar="TAG", multiple=True, help="Instead of its tags. May be repeated."),
-    click.option("--no-tags", is_flag=True, help="Take its tags away."),
-    click.option("--metadata", type=json_object, metavar="JSON", help="An object, instead of its metadata."),
+    click.option("--expires-at", type=_expiry, metavar="INSTANT|never", help="Expires then if it has not started."),
+    click.option("--set-tag", "new_tags", metavar="TAG", multiple=True, help="Replaces its tags. May be repeated."),
+    click.option("--no-tags", is_flag=True, help="Removes its tags."),
+    click.option("--metadata", type=json_object, metavar="JSON", help="A JSON object that replaces its metadata."),
     arg,
 )
 NAMES = ("priority", "queue", "max_retries", "metadata")
@@ -60,9 +60,9 @@ NAMES = ("priority", "queue", "max_retries", "metadata")
 @which_jobs
 @with_app
 async def update(app: Mainspring, args: Sequence[str], new_tags: Sequence[str], no_tags: bool, **given: Any) -> None:
-    """Give waiting jobs new values.
+    """Change waiting jobs.
 
-    By id, or those that options choose. What is left out stays. --queue and --tag choose jobs; --set-queue
+    By id, or those that options choose. What is not given stays as it is. --queue and --tag choose jobs; --set-queue
     and --set-tag change them. With an app, tasks check their new arguments.
     """
     new = {name: value for name in NAMES if (value := given.pop(name)) is not None}
@@ -82,12 +82,12 @@ async def update(app: Mainspring, args: Sequence[str], new_tags: Sequence[str], 
 
 
 @click.command()
-@click.option("--at", type=instant, metavar="INSTANT", help="Due then: 2030-01-31T09:00:00Z.")
-@click.option("--in", "later", type=span, metavar="SPAN", help="Due so long from now: 90, 5m, 2h.")
+@click.option("--at", type=instant, metavar="INSTANT", help="Due at this time: 2030-01-31T09:00:00Z.")
+@click.option("--in", "later", type=span, metavar="SPAN", help="Due this long from now: 90, 5m, 2h.")
 @which_jobs
 @with_app
 async def reschedule(app: Mainspring, at: datetime | None, later: float | None, **given: Any) -> None:
-    """Make waiting jobs due at another time.
+    """Change when waiting jobs are due.
 
     By id, or those that options choose.
     """

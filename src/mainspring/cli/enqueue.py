@@ -27,12 +27,14 @@ PRIORITY = click.IntRange(MIN_PRIORITY, MAX_PRIORITY)
 @click.argument("task")
 @click.argument("words", metavar="[KEY=VALUE | KEY:=JSON]...", nargs=-1)
 @click.option("--args", "others", metavar="JSON", help="Arguments as a JSON array, or as an object by name.")
-@click.option("--queue", metavar="NAME", help="Another queue than the task's own.")
+@click.option("--queue", metavar="NAME", help="The queue. Default: the task's own.")
 @click.option("--priority", type=PRIORITY, metavar="N", help="Higher runs first; negative ones last.")
-@click.option("--delay", type=span, help="Not before this long from now: 90, 5m, 2h.")
-@click.option("--run-at", type=instant, help="Not before this instant: 2030-01-31T09:00:00Z.")
+@click.option("--delay", type=span, help="Run no earlier than this long from now: 90, 5m, 2h.")
+@click.option("--run-at", type=instant, help="Run no earlier than this: 2030-01-31T09:00:00Z.")
 @click.option("--unique-key", metavar="KEY", help="At most one unfinished job with this key.")
-@click.option("--idempotency-key", metavar="KEY", help="As unique, and still taken after it has completed.")
+@click.option(
+    "--idempotency-key", metavar="KEY", help="Like --unique-key, but stays taken after the job has completed."
+)
 @click.option("--max-retries", type=click.IntRange(0), metavar="N", help="Retries after the first attempt.")
 @click.option("--timeout", type=span, help="Longest time for one attempt: 90, 5m.")
 @click.option("--tag", "tags", metavar="TAG", multiple=True, help="May be repeated.")
@@ -50,11 +52,11 @@ async def enqueue(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Store a job for TASK and print its id.
+    """Enqueue a job of TASK and print its id.
 
     KEY=VALUE is sent as text where the task takes text, and is read as JSON where it does not: n=5,
     paid=true, ids=[1,2]. KEY:=JSON is always JSON. With an app the task checks its arguments before
-    anything is stored; with only a store there is nothing to check them, and KEY=VALUE is always text.
+    anything is stored; with only a store they are not checked, and KEY=VALUE is always text.
     """
     if options["delay"] is not None and options["run_at"] is not None:
         raise click.UsageError("--delay and --run-at exclude each other")

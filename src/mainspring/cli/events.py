@@ -36,13 +36,13 @@ wanted = options(
 @click.command()
 @wanted
 @click.option("--after", type=click.IntRange(0), metavar="N", help=_AFTER)
-@click.option("--count", type=click.IntRange(1), metavar="N", help="End after so many.")
+@click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after this number of events.")
 @as_json
 @with_app
 async def events(app: Mainspring, after: int | None, count: int | None, as_json: bool, **names: Any) -> None:
-    """Show what happens, in whatever process, until Ctrl-C.
+    """Show events of all processes as they happen, until Ctrl-C.
 
-    Workers hear within their beat (5 seconds) that somebody watches. --json prints one document a line.
+    Workers publish events from their next heartbeat (5 seconds) on. --json prints one JSON document per line.
     """
     seen, last = 0, after
     try:

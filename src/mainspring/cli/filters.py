@@ -40,12 +40,14 @@ filters = options(
     click.option("--state", "states", type=click.Choice(SHOWN), metavar="STATE", multiple=True, help=_STATES),
     click.option("--queue", "queues", metavar="NAME", multiple=True, help="May be repeated."),
     by_task,
-    click.option("--schedule", "schedules", metavar="NAME", multiple=True, help="Which made it. May be repeated."),
-    click.option("--tag", "tags", metavar="TAG", multiple=True, help="May be repeated: all of them must be there."),
+    click.option(
+        "--schedule", "schedules", metavar="NAME", multiple=True, help="The schedule that created it. May be repeated."
+    ),
+    click.option("--tag", "tags", metavar="TAG", multiple=True, help="May be repeated: jobs that have all of them."),
     click.option("--worker", "workers", metavar="ID", multiple=True, help=_WORKER),
     by_error,
     click.option("--outcome", type=click.Choice(["partial"]), help="Completed jobs some of whose items failed."),
-    click.option("--key-prefix", metavar="TEXT", help="How its unique or idempotency key begins."),
+    click.option("--key-prefix", metavar="TEXT", help="The beginning of its unique or idempotency key."),
     click.option("--since", type=moment, metavar="INSTANT|SPAN", help="Created then or later; 2h: two hours ago."),
     click.option("--until", type=moment, metavar="INSTANT|SPAN", help="Created then or before; 2h: two hours ago."),
 )

@@ -37,20 +37,38 @@ LOOKS: dict[Status, tuple[str, str]] = {
 
 @click.group("import")
 def importing() -> None:
-    """Take over what another scheduler has been told."""
+    """Import schedules from a crontab."""
 
 
 @importing.command()
 @click.argument("file", type=click.File(encoding="utf-8", errors="replace"))
 @click.option("--task", metavar="NAME", help="The task that runs a command line, its parameter `command`.")
 @click.option("--system", is_flag=True, help="Lines name a user, as in /etc/crontab.")
-@click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="The machine's zone; CRON_TZ lines count.")
-@click.option("--as-intervals", is_flag=True, help="Intervals where they are exactly the same.")
-@click.option("--prefix", metavar="TEXT", default="", help="Before every name.")
-@click.option("--overlap", type=click.Choice(OVERLAPS), default="allow", show_default=True, help="Cron allows it.")
-@click.option("--catch-up", type=click.Choice(CATCH_UPS), default="skip", show_default=True, help="Cron skips.")
-@click.option("--write", is_flag=True, help="Make the schedules that are new; without it there is only a report.")
-@click.option("--flagged", is_flag=True, help="With --write: also those that need a look. Read the report first.")
+@click.option(
+    "--tz",
+    metavar="ZONE",
+    default="UTC",
+    show_default=True,
+    help="The machine's time zone; CRON_TZ lines are honoured.",
+)
+@click.option("--as-intervals", is_flag=True, help="Create intervals where they mean exactly the same.")
+@click.option("--prefix", metavar="TEXT", default="", help="A prefix for every name.")
+@click.option(
+    "--overlap",
+    type=click.Choice(OVERLAPS),
+    default="allow",
+    show_default=True,
+    help="If the previous run is still running; cron allows it.",
+)
+@click.option(
+    "--catch-up",
+    type=click.Choice(CATCH_UPS),
+    default="skip",
+    show_default=True,
+    help="Ticks missed while no worker was running; cron skips them.",
+)
+@click.option("--write", is_flag=True, help="Create the new schedules. Without it nothing is changed.")
+@click.option("--flagged", is_flag=True, help="With --write: create flagged ones, too. Read the report first.")
 @as_json
 @with_app
 async def crontab(
@@ -66,10 +84,10 @@ async def crontab(
     as_json: bool,
     **policies: Any,
 ) -> None:
-    """Schedules from a crontab FILE, or - for stdin.
+    """Import the lines of a crontab FILE, or of stdin with -, as schedules.
 
-    A report, unless --write is given. What does not mean here what it means to cron is flagged with the
-    reason, and left out. Done twice, it changes nothing.
+    Prints a report; --write creates the schedules. Lines that would behave differently here than under cron are
+    flagged with the reason, and left out. Importing the same file again changes nothing.
     """
     if write and task is None:
         raise click.UsageError("which task runs the command lines? Give --task NAME; it gets each as `command`")

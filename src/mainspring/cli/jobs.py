@@ -26,7 +26,7 @@ _SORT = "created, due (waiting jobs by when) or finished. Default: finished for 
 
 @click.group()
 def jobs() -> None:
-    """See and steer jobs."""
+    """List, show and change jobs."""
 
 
 @jobs.command("list")
@@ -34,7 +34,7 @@ def jobs() -> None:
 @click.option("--sort", type=click.Choice(SORTS), metavar="ORDER", help=_SORT)
 @click.option("--oldest-first/--newest-first", default=None, help="Default: newest first; with --sort due, soonest.")
 @click.option("--limit", type=click.IntRange(1, 1000), metavar="N", default=20, show_default=True)
-@click.option("--after", metavar="CURSOR", help="Go on where the page before ended, with the same options.")
+@click.option("--after", metavar="CURSOR", help="Continue after the previous page, with the same options.")
 @as_json
 @with_app
 async def list_(
@@ -46,7 +46,7 @@ async def list_(
     as_json: bool,
     **parts: Any,
 ) -> None:
-    """Jobs, newest first."""
+    """List jobs, newest first."""
     which = await filter_of(app, parts)
     oldest = sort == "due" if oldest_first is None else oldest_first
     page = await app.jobs.list(which, limit=limit, after=after, newest=not oldest, sort=sort)
@@ -77,7 +77,7 @@ def _none(app: Mainspring, which: Filter, sort: Sort | None) -> str:
 @as_json
 @with_app
 async def show(app: Mainspring, id: JobId, as_json: bool) -> None:
-    """Everything about one job: why it waits, and every run."""
+    """Show one job: why it waits, and all its runs."""
     job, now = await app.jobs.get(id), app.clock.now()
     runs, by = await app.executions.list(job_id=id), await _maker(app, job)
     # That it is finished, and how, the page says anyway.

@@ -15,20 +15,20 @@ from .options import as_json, span
 
 @click.group()
 def keys() -> None:
-    """Make, see and revoke API keys."""
+    """Create, list and revoke API keys."""
 
 
 @keys.command()
 @click.argument("name")
-@click.option("--role", type=click.Choice(ROLES), default="viewer", show_default=True, help="What it may.")
+@click.option("--role", type=click.Choice(ROLES), default="viewer", show_default=True, help="What it may do.")
 @click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Only this, e.g. jobs:write; may be repeated.")
-@click.option("--expires", type=span, metavar="SPAN", help="Not valid any more after, e.g. 30d.")
+@click.option("--expires", type=span, metavar="SPAN", help="How long it is valid, e.g. 30d.")
 @as_json
 @with_app
 async def create(
     app: Mainspring, name: str, role: Role, scopes: tuple[str, ...], expires: float | None, as_json: bool
 ) -> None:
-    """Make a key called NAME and print its secret, this once."""
+    """Create a key called NAME and print its secret, which is not shown again."""
     secret = await app.keys.create(name, role, scopes or None, expires)
     if as_json:
         made = await app.keys.by_id(id_of(secret) or "")
@@ -41,7 +41,7 @@ async def create(
 @as_json
 @with_app
 async def list_(app: Mainspring, as_json: bool) -> None:
-    """The keys that count, without their secrets."""
+    """List valid keys, without their secrets."""
     found = await app.keys.list()
     if as_json:
         return records.emit(msgspec.to_builtins(found))
@@ -57,7 +57,7 @@ async def list_(app: Mainspring, as_json: bool) -> None:
 @as_json
 @with_app
 async def revoke(app: Mainspring, key: str, as_json: bool) -> None:
-    """Let a key, and the sessions it opened, open nothing any more."""
+    """Revoke a key, and end the sessions that it opened."""
     gone = await app.keys.revoke(key)
     if as_json:
         return records.emit(msgspec.to_builtins(gone))

@@ -30,6 +30,7 @@ NOTHING = "which jobs? Give --app module:attribute or --store URL, or set $MAINS
 # Frames of a failed import that belong to the machinery, not to the user.
 _MACHINERY = ("<frozen importlib", os.path.join("importlib", "__init__.py"), __file__)
 _TAIL = 4
+_PACKAGE = str(Path(__file__).parents[1])
 Command = Callable[..., Coroutine[Any, Any, None]]
 
 
@@ -156,15 +157,16 @@ def _similar(name: str) -> str:
 
 
 def _raised(name: str, error: BaseException) -> Failed:
+    ours = isinstance(error, MainspringError)  # whose message says it all; where in our code it was raised, nothing
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(_MACHINERY[0]) and not frame.filename.endswith(_MACHINERY[1:])
+        if not frame.filename.startswith((_MACHINERY[0], *([_PACKAGE] if ours else [])))
+        and not frame.filename.endswith(_MACHINERY[1:])
     ]
     *where, what = traceback.format_exception_only(error)
-    return Failed(
-        f"importing {name!r} raised {what.strip()}", "".join([*traceback.format_list(frames[-_TAIL:]), *where])
-    )
+    said = f": {error}" if ours else f" raised {what.strip()}"
+    return Failed(f"importing {name!r}{said}", "".join([*traceback.format_list(frames[-_TAIL:]), *where]))
 
 
 def _instead(module: ModuleType) -> str:

@@ -22,15 +22,15 @@ _LEVEL = f"This and above: {', '.join(LEVELS)}."
 
 @click.command()
 @click.argument("id")
-@click.option("--follow", "-f", is_flag=True, help="Go on with each new line, until the job has ended.")
+@click.option("--follow", "-f", is_flag=True, help="Print new lines as they come, until the job has ended.")
 @click.option("--level", type=click.Choice(LEVELS, case_sensitive=False), metavar="LEVEL", help=_LEVEL)
 @click.option("--run", type=click.IntRange(1), metavar="N", help="Only this run, as `jobs show` numbers them.")
 @as_json
 @with_app
 async def logs(app: Mainspring, id: JobId, follow: bool, level: str | None, run: int | None, as_json: bool) -> None:
-    """The lines a job's runs have logged, first to last.
+    """Print the log lines of a job's runs, oldest first.
 
-    With --follow they come as they are logged; --json then prints one document a line. Ctrl-C ends it.
+    --follow prints new lines as they are logged, until Ctrl-C; --json then prints one JSON document per line.
     """
     job = await app.jobs.get(id)
     if run is not None and run > job.runs and not follow:

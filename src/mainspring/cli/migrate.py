@@ -21,17 +21,23 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @click.group()
 def migrate() -> None:
-    """Step the store's schema up or down.
+    """Upgrade or downgrade the store's schema.
 
-    An app brings its store up by itself when it is first used, if its user may change tables. These commands leave the
-    schema as it is unless you say so.
+    An app upgrades its store when it first uses it, if its database user may change tables. These commands change
+    the schema only when you ask for it.
     """
 
 
 def sql(command: F) -> F:
     """Options of a command that may only say what it would do."""
-    start = click.option("--from", "start", type=click.IntRange(0), metavar="N", help="With --sql: ask no server.")
-    only = click.option("--sql", "only_sql", is_flag=True, help="Print the statements instead, for psql.")
+    start = click.option(
+        "--from",
+        "start",
+        type=click.IntRange(0),
+        metavar="N",
+        help="With --sql: start from this version, without a server.",
+    )
+    only = click.option("--sql", "only_sql", is_flag=True, help="Print the SQL statements for psql, and run nothing.")
     return only(start(command))
 
 
@@ -39,7 +45,7 @@ def sql(command: F) -> F:
 @as_json
 @with_closed_app
 async def status(app: Mainspring, as_json: bool) -> None:
-    """The version the store has, and the newest this release knows."""
+    """Show the store's schema version, and the newest that this release knows."""
     found = await _schema(app)
     if as_json:
         state = {"store": place(app), "version": found.version, "newest": found.newest, "oldest": found.oldest}
@@ -60,7 +66,7 @@ def _verdict(found: Schema) -> str:
 @sql
 @with_closed_app
 async def up(app: Mainspring, target: int | None, only_sql: bool, start: int | None) -> None:
-    """Bring the schema up."""
+    """Upgrade the schema."""
     at = await _start(app, only_sql, start)
     if target is not None and target < at:
         raise BadInput(f"the schema is {at} already; mainspring migrate down --to {target} goes back")
@@ -70,12 +76,12 @@ async def up(app: Mainspring, target: int | None, only_sql: bool, start: int | N
 
 
 @migrate.command()
-@click.option("--to", "target", type=click.IntRange(0), metavar="N", help="Default: one step down.")
+@click.option("--to", "target", type=click.IntRange(0), metavar="N", help="Default: one version down.")
 @yes
 @sql
 @with_closed_app
 async def down(app: Mainspring, target: int | None, yes: bool, only_sql: bool, start: int | None) -> None:
-    """Take the schema back. Version 0 is an empty store: every job and its history is dropped."""
+    """Downgrade the schema. Version 0 is an empty store: all jobs and their history are dropped."""
     at = await _start(app, only_sql, start)
     wanted = max(0, at - 1) if target is None else target
     if wanted > at:

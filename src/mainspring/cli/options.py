@@ -77,8 +77,8 @@ def _is_date(text: str) -> bool:
 
 
 def as_json(command: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="One JSON document.")(command)
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
 
 
 def yes(command: F) -> F:
-    return click.option("--yes", "-y", is_flag=True, help="Do not ask.")(command)
+    return click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")(command)

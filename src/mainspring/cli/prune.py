@@ -14,16 +14,17 @@ from .progress import counting
 
 
 @click.command()
-@click.option("--task", "tasks", multiple=True, help="Only of this task, which the app need not know; repeatable.")
+@click.option(
+    "--task", "tasks", multiple=True, help="Only jobs of this task, known to the app or not. May be repeated."
+)
 @yes
 @as_json
 @with_app
 async def prune(app: Mainspring, tasks: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Remove finished jobs that retention does not keep.
+    """Delete finished jobs that are past their retention.
 
-    Workers do so by themselves for the tasks they have code for; so does this with an app. With only a store, and
-    for a task that the app does not know, there is neither the task's own retention nor the archive hook: it asks
-    first.
+    Workers do this for the tasks whose code they have; so does this command with an app. With only a store, and for
+    a task that the app does not know, neither the task's own retention nor the archive hook applies: it asks first.
     """
     unknown = [name for name in tasks if name not in app.tasks]
     if (unknown or not app.tasks) and not yes:

@@ -16,14 +16,14 @@ from .options import as_json, span
 
 @click.group()
 def queues() -> None:
-    """See, pause and resume queues."""
+    """List, pause and resume queues."""
 
 
 @queues.command("list")
 @as_json
 @with_app
 async def list_(app: Mainspring, as_json: bool) -> None:
-    """Queues that hold unfinished jobs, or are paused."""
+    """List queues that hold unfinished jobs, or are paused."""
     found = await app.queues.list()
     if as_json:
         return records.emit(msgspec.to_builtins(found))
@@ -40,9 +40,9 @@ async def list_(app: Mainspring, as_json: bool) -> None:
 @as_json
 @with_app
 async def history(app: Mainspring, name: str | None, window: str, as_json: bool) -> None:
-    """How many jobs were pending, of all queues or of NAME.
+    """Show how many jobs were pending over time, in all queues or in NAME.
 
-    A dot stands for a time in which no worker ran.
+    A dot marks a time in which no worker was running.
     """
     back = timedelta(seconds=span(window))
     found = await app.queues.history(back, queue=name)
@@ -58,13 +58,13 @@ async def history(app: Mainspring, name: str | None, window: str, as_json: bool)
 
 @queues.command()
 @click.argument("name")
-@click.option("--note", default="", metavar="TEXT", help="Why; kept until it is resumed.")
+@click.option("--note", default="", metavar="TEXT", help="The reason; kept until the queue is resumed.")
 @with_app
 async def pause(app: Mainspring, name: str, note: str) -> None:
-    """Claim nothing more from NAME; running jobs go on, and new ones are accepted."""
+    """Pause NAME: its jobs do not start. Running jobs finish, and new jobs are accepted."""
     known = [queue.name for queue in await app.queues.list()]
     await app.queues.pause(name, note)
-    click.echo(f"queue {name!r} is paused; it goes on with: mainspring queues resume {name}")
+    click.echo(f"queue {name!r} is paused; resume it with: mainspring queues resume {name}")
     if name not in known:
         hint(f"it holds no unfinished jobs so far (those that do: {', '.join(known) or 'none'})")
 
@@ -73,7 +73,7 @@ async def pause(app: Mainspring, name: str, note: str) -> None:
 @click.argument("name")
 @with_app
 async def resume(app: Mainspring, name: str) -> None:
-    """Let NAME's jobs be claimed again."""
+    """Resume NAME: its jobs start again."""
     paused = [queue.name for queue in await app.queues.list() if queue.paused]
     await app.queues.resume(name)
     if name in paused:

@@ -22,15 +22,19 @@ _SHOWN = 10
 
 @click.command()
 @click.argument("action", type=click.Choice(list(_DONE)))
-@click.option("--name", "names", multiple=True, metavar="NAME", help="This one; may be repeated.")
-@click.option("--match", "q", metavar="TEXT", help="Those with this in their name.")
-@click.option("--task", metavar="NAME", help="Those that run it.")
-@click.option("--status", type=click.Choice(get_args(Status)), help="Ended: no tick is to come.")
-@click.option("--owner", type=click.Choice(get_args(Owner)), help="Who made it: code, or a user.")
+@click.option("--name", "names", multiple=True, metavar="NAME", help="This schedule. May be repeated.")
+@click.option("--match", "q", metavar="TEXT", help="Schedules with this text in their name.")
+@click.option("--task", metavar="NAME", help="Schedules of this task.")
+@click.option("--status", type=click.Choice(get_args(Status)), help="ended: it has no more ticks.")
+@click.option("--owner", type=click.Choice(get_args(Owner)), help="Declared in code, or created by a user.")
 @click.option("--all", "every", is_flag=True, help="All of them; the options above narrow it.")
-@click.option("--note", default="", metavar="TEXT", help="With pause: why; kept with them.")
-@click.option("--catch-up", is_flag=True, help="With resume: meet the ticks of the pause by the catch-up rules.")
-@click.option("--dry-run", is_flag=True, help="Only say which.")
+@click.option("--note", default="", metavar="TEXT", help="With pause: the reason; kept with the schedules.")
+@click.option(
+    "--catch-up",
+    is_flag=True,
+    help="With resume: catch up on ticks missed during the pause, by each schedule's policy.",
+)
+@click.option("--dry-run", is_flag=True, help="Only list the schedules that would be changed.")
 @yes
 @as_json
 @with_app
@@ -38,7 +42,7 @@ async def bulk(
     app: Mainspring, action: str, every: bool, note: str, catch_up: bool, dry_run: bool, yes: bool, as_json: bool,
     **given: Any,
 ) -> None:  # fmt: skip
-    """Pause, resume, trigger or delete many schedules, by name or by what they are."""
+    """Pause, resume, trigger or delete many schedules, by name or by filter."""
     parts = {name: value for name, value in given.items() if value not in (None, ())}
     if not parts and not every:
         raise click.UsageError("which schedules? Give --name, --match, --task, --status, --owner, or --all")

@@ -23,15 +23,15 @@ WHEN = "when? Give --cron '0 9 * * mon-fri', --every 5m or --at 2030-01-31T09:00
 
 @click.command()
 @click.argument("name")
-@click.option("--task", required=True, metavar="NAME", help="What it runs.")
+@click.option("--task", required=True, metavar="NAME", help="The task that it runs.")
 @when
 @policies
-@click.option("--run-on-start", is_flag=True, help="The first run at once.")
+@click.option("--run-on-start", is_flag=True, help="Run once at creation.")
 @job_options
 @as_json
 @with_app
 async def create(app: Mainspring, name: str, task: str, run_on_start: bool, as_json: bool, **given: Any) -> None:
-    """Make a schedule of your own, which no deploy touches.
+    """Create a schedule, which no deploy changes.
 
     With an app the task checks --kwargs before anything is stored.
     """
@@ -55,9 +55,9 @@ async def create(app: Mainspring, name: str, task: str, run_on_start: bool, as_j
 @as_json
 @with_app
 async def update(app: Mainspring, name: str, as_json: bool, **given: Any) -> None:
-    """Say some of a schedule anew; what is left out stays.
+    """Change a schedule; what is not given stays as it is.
 
-    One that code declares stays so until the code says something else than it did.
+    A schedule declared in code keeps the change until its declaration in the code changes.
     """
     spec = (await app.schedules.get(name)).spec
     trigger, own = take_trigger(given, spec), take_job(given)
@@ -72,11 +72,11 @@ async def update(app: Mainspring, name: str, as_json: bool, **given: Any) -> Non
 
 @click.command()
 @which_schedules
-@click.option("--note", default="", metavar="TEXT", help="Why; kept with it.")
+@click.option("--note", default="", metavar="TEXT", help="The reason; kept with the schedule.")
 @as_json
 @with_app
 async def pause(app: Mainspring, names: tuple[str, ...], note: str, as_json: bool) -> None:
-    """Let schedules make no more jobs; running ones go on."""
+    """Pause schedules: they create no jobs. Running jobs finish."""
     names = await _known(app, names)
     rows = [await app.schedules.pause(name, note) for name in names]
     if as_json:
@@ -89,12 +89,12 @@ async def pause(app: Mainspring, names: tuple[str, ...], note: str, as_json: boo
 @click.command()
 @which_schedules
 @click.option(
-    "--catch-up", is_flag=True, help="Meet the ticks of the pause by its catch-up rule; else they are let go."
+    "--catch-up", is_flag=True, help="Catch up on ticks missed during the pause, by its policy; else they are skipped."
 )
 @as_json
 @with_app
 async def resume(app: Mainspring, names: tuple[str, ...], catch_up: bool, as_json: bool) -> None:
-    """Let paused schedules go on."""
+    """Resume paused schedules."""
     names = await _known(app, names)
     before = [await app.schedules.get(name) for name in names]
     rows = [await app.schedules.resume(name, catch_up=catch_up) for name in names]
@@ -107,12 +107,12 @@ async def resume(app: Mainspring, names: tuple[str, ...], catch_up: bool, as_jso
 
 @click.command()
 @click.argument("name")
-@click.option("--at", type=instant, metavar="INSTANT", help="Then: 2030-01-31T09:00:00Z.")
-@click.option("--in", "later", type=span, metavar="SPAN", help="So long from now: 90, 5m, 2h.")
+@click.option("--at", type=instant, metavar="INSTANT", help="At this time: 2030-01-31T09:00:00Z.")
+@click.option("--in", "later", type=span, metavar="SPAN", help="This long from now: 90, 5m, 2h.")
 @as_json
 @with_app
 async def reschedule(app: Mainspring, name: str, at: datetime | None, later: float | None, as_json: bool) -> None:
-    """Move a schedule's next tick; those after it follow its rule."""
+    """Move a schedule's next tick; later ticks follow its rule."""
     if (at is None) == (later is None):
         raise click.UsageError("when? Give --at INSTANT or --in SPAN")
     moved = at if later is None else app.clock.now() + timedelta(seconds=later)
@@ -125,7 +125,7 @@ async def reschedule(app: Mainspring, name: str, at: datetime | None, later: flo
 @as_json
 @with_app
 async def delete(app: Mainspring, names: tuple[str, ...], as_json: bool) -> None:
-    """Forget schedules and what became of their ticks; their jobs are left alone."""
+    """Delete schedules and their history; jobs that they have created stay."""
     names = await _known(app, names)
     rows = [await app.schedules.get(name) for name in names]
     for name in names:

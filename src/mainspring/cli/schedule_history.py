@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 @as_json
 @with_app
 async def stats(app: Mainspring, name: str, seconds: float, as_json: bool) -> None:
-    """How a schedule's runs went: times, success, lateness, errors.
+    """Show how a schedule's runs went: times, success, lateness, errors.
 
-    Of its newest 500 jobs at most, as long as they are kept. Lateness is from a tick's instant to the start of its job.
+    Of its newest 500 jobs at most, as far as they are kept. Lateness is from a tick's instant to the start of its job.
     """
     if not 0 < seconds <= LONGEST.total_seconds():
         raise click.BadParameter(f"figures reach back {LONGEST.days} days", param_hint="'--window'")
@@ -68,12 +68,14 @@ def _page(name: str, found: ScheduleStats, seconds: float) -> list[RenderableTyp
 
 @click.command()
 @click.argument("name")
-@click.option("--limit", type=click.IntRange(1, 1000), metavar="N", default=20, show_default=True, help="Of ticks.")
-@click.option("--before", type=int, metavar="N", help="Go on below this tick, as the page before says.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), metavar="N", default=20, show_default=True, help="Number of ticks."
+)
+@click.option("--before", type=int, metavar="N", help="Continue below this tick, which the previous page names.")
 @as_json
 @with_app
 async def executions(app: Mainspring, name: str, limit: int, before: int | None, as_json: bool) -> None:
-    """Runs of a schedule's jobs that have ended, with their ticks, newest first."""
+    """List finished runs of a schedule's jobs, with their ticks, newest first."""
     found = await app.schedules.executions(name, limit=limit, before=before)
     if as_json:
         runs = records.execution_records([one.execution for one in found])

@@ -51,39 +51,71 @@ def _date(text: str) -> date | None:
 
 
 when = options(
-    click.option("--cron", "expr", metavar="EXPR", help="By a cron expression; see `mainspring cron`."),
-    click.option("--every", type=interval, metavar="SPAN", help="At an interval: 5m, 30 seconds, 1h30m."),
+    click.option("--cron", "expr", metavar="EXPR", help="A cron expression; see `mainspring cron`."),
+    click.option("--every", type=interval, metavar="SPAN", help="An interval: 5m, 30 seconds, 1h30m."),
     click.option(
         "--at", "once", metavar="INSTANT", help="Once: 2030-01-31T09:00:00Z; without a zone, in that of --tz."
     ),
-    click.option("--tz", metavar="ZONE", help="Whose clocks count: Europe/London. Default: UTC."),
-    click.option("--day-match", type=click.Choice(("or", "and")), help="With --cron: one day field, or both."),
+    click.option("--tz", metavar="ZONE", help="The time zone: Europe/London. Default: UTC."),
+    click.option("--day-match", type=click.Choice(("or", "and")), help="With --cron: match either day field, or both."),
 )
 policies = options(
-    click.option("--kwargs", type=json_object, metavar="JSON", help="The arguments of its jobs, as an object."),
-    click.option("--overlap", type=click.Choice(OVERLAPS), help="At a tick while a run goes on. Default: skip."),
-    click.option("--catch-up", type=click.Choice(CATCH_UPS), help="Of ticks nobody was there for. Default: latest."),
-    click.option("--catch-up-window", type=_or(0.0, span), metavar="SPAN|none", help="Older ones are let go. 1d."),
-    click.option("--grace", type=_or(0.0, span), metavar="SPAN|none", help="Less late is in time. Default: 60s."),
-    click.option("--jitter", type=_or(0.0, span), metavar="SPAN|none", help="Later by less than this, by its name."),
-    click.option("--window", type=_or(None, _window), metavar="HOURS|none", help="Only then: '08:00-18:00 mon-fri'."),
+    click.option("--kwargs", type=json_object, metavar="JSON", help="The arguments of its jobs, as a JSON object."),
+    click.option(
+        "--overlap", type=click.Choice(OVERLAPS), help="A tick while the previous run is running. Default: skip."
+    ),
+    click.option(
+        "--catch-up", type=click.Choice(CATCH_UPS), help="Ticks missed while no worker was running. Default: latest."
+    ),
+    click.option(
+        "--catch-up-window",
+        type=_or(0.0, span),
+        metavar="SPAN|none",
+        help="Missed ticks older than this are skipped: 1d.",
+    ),
+    click.option(
+        "--grace", type=_or(0.0, span), metavar="SPAN|none", help="A tick less late than this is on time. Default: 60s."
+    ),
+    click.option("--jitter", type=_or(0.0, span), metavar="SPAN|none", help="Fire later by a fixed offset below this."),
+    click.option(
+        "--window", type=_or(None, _window), metavar="HOURS|none", help="Fire only within: '08:00-18:00 mon-fri'."
+    ),
     click.option("--outside", type=click.Choice(("skip", "move")), help="Ticks outside the window. Default: skip."),
-    click.option("--exclude", type=_date, metavar="DATE|none", multiple=True, help="Not then. May be repeated."),
+    click.option(
+        "--exclude", type=_date, metavar="DATE|none", multiple=True, help="No tick on this date. May be repeated."
+    ),
     click.option("--start", type=_or(None, instant), metavar="INSTANT|none", help="No tick before."),
     click.option("--end", type=_or(None, instant), metavar="INSTANT|none", help="No tick after."),
-    click.option("--max-runs", type=_or(None, _count), metavar="N|none", help="So many in all."),
-    click.option("--after", type=click.Choice(("start", "finish")), help="Where an interval is counted from."),
-    click.option("--pause-after-failures", type=_or(None, _count), metavar="N|none", help="In a row."),
-    click.option("--depends-on", metavar="NAME|none", multiple=True, help="Runs once this one has succeeded again."),
-    click.option("--adapt", type=_or(None, span), metavar="SPAN|none", help="Lets its interval grow, up to this."),
-    click.option("--spread/--no-spread", default=None, help="Places its interval where the fewest others are."),
+    click.option("--max-runs", type=_or(None, _count), metavar="N|none", help="End after this number of runs."),
+    click.option(
+        "--after", type=click.Choice(("start", "finish")), help="Count the interval from the start or the end of a run."
+    ),
+    click.option(
+        "--pause-after-failures",
+        type=_or(None, _count),
+        metavar="N|none",
+        help="Pause after this number of failures in a row.",
+    ),
+    click.option(
+        "--depends-on",
+        metavar="NAME|none",
+        multiple=True,
+        help="Fire once this schedule has succeeded again. May be repeated.",
+    ),
+    click.option(
+        "--adapt",
+        type=_or(None, span),
+        metavar="SPAN|none",
+        help="Let its interval grow up to this while results stay the same.",
+    ),
+    click.option("--spread/--no-spread", default=None, help="Place its ticks where the fewest others are."),
 )
 job_options = options(
-    click.option("--queue", metavar="NAME", help="Another queue than the task's own."),
+    click.option("--queue", metavar="NAME", help="The queue of its jobs. Default: the task's own."),
     click.option("--priority", type=click.IntRange(MIN_PRIORITY, MAX_PRIORITY), metavar="N", help="Higher runs first."),
     click.option("--max-retries", type=click.IntRange(0), metavar="N", help="Retries after the first attempt."),
     click.option("--timeout", type=span, metavar="SPAN", help="Longest time for one attempt: 90, 5m."),
-    click.option("--tag", "tags", metavar="TAG", multiple=True, help="On its jobs. May be repeated."),
+    click.option("--tag", "tags", metavar="TAG", multiple=True, help="A tag of its jobs. May be repeated."),
 )
 _JOB = ("queue", "priority", "max_retries", "timeout", "tags")
 _PLAIN = ("kwargs", "overlap", "catch_up", "after", "spread")

@@ -29,19 +29,19 @@ COMING, PAST = 5, 10
 
 @click.group()
 def schedules() -> None:
-    """See and steer what runs when."""
+    """List, show and change schedules."""
 
 
 @schedules.command("list")
-@click.option("--task", metavar="NAME", help="Those that run it.")
-@click.option("--status", type=click.Choice(get_args(Status)), help="Ended: no tick is to come.")
-@click.option("--owner", type=click.Choice(get_args(Owner)), help="Who made it: code, or a user.")
+@click.option("--task", metavar="NAME", help="Schedules of this task.")
+@click.option("--status", type=click.Choice(get_args(Status)), help="ended: it has no more ticks.")
+@click.option("--owner", type=click.Choice(get_args(Owner)), help="Declared in code, or created by a user.")
 @click.option("--limit", type=click.IntRange(1, 1000), metavar="N", default=100, show_default=True)
-@click.option("--after", metavar="NAME", help="Go on behind this one.")
+@click.option("--after", metavar="NAME", help="Continue after this name.")
 @as_json
 @with_app
 async def list_(app: Mainspring, limit: int, after: str | None, as_json: bool, **which: Any) -> None:
-    """Schedules, by name."""
+    """List schedules by name."""
     rows = await app.schedules.list(limit=limit, after=after, **which)
     if as_json:
         records.emit([records.schedule_record(row) for row in rows])
@@ -68,7 +68,7 @@ def _none(app: Mainspring, which: dict[str, Any], after: str | None) -> str:
 @as_json
 @with_app
 async def show(app: Mainspring, name: str, as_json: bool) -> None:
-    """Everything about one schedule: its rule, its next ticks, what became of the last ones."""
+    """Show one schedule: its rule, its next ticks, and how the last ones went."""
     row, went = await app.schedules.get(name), await app.schedules.stats(name)
     coming, ticks = await app.schedules.preview(name, COMING), await app.schedules.ticks(name, limit=PAST)
     if as_json:
@@ -85,7 +85,7 @@ async def show(app: Mainspring, name: str, as_json: bool) -> None:
 @as_json
 @with_app
 async def preview(app: Mainspring, name: str, count: int, as_json: bool) -> None:
-    """The next ticks of a schedule, with what changes of the clocks do to them."""
+    """Show the next ticks of a schedule, and how clock changes affect them."""
     row, coming = await app.schedules.get(name), await app.schedules.preview(name, count)
     if as_json:
         return records.emit(records.preview_records(coming))
@@ -101,21 +101,23 @@ async def preview(app: Mainspring, name: str, count: int, as_json: bool) -> None
 
 @schedules.command()
 @click.argument("name")
-@click.option("--kwargs", type=json_object, metavar="JSON", help="Instead of its own input, as an object.")
+@click.option("--kwargs", type=json_object, metavar="JSON", help="Arguments in place of its own, as a JSON object.")
 @as_json
 @with_app
 async def trigger(app: Mainspring, name: str, kwargs: dict[str, Any] | None, as_json: bool) -> None:
-    """Run a schedule once, now, and print the job's id; its next tick stays."""
+    """Run a schedule now, once, and print the job's id; its next tick stays."""
     handle = await app.schedules.trigger(name, kwargs=kwargs)
     return records.emit({"id": handle.id}) if as_json else click.echo(handle.id)
 
 
 @schedules.command()
 @click.argument("name")
-@click.option("--start", type=moment, required=True, metavar="INSTANT|SPAN", help="From then on; 2d: two days ago.")
-@click.option("--end", type=moment, metavar="INSTANT|SPAN", help="To before then. Default: now.")
+@click.option(
+    "--start", type=moment, required=True, metavar="INSTANT|SPAN", help="From this time on; 2d: two days ago."
+)
+@click.option("--end", type=moment, metavar="INSTANT|SPAN", help="Up to this time. Default: now.")
 @click.option("--limit", type=click.IntRange(1, MAX_TICKS), metavar="N", default=1000, show_default=True)
-@click.option("--dry-run", is_flag=True, help="Only say which.")
+@click.option("--dry-run", is_flag=True, help="Only list the ticks.")
 @yes
 @as_json
 @with_app
@@ -129,9 +131,9 @@ async def backfill(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Make the jobs of past ticks that have none.
+    """Create jobs for past ticks that have none.
 
-    They go beside the series: overlap is not looked at, and their failures do not pause it.
+    They may overlap other runs, and their failures do not pause the schedule.
     """
     row, now = await app.schedules.get(name), app.clock.now()
     first, last = (now - at if isinstance(at, timedelta) else at for at in (start, end or now))

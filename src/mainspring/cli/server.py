@@ -30,8 +30,8 @@ def server(
 ) -> None:
     """Serve dashboard, REST API and metrics until SIGTERM or Ctrl-C.
 
-    APP is module:attribute, e.g. shop:app; it checks the arguments of jobs before they are stored. What has
-    begun when the signal comes is answered; a second signal does not wait.
+    APP is module:attribute, e.g. shop:app; its tasks check the arguments of jobs before they are stored. Requests
+    that are under way when the signal comes are answered; a second signal does not wait for them.
     """
     found = find(named_app(app, named)[0] if app or named else None, store)
     if openapi:

@@ -17,8 +17,8 @@ from .filters import options
 
 where = options(
     click.option("--host", metavar="ADDRESS", help="Where to listen. Default: 127.0.0.1, this machine only."),
-    click.option("--port", type=click.IntRange(0, 65_535), metavar="N", help="Default: 8765; 0 is any that is free."),
-    click.option("--no-auth", is_flag=True, help="Let anybody on this machine in, as an admin."),
+    click.option("--port", type=click.IntRange(0, 65_535), metavar="N", help="Default: 8765; 0: any free port."),
+    click.option("--no-auth", is_flag=True, help="Let anyone on this machine in, as an admin."),
 )
 
 
@@ -76,7 +76,7 @@ class Service:
     async def greet(self, *, opens: bool = False) -> str:
         """Says how to get in; where the dashboard is. `opens`: also if no sign-in is needed, or a key exists."""
         if not self._auth:
-            hint("anybody on this machine is let in, as an admin (--no-auth)")
+            hint("anyone on this machine can open it, as an admin (--no-auth)")
             return self._open(self.address) if opens else self.address
         from ..api.access.welcome import address, welcome
 
@@ -86,7 +86,7 @@ class Service:
         if opens:
             return self._open(page, " (it signs you in: once, within an hour)")
         click.echo(f"first start: sign in once, within an hour, at {page}")
-        hint("then make keys: mainspring keys create NAME --role operator")
+        hint("then create keys: mainspring keys create NAME --role operator")
         return page
 
     def _open(self, page: str, note: str = "") -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 import msgspec
 
@@ -17,11 +15,11 @@ from .options import as_json
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--changed", is_flag=True, help="Only those that are not at their default.")
+@click.option("--changed", is_flag=True, help="Only settings that differ from their default.")
 @as_json
 @with_closed_app
 async def settings(app: Mainspring, names: tuple[str, ...], changed: bool, as_json: bool) -> None:
-    """List settings, where each came from and what it does."""
+    """List settings, where each value comes from, and what it does."""
     found = report(app.settings, app.setting_sources)
     unknown = set(names) - {one.name for one in found}
     if unknown:
@@ -46,11 +44,15 @@ def _show(found: list[Setting]) -> None:
     for one in found:
         source = one.variable if one.source == "environment" else one.source
         style = "dim" if one.source == "default" else "bold"
-        table.add_row(one.name, render.line(_words(one.value)), Text(source, style), render.line(one.meaning))
+        table.add_row(one.name, render.line(_words(one)), Text(source, style), render.line(one.meaning))
     render.show(table)
 
 
-def _words(value: Any) -> str:
+def _words(one: Setting) -> str:
+    value = one.value
+    if one.unit is not None:
+        figure = f"{value:,}" if isinstance(value, int) else f"{value:,.10g}"
+        return f"{figure} {one.unit[:-1] if value == 1 else one.unit}"
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, tuple):

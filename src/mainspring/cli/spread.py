@@ -29,9 +29,9 @@ _WHY = {"running": "running", "imminent": "about to run", "fresh": "moved lately
 @as_json
 @with_app
 async def spread(app: Mainspring, rebalance: bool, yes: bool, as_json: bool) -> None:
-    """Show how many ticks come in each of the next 24 hours.
+    """Show how many ticks there are in each of the next 24 hours.
 
-    --rebalance shows what it would move, and asks. Schedules that run, or are about to, stay where they are.
+    --rebalance shows what it would move, and asks. Schedules that are running, or about to tick, are not moved.
     """
     if not rebalance:
         return _show(app, await app.schedules.distribution(), as_json)

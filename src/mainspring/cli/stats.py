@@ -38,16 +38,16 @@ def window(text: str) -> timedelta | None:
 
 @click.command()
 @click.option("--window", "window_", metavar="SPAN", default="1h", show_default=True, help="1h, 24h, 7d, … or ever.")
-@click.option("--by", type=click.Choice(("task", "queue")), default="task", show_default=True, help="A row for each.")
+@click.option("--by", type=click.Choice(("task", "queue")), default="task", show_default=True, help="One row for each.")
 @click.option("--queue", metavar="NAME", help="Only runs of this queue.")
 @click.option("--task", metavar="NAME", help="Only runs of this task.")
 @as_json
 @with_app
 async def stats(app: Mainspring, window_: str, by: By, queue: str | None, task: str | None, as_json: bool) -> None:
-    """Count jobs by state, and tell how runs have gone.
+    """Count jobs by state, and show how runs went.
 
-    Durations are of single runs; waits are from when a job was due to when it was taken. Percentiles are within 13 %
-    of the truth.
+    Durations are those of single runs; a wait is from when a job was due until it started. Percentiles are within 13 %
+    of the exact value.
     """
     found = await app.stats(window(window_), queue=queue, task=task)
     rows = await (await app.opened()).schedules(limit=SCHEDULES)

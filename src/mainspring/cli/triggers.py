@@ -17,14 +17,14 @@ from .webhooks import secret_shown
 
 @click.group()
 def triggers() -> None:
-    """Let signed messages set off tasks and schedules."""
+    """Create, list and change triggers, which start jobs on messages."""
 
 
 @triggers.command("list")
 @as_json
 @with_app
 async def list_(app: Mainspring, as_json: bool) -> None:
-    """All of them, without their secrets."""
+    """List triggers, without their secrets."""
     found = await app.triggers.list()
     if as_json:
         return records.emit(msgspec.to_builtins(found))
@@ -37,14 +37,14 @@ async def list_(app: Mainspring, as_json: bool) -> None:
 
 @triggers.command()
 @click.argument("name")
-@click.option("--task", metavar="TASK", help="Make a job of this task.")
+@click.option("--task", metavar="TASK", help="Create a job of this task.")
 @click.option("--schedule", metavar="NAME", help="Fire this schedule.")
-@click.option("--queue", metavar="NAME", help="Of the job; the task's own otherwise.")
-@click.option("--priority", type=int, help="Of the job; the task's own otherwise.")
-@click.option("--kwargs", type=json_object, default="{}", metavar="JSON", help="Arguments that are the same each time.")
-@click.option("--body", is_flag=True, help="The members of the message are arguments.")
+@click.option("--queue", metavar="NAME", help="Of the job. Default: the task's own.")
+@click.option("--priority", type=int, help="Of the job. Default: the task's own.")
+@click.option("--kwargs", type=json_object, default="{}", metavar="JSON", help="Fixed arguments, as a JSON object.")
+@click.option("--body", is_flag=True, help="Pass all members of the message as arguments.")
 @click.option("--argument", "parts", multiple=True, metavar="NAME=PART", help="E.g. event=body, order=body.data.id.")
-@click.option("--note", default="", help="For people.")
+@click.option("--note", default="", help="A note for others.")
 @as_json
 @with_app
 async def create(
@@ -60,7 +60,7 @@ async def create(
     note: str,
     as_json: bool,
 ) -> None:
-    """Let messages to /hooks/NAME set off a task or a schedule, and print the secret to sign them with, this once."""
+    """Create a trigger at /hooks/NAME, and print the secret that signs its messages, which is not shown again."""
     if body and parts:
         raise click.UsageError("--body makes the whole message arguments: give it, or --argument, not both")
     arguments: Literal["body"] | dict[str, str] = "body" if body else dict(map(_part, parts))
@@ -76,7 +76,7 @@ async def create(
 @as_json
 @with_app
 async def show(app: Mainspring, name: str, as_json: bool) -> None:
-    """Everything about NAME but its secret."""
+    """Show the trigger NAME, without its secret."""
     trigger = await app.triggers.get(name)
     if as_json:
         return records.emit(msgspec.to_builtins(trigger))
@@ -87,18 +87,18 @@ async def show(app: Mainspring, name: str, as_json: bool) -> None:
 
 @triggers.command()
 @click.argument("name")
-@click.option("--task", metavar="TASK", help="Make a job of this task, in place of what it does.")
-@click.option("--schedule", metavar="NAME", help="Fire this schedule, in place of what it does.")
+@click.option("--task", metavar="TASK", help="Create a job of this task, instead of what it does now.")
+@click.option("--schedule", metavar="NAME", help="Fire this schedule, instead of what it does now.")
 @click.option("--queue", metavar="NAME", help="Of the job; '' for the task's own.")
 @click.option("--priority", metavar="NUMBER", help="Of the job; '' for the task's own.")
-@click.option("--kwargs", type=json_object, metavar="JSON", help="Arguments that are the same each time.")
-@click.option("--body", is_flag=True, help="The members of the message are arguments.")
+@click.option("--kwargs", type=json_object, metavar="JSON", help="Fixed arguments, as a JSON object.")
+@click.option("--body", is_flag=True, help="Pass all members of the message as arguments.")
 @click.option("--argument", "parts", multiple=True, metavar="NAME=PART", help="All of them; '' for none.")
-@click.option("--note", help="For people.")
+@click.option("--note", help="A note for others.")
 @as_json
 @with_app
 async def update(app: Mainspring, name: str, body: bool, parts: tuple[str, ...], as_json: bool, **given: Any) -> None:
-    """Change NAME; what is left out stays."""
+    """Change NAME; what is not given stays as it is."""
     if body and parts:
         raise click.UsageError("--body makes the whole message arguments: give it, or --argument, not both")
     changes = {option: value for option, value in given.items() if value is not None}
@@ -126,25 +126,25 @@ async def update(app: Mainspring, name: str, body: bool, parts: tuple[str, ...],
 async def disable(app: Mainspring, name: str) -> None:
     """Refuse messages to NAME until it is enabled."""
     await app.triggers.update(name, disabled=True)
-    click.echo(f"trigger {name!r} is disabled; it goes on with: mainspring triggers enable {name}")
+    click.echo(f"trigger {name!r} is disabled; enable it with: mainspring triggers enable {name}")
 
 
 @triggers.command()
 @click.argument("name")
 @with_app
 async def enable(app: Mainspring, name: str) -> None:
-    """Let messages set NAME off again."""
+    """Accept messages to NAME again."""
     await app.triggers.update(name, disabled=False)
     click.echo(f"trigger {name!r} is enabled")
 
 
 @triggers.command()
 @click.argument("name")
-@click.option("--overlap", type=span, default="1d", show_default=True, help="The old one counts, too, for so long.")
+@click.option("--overlap", type=span, default="1d", show_default=True, help="How long the old secret stays valid.")
 @as_json
 @with_app
 async def rotate(app: Mainspring, name: str, overlap: float, as_json: bool) -> None:
-    """Give NAME a new secret and print it, this once."""
+    """Give NAME a new secret and print it; it is not shown again."""
     made = await app.triggers.rotate(name, overlap=overlap)
     secret_shown(as_json, "trigger", made.trigger, made.secret)
 
@@ -153,7 +153,7 @@ async def rotate(app: Mainspring, name: str, overlap: float, as_json: bool) -> N
 @click.argument("name")
 @with_app
 async def delete(app: Mainspring, name: str) -> None:
-    """Forget NAME; jobs that it has made are left alone."""
+    """Delete NAME; jobs that it has created stay."""
     await app.triggers.delete(name)
     click.echo(f"trigger {name!r} is gone")
 

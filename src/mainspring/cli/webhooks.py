@@ -22,14 +22,14 @@ PATIENCE = 30.0
 
 @click.group()
 def webhooks() -> None:
-    """Tell other servers what happens: see, make and try webhooks."""
+    """Create, list, test and change webhooks."""
 
 
 @webhooks.command("list")
 @as_json
 @with_app
 async def list_(app: Mainspring, as_json: bool) -> None:
-    """All of them, without their secrets, and how it goes."""
+    """List webhooks, without their secrets, and how deliveries go."""
     found, standings = await app.webhooks.list(), await app.webhooks.standings()
     if as_json:
         went = {one.name: {**msgspec.to_builtins(one)} for one in standings.values()}
@@ -47,11 +47,13 @@ async def list_(app: Mainspring, as_json: bool) -> None:
 @click.argument("name")
 @click.argument("url")
 @click.option("--event", "events", type=click.Choice(EVENTS), multiple=True, required=True, help="May be repeated.")
-@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Only of jobs of this queue; may be repeated.")
-@click.option("--task", "tasks", multiple=True, metavar="NAME", help="Only of jobs of this task; may be repeated.")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only of jobs with this tag; of several, with all.")
-@click.option("--include", type=click.Choice(EXTRAS), multiple=True, help="What of a job goes along, too.")
-@click.option("--note", default="", help="For people.")
+@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Only jobs of this queue; may be repeated.")
+@click.option("--task", "tasks", multiple=True, metavar="NAME", help="Only jobs of this task; may be repeated.")
+@click.option(
+    "--tag", "tags", multiple=True, metavar="TAG", help="Only jobs with this tag; of several, with all of them."
+)
+@click.option("--include", type=click.Choice(EXTRAS), multiple=True, help="What else of a job is sent.")
+@click.option("--note", default="", help="A note for others.")
 @as_json
 @with_app
 async def create(
@@ -66,7 +68,7 @@ async def create(
     note: str,
     as_json: bool,
 ) -> None:
-    """Tell URL of events from now on, and print the secret that signs them, this once."""
+    """Send events to URL from now on, and print the secret that signs them, which is not shown again."""
     made = await app.webhooks.create(
         name, url, events, queues=queues or None, tasks=tasks or None, tags=tags or None, include=include, note=note
     )
@@ -78,7 +80,7 @@ async def create(
 @as_json
 @with_app
 async def show(app: Mainspring, name: str, as_json: bool) -> None:
-    """Everything about NAME but its secret, and how its deliveries go."""
+    """Show the webhook NAME, without its secret, and how its deliveries go."""
     hook, went = await app.webhooks.get(name), await app.webhooks.standing(name)
     if as_json:
         return records.emit(msgspec.to_builtins(hook) | {"standing": msgspec.to_builtins(went)})
@@ -89,21 +91,21 @@ async def show(app: Mainspring, name: str, as_json: bool) -> None:
 
 @webhooks.command()
 @click.argument("name")
-@click.option("--url", help="Where it is.")
+@click.option("--url", help="Where events are sent.")
 @click.option(
     "--event", "events", type=click.Choice(EVENTS), multiple=True, help="The events it gets; may be repeated."
 )
-@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Only of jobs of these queues; '' for all.")
-@click.option("--task", "tasks", multiple=True, metavar="NAME", help="Only of jobs of these tasks; '' for all.")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only of jobs with all these tags; '' for all.")
-@click.option("--include", type=click.Choice([*EXTRAS, ""]), multiple=True, help="What goes along; '' for nothing.")
-@click.option("--note", help="For people.")
+@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Only jobs of these queues; '' for all.")
+@click.option("--task", "tasks", multiple=True, metavar="NAME", help="Only jobs of these tasks; '' for all.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only jobs with all these tags; '' for all.")
+@click.option("--include", type=click.Choice([*EXTRAS, ""]), multiple=True, help="What else is sent; '' for nothing.")
+@click.option("--note", help="A note for others.")
 @as_json
 @with_app
 async def update(
     app: Mainspring, name: str, url: str | None, note: str | None, as_json: bool, **lists: Sequence[str]
 ) -> None:
-    """Change NAME; what is left out stays. A list that is given takes the place of the whole."""
+    """Change NAME; what is not given stays as it is. A list replaces the whole old list."""
     given: dict[str, Any] = {"url": url, "note": note}
     given = {option: value for option, value in given.items() if value is not None}
     for option, values in lists.items():
@@ -121,7 +123,7 @@ async def update(
 @webhooks.command()
 @click.argument("name")
 @click.option("--limit", type=click.IntRange(1, 1000), metavar="N", default=20, show_default=True)
-@click.option("--after", metavar="CURSOR", help="Go on where the page before ended.")
+@click.option("--after", metavar="CURSOR", help="Continue after the previous page.")
 @as_json
 @with_app
 async def deliveries(app: Mainspring, name: str, limit: int, after: str | None, as_json: bool) -> None:
@@ -141,11 +143,11 @@ async def deliveries(app: Mainspring, name: str, limit: int, after: str | None, 
 
 @webhooks.command()
 @click.argument("name")
-@click.option("--overlap", type=span, default="1d", show_default=True, help="The old one signs, too, for so long.")
+@click.option("--overlap", type=span, default="1d", show_default=True, help="How long the old secret stays valid.")
 @as_json
 @with_app
 async def rotate(app: Mainspring, name: str, overlap: float, as_json: bool) -> None:
-    """Give NAME a new secret and print it, this once."""
+    """Give NAME a new secret and print it; it is not shown again."""
     made = await app.webhooks.rotate(name, overlap=overlap)
     secret_shown(as_json, "webhook", made.webhook, made.secret)
 
@@ -154,7 +156,7 @@ async def rotate(app: Mainspring, name: str, overlap: float, as_json: bool) -> N
 @click.argument("name")
 @with_app
 async def test(app: Mainspring, name: str) -> None:
-    """Have a worker tell NAME of nothing in particular, and say how that went."""
+    """Send a test event to NAME, and print the result."""
     handle = await app.webhooks.test(name)
     try:
         answer = await handle.result(PATIENCE)
@@ -170,16 +172,16 @@ async def test(app: Mainspring, name: str) -> None:
 @click.argument("name")
 @with_app
 async def disable(app: Mainspring, name: str) -> None:
-    """Tell NAME nothing until it is enabled; what waits to be told is cancelled."""
+    """Send nothing to NAME until it is enabled; pending deliveries are cancelled."""
     await app.webhooks.update(name, disabled=True)
-    click.echo(f"webhook {name!r} is disabled; it goes on with: mainspring webhooks enable {name}")
+    click.echo(f"webhook {name!r} is disabled; enable it with: mainspring webhooks enable {name}")
 
 
 @webhooks.command()
 @click.argument("name")
 @with_app
 async def enable(app: Mainspring, name: str) -> None:
-    """Tell NAME again."""
+    """Send events to NAME again."""
     await app.webhooks.update(name, disabled=False)
     click.echo(f"webhook {name!r} is enabled")
 
@@ -188,7 +190,7 @@ async def enable(app: Mainspring, name: str) -> None:
 @click.argument("name")
 @with_app
 async def delete(app: Mainspring, name: str) -> None:
-    """Forget NAME; what waits to be told is cancelled."""
+    """Delete NAME; pending deliveries are cancelled."""
     await app.webhooks.delete(name)
     click.echo(f"webhook {name!r} is gone")
 

@@ -17,9 +17,9 @@ from .options import as_json
 @as_json
 @with_app
 async def why(app: Mainspring, id: JobId, as_json: bool) -> None:
-    """Say why a job is not running, or where it runs.
+    """Explain why a job is not running, or where it runs.
 
-    Every reason, until when it holds if that is known, and the jobs that are in the way.
+    Prints every reason, when it may end if that is known, and the jobs that block it.
     """
     job, reasons, now = await app.jobs.get(id), await app.jobs.why(id), app.clock.now()
     shown = job.shown(now)

@@ -42,10 +42,18 @@ def _processes(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.command()
 @click.argument("app", required=False)
 @click.option("--app", "named", metavar="MODULE:ATTR", help="The same as APP.")
-@click.option("--queues", metavar="LIST", help="Only these: mail,low. With slots for each: mail=5,low.")
+@click.option("--queues", metavar="LIST", help="Only these queues: mail,low. With a limit each: mail=5,low.")
 @click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Slots: how many jobs run at once.")
-@click.option("--workers", metavar="N", callback=_processes, help="Processes with so many slots each; or auto.")
-@click.option("--metrics", "port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve metrics; 0: any port.")
+@click.option(
+    "--workers", metavar="N", callback=_processes, help="Number of processes, or auto; each has --concurrency slots."
+)
+@click.option(
+    "--metrics",
+    "port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Serve metrics on this port; 0: any free port.",
+)
 @click.option("--metrics-host", "host", metavar="HOST", help="Default: 127.0.0.1, or the app's metrics_host.")
 @log_option
 def worker(
@@ -60,8 +68,8 @@ def worker(
 ) -> None:
     """Run jobs until SIGTERM or Ctrl-C, then let them finish.
 
-    APP is module:attribute, e.g. shop:app; without it $MAINSPRING_APP counts. A second signal does not
-    wait for running jobs: they are released, and run again elsewhere.
+    APP is module:attribute, e.g. shop:app; default: $MAINSPRING_APP. A second signal does not wait for running
+    jobs: they are released, and other workers run them.
     """
     name, source = named_app(app, named)
     wanted = _queues(queues)

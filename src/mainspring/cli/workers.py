@@ -30,10 +30,10 @@ class Listing(click.Group):
 
 @click.group(cls=Listing)
 def workers() -> None:
-    """See workers, resize, drain, resume and stop them.
+    """List, resize, drain, resume and stop workers.
 
-    Without a command it is `list`. A worker is named by its id, or the beginning of it if that is enough.
-    Orders are heard at its next beat, and end with it.
+    Without a command it is `list`. Name a worker by its id, or by the beginning of it if no other has the same.
+    Orders take effect at its next heartbeat, and last until the worker exits.
     """
 
 
@@ -41,7 +41,7 @@ def workers() -> None:
 @as_json
 @with_app
 async def list_(app: Mainspring, as_json: bool) -> None:
-    """The workers that live, with what they have and do."""
+    """List live workers: their slots, and what they run."""
     found, now = await app.workers.list(), app.clock.now()
     if as_json:
         return records.emit([records.worker_record(worker) for worker in found])
@@ -57,7 +57,7 @@ async def list_(app: Mainspring, as_json: bool) -> None:
 @as_json
 @with_app
 async def show(app: Mainspring, id: str, as_json: bool) -> None:
-    """Everything about one worker, and what it runs."""
+    """Show one worker, and what it runs."""
     worker = await app.workers.get(id)
     jobs, now = await app.workers.running(worker.info.id), app.clock.now()
     if as_json:
@@ -70,13 +70,13 @@ async def show(app: Mainspring, id: str, as_json: bool) -> None:
 
 @workers.command()
 @click.argument("words", nargs=-1, metavar="[ID] N|default")
-@click.option("--all", "every", is_flag=True, help="Every worker that lives.")
+@click.option("--all", "every", is_flag=True, help="All live workers.")
 @as_json
 @with_app
 async def resize(app: Mainspring, words: tuple[str, ...], every: bool, as_json: bool) -> None:
-    """Give a worker N slots, or those it was started with.
+    """Give a worker N slots, or the number that it was started with.
 
-    Running jobs are left alone: a worker that has too many takes none until enough have ended.
+    Running jobs finish: a worker with more jobs than slots takes none until enough have ended.
     """
     if len(words) != (1 if every else 2):
         raise click.UsageError("give a worker and its slots: ID N, or ID default; or --all and the slots")
@@ -88,14 +88,14 @@ async def resize(app: Mainspring, words: tuple[str, ...], every: bool, as_json: 
 
 @workers.command()
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--all", "every", is_flag=True, help="Every worker that lives.")
+@click.option("--all", "every", is_flag=True, help="All live workers.")
 @yes
 @as_json
 @with_app
 async def drain(app: Mainspring, ids: tuple[str, ...], every: bool, yes: bool, as_json: bool) -> None:
-    """Let workers take no more jobs.
+    """Drain workers: they start no new jobs.
 
-    What runs goes on, and they stay alive until they are resumed or stopped.
+    Running jobs finish, and the workers stay alive until they are resumed or stopped.
     """
     named = await _named(app, "drain", ids, every)
     if every and named and not yes:
@@ -108,26 +108,26 @@ async def drain(app: Mainspring, ids: tuple[str, ...], every: bool, yes: bool, a
 
 @workers.command()
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--all", "every", is_flag=True, help="Every worker that lives.")
+@click.option("--all", "every", is_flag=True, help="All live workers.")
 @as_json
 @with_app
 async def resume(app: Mainspring, ids: tuple[str, ...], every: bool, as_json: bool) -> None:
-    """Let drained workers take jobs again."""
+    """Resume drained workers."""
     ordered = [id for one in await _named(app, "resume", ids, every) for id in await app.workers.resume(one)]
     _tell(app, ordered, "takes jobs again from its next beat on", as_json)
 
 
 @workers.command()
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--all", "every", is_flag=True, help="Every worker that lives.")
+@click.option("--all", "every", is_flag=True, help="All live workers.")
 @yes
 @as_json
 @with_app
 async def stop(app: Mainspring, ids: tuple[str, ...], every: bool, yes: bool, as_json: bool) -> None:
-    """Let workers end, as SIGTERM does.
+    """Stop workers, as SIGTERM does.
 
-    They take no more jobs, what runs may finish within their grace, the rest runs elsewhere. Whoever keeps their
-    processes running may start others; a supervisor (--workers) does.
+    They start no new jobs; running jobs may finish within the grace period, and other workers run the rest. A process
+    manager may start the workers again; a supervisor (--workers) does.
     """
     named = await _named(app, "stop", ids, every)
     if every and named and not yes:

@@ -32,12 +32,19 @@ def target_text(action: str, target: str) -> str:
         return target
     noun = action.partition(".")[0]
     things = _THINGS.get(noun, noun)
-    ids = chosen.pop("ids", None) or (chosen.pop("names", None) if "names" in chosen else None)
+    counts = {
+        name: chosen.pop(f"{name}_count") for name in list(chosen) if isinstance(chosen.get(f"{name}_count"), int)
+    }
+    named = next((name for name in ("ids", "names") if isinstance(chosen.get(name), list)), None)
     states = chosen.pop("states", None) or chosen.pop("status", None)
-    if isinstance(ids, Sequence) and not isinstance(ids, str):
-        return f"{len(ids):,} {things}: {_list(ids)}"
+    if named is not None:
+        total = counts.get(named, len(chosen[named]))
+        return f"{total:,} {things}: {_list(chosen[named], total)}"
     words = [f"{_any(states)} {things}" if states else things]
-    words += [f"{_PARTS.get(name, name)} {_value(name, value)}" for name, value in chosen.items()]
+    words += [
+        f"{_PARTS.get(name, name)} {_value(name, value)}{_more(value, counts.get(name, 0))}"
+        for name, value in chosen.items()
+    ]
     return " ".join(words) if chosen or states else f"all {things}"
 
 
@@ -64,6 +71,10 @@ def _any(values: Any) -> str:
     return " or ".join(map(str, values)) if isinstance(values, list | tuple) else str(values)
 
 
-def _list(names: Sequence[Any]) -> str:
-    more = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+def _list(names: Sequence[Any], total: int) -> str:
+    more = f", and {total - _NAMED:,} more" if total > _NAMED else ""
     return ", ".join(map(str, names[:_NAMED])) + more
+
+
+def _more(values: Any, total: int) -> str:
+    return f" or {total - len(values):,} more" if total and isinstance(values, list) else ""

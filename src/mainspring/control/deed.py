@@ -34,6 +34,8 @@ ROOM = 9_000
 MAX_MASKED_CHARACTERS = 64 << 10
 # Ids that are named, and the longest name, target and error in characters.
 IDS, WHO, TARGET, ERROR = 100, 200, 1000, 1000
+# Of a target that is too long, lists of more characters than this name their first values only.
+LIST, NAMED = 200, 3
 # Every change changes these.
 _OF_ITSELF = ("revision", "updated_at")
 
@@ -191,7 +193,19 @@ def _target(value: Any) -> str:
     for name in ("ids", "names"):
         if list(chosen) == [name] and len(chosen[name]) == 1:
             return clean(str(chosen[name][0]), TARGET)
-    return clean(_json(chosen).decode(), TARGET)
+    text = _json(chosen).decode()
+    return text if len(text) <= TARGET else clean(_json(_beginnings(chosen)).decode(), TARGET)
+
+
+def _beginnings(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The first of each long list, with how many there are: what is cut amid JSON could not be read."""
+    cut: dict[str, Any] = {}
+    for name, values in chosen.items():
+        if isinstance(values, tuple | list) and len(values) > NAMED and len(_json(values)) > LIST:
+            cut |= {name: values[:NAMED], f"{name}_count": len(values)}
+        else:
+            cut[name] = values
+    return cut
 
 
 def fitted(parts: Mapping[str, Any]) -> str:

@@ -76,10 +76,8 @@ def past_ticks(
     while tick is not None and tick < end:
         computation.check()
         if len(ticks) == limit:
-            raise BadInput(
-                f"that is more than {limit:,} ticks of {row.name!r}; go in smaller steps or raise limit= "
-                f"(at most {MAX_TICKS:,})"
-            )
+            more = f" or raise limit= (at most {MAX_TICKS:,})" if limit < MAX_TICKS else ""
+            raise BadInput(f"that is more than {limit:,} ticks of {row.name!r}; go in smaller steps{more}")
         ticks.append(tick)
         tick = row.timetable.next(tick)
     return ticks

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from litestar import Request, Response, get
+from litestar.exceptions import NotFoundException
 from litestar.params import FromPath
 
 from ..access.door import ANYONE, may
 from ..header import header
 from ..mounted import ROOT
-from ..problem import Problem
+from ..problem import Problem, answer_of
 from .site import site
 
 NAMES = ("jobs", "schedules", "queues", "dead", "workers", "audit", "keys", "webhooks", "settings")
@@ -27,10 +28,21 @@ _FOREVER = "public, max-age=31536000, immutable"
 @get(ADDRESSES, **may(ANYONE, page=True), include_in_schema=False)
 async def show_page(request: Request[Any, Any, Any]) -> Response[str]:
     """Much the same wherever it is asked for: it reads its own address, and asks the API for the rest."""
+    return _page(request)
+
+
+def no_such_address(request: Request[Any, Any, Any], error: NotFoundException) -> Response[Any]:
+    """A browser gets the dashboard, which says so and leads on; a program gets a problem document."""
+    browses = request.scope["method"] == "GET" and "text/html" in (header(request.scope, b"accept") or "")
+    if browses and not request.scope["path"].startswith("/api/"):
+        return _page(request, status_code=404)
+    return answer_of(request, error)
+
+
+def _page(request: Request[Any, Any, Any], status_code: int = 200) -> Response[str]:
     headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
-    return Response(
-        site().page(str(request.scope.get(ROOT, "")), request.scope["path"]), media_type="text/html", headers=headers
-    )
+    text = site().page(str(request.scope.get(ROOT, "")), request.scope["path"])
+    return Response(text, status_code=status_code, media_type="text/html", headers=headers)
 
 
 @get("/ui/{digest:str}/{name:path}", **may(ANYONE, page=True), include_in_schema=False)

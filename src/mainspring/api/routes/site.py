@@ -40,10 +40,10 @@ class Site(Struct, frozen=True):
         )
 
     def _module(self, path: str) -> str:
-        """Of a page: that of /jobs is jobs.js, that of /jobs/17 job.js."""
+        """Of a page: that of /jobs is jobs.js, that of /jobs/17 job.js; an address without one is in main.js."""
         name, _, rest = path.strip("/").partition("/")
-        one = f"pages/{name.removesuffix('s')}.js"
-        return one if rest and one in self.files else f"pages/{name or 'overview'}.js"
+        one, many = f"pages/{name.removesuffix('s')}.js", f"pages/{name or 'overview'}.js"
+        return one if rest and one in self.files else many if many in self.files else "main.js"
 
     def _needed(self, name: str) -> set[str]:
         found, new = set[str](), {name}

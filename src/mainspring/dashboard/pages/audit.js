@@ -10,7 +10,7 @@ import { Empty, Head, Loaded, Pager } from "../parts/page.js";
 import { Target } from "../parts/target.js";
 import { Time } from "../parts/time.js";
 import { Tree } from "../parts/tree.js";
-import { go, link, useRoute } from "../route.js";
+import { go, jobLink, link, useRoute } from "../route.js";
 
 /** Noun and verbs of what is recorded. */
 const ACTIONS = {
@@ -93,7 +93,7 @@ function Row({ entry }) {
         <a href=${link("audit", { action: entry.action })}><code>${entry.action}</code></a></td>
       <td data-label="Target"><${Target} action=${entry.action} target=${entry.target} text=${entry.target_text} />
         ${entry.reason && html`<div class="small muted audit-reason">${entry.reason}</div>`}</td>
-      <td data-label="Outcome"><${Outcome} of=${entry.outcome} /></td>
+      <td data-label="Outcome"><${Outcome} action=${entry.action} of=${entry.outcome} /></td>
       <td class="tight" data-label=""><button class="quiet" aria-expanded=${open}
         aria-label=${`Details of ${entry.action} by ${entry.who}`} onClick=${() => set(!open)}>
         <${Icon} name=${open ? "down" : "next"} /> Details</button></td></tr>
@@ -103,14 +103,15 @@ function Row({ entry }) {
       <div><h3>Outcome</h3><${Tree} value=${entry.outcome} name="the outcome" /></div></div></td></tr>`}`;
 }
 
-function Outcome({ of: outcome }) {
+function Outcome({ action, of: outcome }) {
   const died = "The process died before it recorded the outcome: look at the target";
   if (outcome === null) return html`<span class="state state-retrying" title=${died}>
     <${Icon} name="warning" />unknown</span>`;
   if (outcome.error) return html`<span class="state state-failed outcome">
     <${Icon} name="failed" />${outcome.error}</span>`;
-  const words = changes(outcome);
-  return html`<span class="outcome">${words.length ? words.join(", ") : "done"}</span>`;
+  const job = action === "schedules.trigger" && outcome.after?.last_job_id;
+  if (job) return html`<span class="outcome">job <a href=${jobLink(job)}><code>${job}</code></a> created</span>`;
+  return html`<span class="outcome">${changes(action, outcome).join(", ")}</span>`;
 }
 
 const SHOWN = 3; // changes in a row of the table
@@ -134,13 +135,29 @@ function differences(before, after, path = "") {
   });
 }
 
-/** "paused: false → true" of what was before and after, or how many were changed. */
-function changes({ before, after, done, refused }) {
+/** What was done, where no more is to be said about it. */
+const DONE = {
+  pause: "paused", resume: "resumed", drain: "drained", stop: "stopped", reschedule: "rescheduled", rotate: "rotated",
+  enqueue: "enqueued", revoke: "revoked", test: "queued",
+};
+/** What follows from a change, or stands beside its target; all of it is in the details. */
+const IMPLIED = new Set([
+  "paused", "paused_at", "paused_by", "note", "active", "anchor_at", "due_at", "last_job_id", "ticks", "drained",
+  "reached_at",
+]);
+const NAMES = { concurrency: "slots", next_run_at: "next tick" };
+
+/** trigger.expr, of spec.trigger.expr; slots, of the concurrency of the worker that is the target. */
+const fieldName = (path) => NAMES[path.split(".").pop()] ?? path.replace(/^spec\./, "");
+
+/** "trigger.expr: 0 9 * * * → 30 8 * * *" of what was before and after, or how many were changed. */
+function changes(action, { before, after, done, refused }) {
   if (done !== undefined) return [`${count(done)} done`, ...(refused ? [`${count(refused)} refused`] : [])];
   if (!isObject(before) && isObject(after)) return ["created"];
   if (isObject(before) && !isObject(after)) return ["deleted"];
-  if (!isObject(before)) return [];
-  const found = differences(before, after);
-  const told = found.slice(0, SHOWN).map(([name, old, now]) => `${name}: ${brief(old)} → ${brief(now)}`);
+  const all = isObject(before) ? differences(before, after) : [];
+  const found = all.filter(([name]) => !IMPLIED.has(name.split(".").pop()));
+  const told = found.slice(0, SHOWN).map(([name, old, now]) => `${fieldName(name)}: ${brief(old)} → ${brief(now)}`);
+  if (!told.length) return [DONE[action.split(".")[1]] ?? "done"];
   return found.length > SHOWN ? [...told, `${found.length - SHOWN} more`] : told;
 }

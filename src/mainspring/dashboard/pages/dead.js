@@ -6,6 +6,8 @@ import { useData } from "../live.js";
 import { BulkDialog } from "../parts/bulk.js";
 import { DeadGroup } from "../parts/dead_group.js";
 import { Icon } from "../parts/icons.js";
+import { JOBS } from "../parts/job_bulk.js";
+import { LoadMore, useShown } from "../parts/more.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 import { go, link, useRoute } from "../route.js";
 import { useSession } from "../session.js";
@@ -19,6 +21,8 @@ export function Dead() {
   const [asked, ask] = useState(null);
   const data = useData((signal) => get("dead", { limit: 200 }, signal), [], { live: FOLLOWED });
   const all = data.value?.items ?? [];
+  const found = all.filter((group) => meets(group, sought));
+  const [shown, showMore] = useShown(sought, 8, 30);
   const total = all.reduce((sum, group) => sum + group.count, 0);
   const may = session.may("operator", "dead");
   const every = { filter: { states: ["dead"] } };
@@ -32,10 +36,12 @@ export function Dead() {
       <div class="row filters"><label class="unseen" for="sought">Search in tasks and errors</label>
         <input id="sought" type="search" placeholder="Search in tasks and errors" value=${sought}
           onInput=${(event) => go(link("dead", { search: event.target.value }), { replace: true })} /></div>
-      <div class="stack">${all.filter((group) => meets(group, sought)).map((group) => html`
+      <div class="stack">${found.slice(0, shown).map((group) => html`
         <${DeadGroup} key=${`${group.task} ${group.error}`} group=${group} may=${may} ask=${ask}
-          onChanged=${data.reload} />`)}</div>`}<//>
-    ${asked && html`<${BulkDialog} ...${asked} onDone=${data.reload} onClose=${() => ask(null)} />`}`;
+          onChanged=${data.reload} />`)}</div>
+      ${!found.length && html`<p class="muted">No dead job matches “${sought}”.</p>`}
+      ${found.length > shown && html`<${LoadMore} onMore=${showMore} />`}`}<//>
+    ${asked && html`<${BulkDialog} kind=${JOBS} ...${asked} onDone=${data.reload} onClose=${() => ask(null)} />`}`;
 }
 
 const meets = ({ task, error, message }, sought) =>

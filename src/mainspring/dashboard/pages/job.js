@@ -63,6 +63,7 @@ function Whole({ job, reasons, runs, pauses, told, ear, changed }) {
   const progress = newest(job.progress, told);
   const turn = `${job.runs} ${job.state}`;
   return html`
+    <nav class="crumbs" aria-label="Where this is"><a href="jobs">Jobs</a></nav>
     <${Head} title=${job.task} actions=${html`<${JobActions} job=${job} changed=${changed} />`}>
       <span role="status"><${State} of=${job.outcome ?? job.shown} /></span>
       <span class="job-id"><code>${job.id}</code><${Copy} text=${job.id} name="the id" /></span>

@@ -3,17 +3,20 @@ import { get } from "../api.js";
 import { now } from "../clock.js";
 import { plural } from "../format.js";
 import { useAim, useHeld } from "../held.js";
-import { html, useEffect, useMemo, useRef, useState } from "../html.js";
+import { html, useMemo, useState } from "../html.js";
 import { bodyOf, filterOf, inWords, isEmpty } from "../job_filter.js";
 import { useData } from "../live.js";
 import { BulkBar } from "../parts/bulk.js";
 import { EnqueueDialog } from "../parts/enqueue.js";
 import { Icon } from "../parts/icons.js";
+import { JOBS } from "../parts/job_bulk.js";
 import { Chips, JobSearch, MoreFilters } from "../parts/job_search.js";
 import { JobTable } from "../parts/job_table.js";
+import { LoadMore, useShown } from "../parts/more.js";
 import { Empty, Head, Loaded, Pager } from "../parts/page.js";
 import { StateTabs } from "../parts/state_tabs.js";
 import { go, link, useRoute } from "../route.js";
+import { useSelection } from "../selection.js";
 import { useSession } from "../session.js";
 
 /** value in the field: the API's sort and order, and the label. Without one, finished jobs are sorted by when they
@@ -110,7 +113,9 @@ function SortField({ filter, sort, order, onSort }) {
 
 function List({ value, name, list, filter, first, paused, onClear, onAsk }) {
   const acts = useSession().may("operator", "jobs");
-  const choice = useChoice(name, filter);
+  // New jobs that come while one thinks are not meant.
+  const until = (at) => bodyOf({ ...filter, created_before: filter.created_before ?? at });
+  const choice = useSelection(name, { noun: "job", inWords: inWords(filter), filter: until });
   const { aiming, ref } = useAim();
   const [shown, showMore] = useShown(name);
   const { items, gone, fresh, release } = useHeld(value.name, value.items, value.next !== null, choice.any || aiming);
@@ -135,65 +140,14 @@ function List({ value, name, list, filter, first, paused, onClear, onAsk }) {
         onSelectAll=${(all) => choice.page(rows, all)} />
     </div>
     ${items.length > shown
-      ? html`<p class="load-more"><button onClick=${showMore}>Load more</button></p>`
+      ? html`<${LoadMore} onMore=${showMore} />`
       : html`<${Pager} next=${value.next} />`}
-    ${choice.any && html`<${BulkBar} words=${choice.words} what=${choice.what} choice=${choice.meant}
+    ${choice.any && html`<${BulkBar} kind=${JOBS} words=${choice.words} what=${choice.what} choice=${choice.meant}
       onClear=${choice.clear} allows=${choice.allows(rows)}
       onDone=${list.reload}>${!choice.all && value.next !== null && html`
-        <button class="quiet link" onClick=${choice.everything}>
+        <button class="quiet link" onClick=${() => choice.everything(new Date(now()).toISOString())}>
           ${isEmpty(filter) ? "Select all jobs" : "Select all that match this filter"}</button>`}
     <//>`}`;
-}
-
-const NARROW = "(max-width: 640px)";
-const FIRST_ROWS = 15; // of a page on a narrow screen
-
-/** [rows, more]: on a narrow screen a page is shown in parts. */
-function useShown(name) {
-  const [rows, set] = useState(FIRST_ROWS);
-  useEffect(() => set(FIRST_ROWS), [name]);
-  return [matchMedia(NARROW).matches ? rows : Infinity, () => set((n) => n + FIRST_ROWS)];
-}
-
-/** What is selected: ids with what they allow, of any page, or all that the filter means. It ends with the filter. */
-function useChoice(name, filter) {
-  const [ids, set] = useState(new Map());
-  const [until, all] = useState(null);
-  const last = useRef(null);
-  const list = new URLSearchParams(name);
-  list.delete("after");
-  const key = list.toString();
-  const clear = () => (set(new Map()), all(null));
-  useEffect(clear, [key]);
-  const change = (jobs, on) => {
-    all(null);
-    set((before) => {
-      const after = new Map(before);
-      jobs.forEach((job) => (on ? after.set(job.id, job.can) : after.delete(job.id)));
-      return after;
-    });
-  };
-  const toggle = (items, job, range) => {
-    const on = !ids.has(job.id) && until === null;
-    const [from, to] = [items.findIndex((one) => one.id === last.current), items.indexOf(job)].sort((a, b) => a - b);
-    if (until !== null) set(new Map(items.map((one) => [one.id, one.can])));
-    change(range && from >= 0 ? items.slice(from, to + 1) : [job], on);
-    last.current = job.id;
-  };
-  // New jobs that come while one thinks are not meant.
-  const bounded = { ...filter, created_before: filter.created_before ?? until };
-  return {
-    any: ids.size > 0 || until !== null, all: until !== null, clear, toggle, page: change,
-    shown: (items) => (until === null ? ids : new Set(items.map((job) => job.id))),
-    allows: (items) => {
-      const now = new Map(items.map((job) => [job.id, job.can]));
-      return until === null ? [...ids].flatMap(([id, can]) => now.get(id) ?? can) : undefined;
-    },
-    everything: () => all(new Date(now()).toISOString()),
-    words: until === null ? `${plural(ids.size, "job")} selected` : `All ${inWords(filter)}`,
-    what: until === null ? plural(ids.size, "selected job") : `all ${inWords(filter)}`,
-    meant: until === null ? { ids: [...ids.keys()] } : { filter: bodyOf(bounded) },
-  };
 }
 
 function Nothing({ filter, first, onClear, onAsk }) {

@@ -14,8 +14,9 @@ import { Slots, workerLink, WorkerState } from "../parts/worker.js";
 import { link, scheduleLink } from "../route.js";
 import { useSession } from "../session.js";
 
-const SOME = 8;
-const MANY = 12; // tasks shown at first
+const NARROW = matchMedia("(max-width: 640px)");
+const some = () => (NARROW.matches ? 4 : 8); // rows of a list
+const many = () => (NARROW.matches ? 5 : 12); // tasks shown at first
 const OTHERS = "(other errors)"; // too many kinds to be told apart, so no jobs can be found by it
 
 /** A list with a name, and the way to all of it. `heads`: words, the first for a name and the others for figures. */
@@ -41,7 +42,7 @@ const Failed = ({ n, href, label }) => (n
 
 export function Failures({ stats, window }) {
   const session = useSession();
-  const rows = stats.errors.slice(0, SOME);
+  const rows = stats.errors.slice(0, some());
   // Groups are counted one dead job after the other: not so often.
   const load = (signal) => (session.sees("dead") ? get("dead", {}, signal).then((page) => page.items) : []);
   const { value: dead = [] } = useData(load, [rows.length], { every: 15 });
@@ -49,11 +50,11 @@ export function Failures({ stats, window }) {
   return html`<${Panel} title="Failures by error" more="Dead letters" href="dead" heads=${["Error", "Runs", "Dead now"]}
     nothing=${`No run has failed in ${lately(window)}.`} rest=${stats.errors.length - rows.length}
     rows=${rows.map(({ error, message, count: runs, tasks }) => html`<tr key=${error}>
-      <${Name} href=${error === OTHERS ? "" : link("jobs", { error })} name=${message || error}
-        words=${tasks.join(", ")} />
+      <${Name} href=${error === OTHERS ? "" : link("jobs", { error })} name=${error}
+        words=${message && message !== error ? `Newest: ${message} · ${tasks.join(", ")}` : tasks.join(", ")} />
       <${Cell} of="Runs">${count(runs)}<//>
       <${Cell} of="Dead now"><${Failed} n=${gone(error)} href=${link("jobs", { state: "dead", error })}
-        label=${`${gone(error)} dead with ${message || error}`} /><//>
+        label=${`${gone(error)} dead with ${error}`} /><//>
     </tr>`)} />`;
 }
 
@@ -61,7 +62,7 @@ export function NextTicks({ outlook }) {
   const paused = outlook.paused ? `; ${count(outlook.paused)} paused` : "";
   return html`<${Panel} title="Next ticks" more="Schedules" href="schedules" heads=${["Schedule", "Next"]}
     nothing=${`No schedule is active${paused}. A schedule creates a job at each of its ticks.`}
-    rows=${outlook.next.slice(0, SOME).map((row) => html`<tr key=${row.name}>
+    rows=${outlook.next.slice(0, some()).map((row) => html`<tr key=${row.name}>
       <${Name} href=${scheduleLink(row.name)} name=${row.name}
         words=${row.spec.meaning + (row.spec.task === row.name ? "" : ` · runs ${row.spec.task}`)} />
       <${Cell} of="Next"><${Tick} row=${row} /><//>
@@ -83,8 +84,8 @@ export function Workers({ workers }) {
   const title = workers.length ? `Workers: ${count(busy)} of ${plural(slots, "slot")} busy` : "Workers";
   return html`<${Panel} title=${title} more="Workers" href="workers" heads=${["Worker", "Slots", "Memory", "Heartbeat"]}
     nothing=${html`No worker is running. Start one: <code>mainspring worker MODULE:ATTR</code>`}
-    rest=${workers.length - SOME}
-    rows=${workers.slice(0, SOME).map((one) => html`<tr key=${one.id}>
+    rest=${workers.length - some()}
+    rows=${workers.slice(0, some()).map((one) => html`<tr key=${one.id}>
       <${Name} href=${workerLink(one.id)} name=${one.id}
         words=${one.queues?.join(", ") ?? "all queues"}>
         ${one.shown !== "open" && html`<${WorkerState} of=${one} />`}<//>
@@ -104,8 +105,8 @@ export function Queues({ stats, workers }) {
   const stuck = (name) => workers && hindrance(service(workers, name));
   return html`<${Panel} title="Queues" more="Queues" href="queues"
     heads=${["Queue", ...Object.values(CALLED), "Wait p95"]}
-    nothing="No queue holds a job." rest=${all.length - SOME}
-    rows=${all.slice(0, SOME).map((one) => html`<tr key=${one.name}>
+    nothing="No queue holds a job." rest=${all.length - some()}
+    rows=${all.slice(0, some()).map((one) => html`<tr key=${one.name}>
       <${Name} href=${queueLink(one.name)} name=${one.name}>${one.paused && html`<${State} of="paused" />`}
         ${stuck(one.name) && html`<span class="state state-retrying" title=${stuck(one.name)}>
           <${Icon} name="warning" />no worker</span>`}<//>
@@ -122,7 +123,7 @@ export function Tasks({ stats, window }) {
   const failed = (task) => link("jobs", { task, state: ["dead", "retrying"] });
   return html`<div><${Panel} title=${`Tasks in ${lately(window)}`}
     heads=${["Task", "Runs", "Failed", "Success", "Run p50", "Run p95", "Wait p95", "Last run"]}
-    rows=${found.slice(0, all ? found.length : MANY).map(([task, one]) => html`<tr key=${task}>
+    rows=${found.slice(0, all ? found.length : many()).map(([task, one]) => html`<tr key=${task}>
       <${Name} href=${link("jobs", { task })} name=${task} />
       <${Cell} of="Runs">${count(one.runs)}<//>
       <${Cell} of="Failed"><${Failed} n=${one.failed} href=${failed(task)}
@@ -133,6 +134,6 @@ export function Tasks({ stats, window }) {
       <${Cell} of="Wait p95">${duration(one.wait_p95)}<//>
       <${Cell} of="Last run" less><${Time} at=${one.last_at} /><//>
     </tr>`)} />
-    ${found.length > MANY && !all && html`
+    ${found.length > many() && !all && html`
       <p><button onClick=${() => show(true)}>All ${found.length} tasks</button></p>`}</div>`;
 }

@@ -6,6 +6,7 @@ import { useData } from "../live.js";
 import { Columns } from "../parts/columns.js";
 import { depthsOf, loadDepth } from "../parts/depth.js";
 import { Icon } from "../parts/icons.js";
+import { LoadMore, useShown } from "../parts/more.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 import { JobsFigure, loadQueues, PauseButton, Paused, queueLink, Service } from "../parts/queue.js";
 import { Sparkline } from "../parts/sparkline.js";
@@ -63,14 +64,16 @@ function Table({ rows, past, window, after }) {
   const look = (event) =>
     go(link("queues", { ...Object.fromEntries(query), find: event.target.value }), { replace: true });
   const [words, seconds] = WINDOWS[window];
+  const [rowsShown, showMore] = useShown(find, 15, 100);
   return html`${rows.length > MANY && html`<p>
     <input type="search" aria-label="Find a queue" placeholder="Find a queue" value=${find} onInput=${look} /></p>`}
     <div class="table queues"><table>
     <${Columns} of=${["Queue", "Depth", "#Pending", "#Oldest", "#Running", "#Retrying", "#Scheduled",
       "#Wait p50 / p95", `#Runs in ${words}`, "#Failed", "Workers", ""]} />
-    <tbody>${shown.map((row) => html`<${Row} key=${row.name} row=${row} past=${past} words=${words} seconds=${seconds}
-      after=${after} />`)}</tbody>
+    <tbody>${shown.slice(0, rowsShown).map((row) => html`<${Row} key=${row.name} row=${row} past=${past}
+      words=${words} seconds=${seconds} after=${after} />`)}</tbody>
   </table></div>
+  ${shown.length > rowsShown && html`<${LoadMore} onMore=${showMore} />`}
   ${!shown.length && html`<p class="muted">No queue has “${find}” in its name.</p>`}`;
 }
 

@@ -12,6 +12,7 @@ import { ScheduleForm } from "../parts/schedule_form.js";
 import { ScheduleStats } from "../parts/schedule_stats.js";
 import { NextTick, policies } from "../parts/schedule_words.js";
 import { State } from "../parts/state.js";
+import { Tiles } from "../parts/tiles.js";
 import { TickHistory } from "../parts/tick_history.js";
 import { reasonWords } from "../parts/ticks.js";
 import { Time } from "../parts/time.js";
@@ -33,7 +34,8 @@ export function Schedule({ id: name }) {
   const operator = session.may("operator", "schedules");
   const Open = DIALOGS[open];
   const actions = row && operator && html`<${Actions} row=${row} show=${show} />`;
-  return html`<${Head} title=${name} actions=${actions}>${row && html`<${State} of=${row.status} />`}<//>
+  return html`<nav class="crumbs" aria-label="Where this is"><a href="schedules">Schedules</a></nav>
+    <${Head} title=${name} actions=${actions}>${row && html`<${State} of=${row.status} />`}<//>
     <${Loaded} data=${data}>${(value) => html`<${Body} ...${value} at=${at} version=${version(value.row)} />`}<//>
     ${Open && html`<${Open} row=${row} onClose=${close} onDone=${data.reload} />`}
     ${open === "edit" && html`<${ScheduleForm} row=${row} tasks=${[]} onClose=${close} onDone=${data.reload} />`}`;
@@ -98,7 +100,8 @@ function Body({ row, next, stats, at, version }) {
     <${Stats} stats=${stats} name=${row.name} />
     <${ScheduleStats} name=${row.name} version=${version} />
     <div class="schedule-columns">
-      <section class="card"><h2>Next ticks</h2>
+      <section class="card"><h2>Next ticks${row.status === "paused" && html` <span
+        class="muted">if it is resumed</span>`}</h2>
         <${ComingTicks} ticks=${next} tz=${spec.trigger.tz} /><${ClockChanges} at=${at} row=${row} /></section>
       <div class="stack">
         <section class="card"><h2>Policies</h2><dl class="schedule-policies">
@@ -141,29 +144,33 @@ function Notices({ row }) {
       the declaration in the code changes; a pause survives every deploy.</p>`}`;
 }
 
+/** Of all its ticks and their jobs; what ScheduleStats shows is of single runs, within a window. */
 function Stats({ stats, name }) {
   const reasons = Object.entries(stats.reasons);
-  const figure = (value, words, more, href) => html`<div class="card schedule-figure"><b>${value}</b>
-    <span>${href ? html`<a href=${href}>${words}</a>` : words}</span>
-    ${more && html`<small class="muted">${more}</small>`}</div>`;
+  const figure = (value, more, href) => html`${href && stats.fired ? html`<a href=${href}>${value}</a>` : value}
+    ${more && html` <small>${more}</small>`}`;
   const success = stats.success === null ? null : Number(stats.success);
   const streak = stats.failures ? `${count(stats.failures)} in a row` : null;
   const dead = stats.failed ? link("jobs", { schedule: name, state: "dead" }) : null;
-  return html`<section class="schedule-figures" aria-label="Figures">
-    ${figure(count(stats.fired), "fired", "ticks", link("jobs", { schedule: name }))}
-    ${figure(percent(success), "succeeded", `${count(stats.completed)} completed`)}
-    ${figure(count(stats.failed), "failed", streak, dead)}
-    ${figure(count(stats.skipped), "skipped", words(reasons, SKIPS))}
-    ${figure(count(stats.missed), "missed", words(reasons, MISSES))}
+  return html`<section class="schedule-figures" aria-label="Figures"><h2>Since it was created</h2>
+    <${Tiles} of=${[
+      ["Ticks fired", figure(count(stats.fired), null, link("jobs", { schedule: name }))],
+      ["Jobs succeeded", figure(percent(success), success !== null && `${count(stats.completed)} completed`)],
+      ["Jobs failed", figure(count(stats.failed), streak, dead)],
+      ["Ticks skipped", figure(count(stats.skipped), words(reasons, SKIPS))],
+      ["Ticks missed", figure(count(stats.missed), words(reasons, MISSES))],
+    ]} />
   </section>`;
 }
 
 const MISSES = (reason) => ["catch_up", "too_old"].includes(reason);
 const SKIPS = (reason) => !MISSES(reason);
-const words = (reasons, of) => reasons
-  .filter(([reason]) => of(reason))
-  .map(([reason, n]) => `${count(n)}: ${reasonWords(reason)}`)
-  .join("; ");
+/** Why; with how many, where there are several reasons. */
+function words(reasons, of) {
+  const meant = reasons.filter(([reason]) => of(reason));
+  if (meant.length === 1) return reasonWords(meant[0][0]);
+  return meant.map(([reason, n]) => `${count(n)}: ${reasonWords(reason)}`).join("; ");
+}
 
 const YEAR = 366 * 86_400_000;
 

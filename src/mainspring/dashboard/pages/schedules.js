@@ -4,17 +4,21 @@ import { plural } from "../format.js";
 import { html, useState } from "../html.js";
 import { useData } from "../live.js";
 import { Act } from "../parts/act.js";
+import { BulkBar } from "../parts/bulk.js";
 import { Heat } from "../parts/heat.js";
 import { Icon } from "../parts/icons.js";
+import { LoadMore, useShown } from "../parts/more.js";
 import { Empty, Head, Loaded, Pager } from "../parts/page.js";
 import { Rebalance } from "../parts/rebalance.js";
 import { Pause, Resume } from "../parts/schedule_actions.js";
+import { allowedOn, inWords, SCHEDULES } from "../parts/schedule_bulk.js";
 import { ScheduleForm } from "../parts/schedule_form.js";
 import { NextTick } from "../parts/schedule_words.js";
 import { State } from "../parts/state.js";
 import { Strip, StripLegend } from "../parts/ticks.js";
 import { Time } from "../parts/time.js";
 import { go, jobLink, link, scheduleLink, useRoute } from "../route.js";
+import { useSelection } from "../selection.js";
 import { useSession } from "../session.js";
 
 const FILTERS = ["q", "status", "task", "owner"];
@@ -34,15 +38,27 @@ export function Schedules() {
   const close = () => show(null);
   const actions = operator && html`<button class="primary" onClick=${() => show({ kind: "new" })}>
     <${Icon} name="plus" /> New schedule</button>`;
-  const filtered = FILTERS.some((name) => wish[name]);
+  const filter = Object.fromEntries(FILTERS.filter((name) => wish[name]).map((name) => [name, wish[name]]));
+  const filtered = Object.keys(filter).length > 0;
+  const [shown, showMore] = useShown(query.toString());
+  const choice = useSelection(query.toString(), {
+    noun: "schedule", inWords: inWords(filter), filter: () => filter,
+  });
   return html`<${Head} title="Schedules" actions=${actions} />
     <div class="stack">
       <section><${Filters} wish=${wish} tasks=${tasks.value?.items ?? []} />
         <${Loaded} data=${rows}>${({ items, next }) => (items.length
-          ? html`<${List} items=${items} act=${operator && show} /><${StripLegend} />
-            <${Pager} next=${next} words=${plural(items.length, "schedule")} />`
+          ? html`<${List} items=${items.slice(0, shown)} act=${operator && show} choice=${choice} /><${StripLegend} />
+            ${items.length > shown ? html`<${LoadMore} onMore=${showMore} />` : html`<${Pager} next=${next}
+              words=${`${plural(items.length, "schedule")}${next || wish.after ? " on this page" : ""}`} />`}`
           : html`<${Nothing} filtered=${filtered} />
             ${next && html`<${Pager} next=${next} words="none yet" />`}`)}<//>
+        ${choice.any && html`<${BulkBar} kind=${SCHEDULES} words=${choice.words} what=${choice.what}
+          choice=${choice.meant} allows=${choice.allows(selectable(rows.value?.items ?? []))}
+          onClear=${choice.clear} onDone=${rows.reload}>${!choice.all && (rows.value?.next || wish.after) && html`
+            <button class="quiet link" onClick=${() => choice.everything(true)}>
+              ${filtered ? "Select all that match this filter" : "Select all schedules"}</button>`}
+        <//>`}
       </section>
       <${Week} operator=${operator} />
     </div>
@@ -84,18 +100,34 @@ function Filters({ wish, tasks }) {
   </form>`;
 }
 
-function List({ items, act }) {
-  return html`<div class="table schedules"><table>
+/** As a selection has them. */
+const selectable = (items) => items.map((row) => ({ id: row.name, can: allowedOn(row) }));
+
+function List({ items, act, choice }) {
+  const rows = selectable(items);
+  const selected = choice.shown(rows);
+  const all = rows.every((row) => selected.has(row.id));
+  const some = !all && rows.some((row) => selected.has(row.id));
+  const pick = act && ((n) => (event) => choice.toggle(rows, rows[n], event.shiftKey));
+  return html`
+    ${act && html`<label class="select-page"><input type="checkbox" checked=${all} indeterminate=${some}
+      onChange=${() => choice.page(rows, !all)} /> Select page</label>`}
+    <div class="table schedules"><table>
     <thead><tr>
+      ${act && html`<th scope="col" class="tight"><input type="checkbox" aria-label="Select all on this page"
+        checked=${all} indeterminate=${some} onChange=${() => choice.page(rows, !all)} /></th>`}
       <th scope="col">Schedule</th><th scope="col">Status</th><th scope="col">Next tick</th>
       <th scope="col">Last run</th><th scope="col">Last ticks</th>
       ${act && html`<th scope="col"><span class="unseen">Actions</span></th>`}</tr></thead>
-    <tbody>${items.map((row) => html`<${Row} key=${row.name} row=${row} act=${act} />`)}</tbody>
+    <tbody>${items.map((row, n) => html`<${Row} key=${row.name} row=${row} act=${act} selected=${selected.has(row.name)}
+      onSelect=${pick && pick(n)} />`)}</tbody>
   </table></div>`;
 }
 
-function Row({ row, act }) {
-  return html`<tr>
+function Row({ row, act, selected, onSelect }) {
+  return html`<tr class=${selected ? "selected" : ""}>
+    ${onSelect && html`<td data-label="Select" class="tight schedule-select"><input type="checkbox"
+      checked=${selected} aria-label=${`Select ${row.name}`} onClick=${onSelect} /></td>`}
     <td data-label="" class="name schedule-name"><div><a href=${scheduleLink(row.name)}><b>${row.name}</b></a>
       ${row.owner === "code" && html` <span class="tag" title="declared in code">code</span>`}
       <div>${row.spec.meaning}

@@ -47,7 +47,8 @@ function Form({ tasks, first, onClose }) {
       <${TaskField} tasks=${tasks} value=${values.task} onValue=${choose} />
       ${task?.doc && html`<p class="hint">${task.doc.split("\n\n")[0]}</p>`}
       <div class="enqueue-arguments">
-        <${JsonEditor} key=${values.task} label="Arguments" text=${values.text} onText=${give("text")} rows=${7} />
+        <${JsonEditor} key=${values.task} label="Arguments" text=${values.text} onText=${give("text")} rows=${7}
+          hint=${fault(values.text)} />
         ${task && html`<${Schema} of=${task.arguments} />`}
       </div>
       <div class="grid fields">

@@ -68,10 +68,12 @@ function top(most, seconds) {
   return most > 0 ? most * 1.12 : seconds ? 1 : 4;
 }
 
-function tick(at, [from, until]) {
+/** What stands below an instant of the axis. */
+export function tick(at, [from, until]) {
   if (until - at < (until - from) / 30) return ""; // its end would be cut off
   const midnight = clock(at) === "00:00";
-  return until - from > 3 * DAY || (midnight && until - from > DAY / 4) ? date(at) : clock(at);
+  if (until - from > 3 * DAY) return midnight ? date(at) : ""; // no day is named twice
+  return midnight && until - from > DAY / 4 ? date(at) : clock(at);
 }
 
 function line(one, colour, bars) {

@@ -54,7 +54,7 @@ export function Trigger({ row, onClose, onDone }) {
       With other arguments</label></p>
     ${other && html`<${JsonEditor} label="Arguments" text=${text} onText=${set} />
       ${own.includes("***")
-        && html`<p class="hint">Values shown as *** are hidden, and would be sent as ***: write the real values.</p>`}`}
+        && html`<p class="hint">Values shown as *** are secrets: those that stay *** are kept.</p>`}`}
     ${!other && row.spec.computed && html`<p class="muted">A function in the code makes its arguments.</p>`}
   <//>`;
 }
@@ -77,6 +77,7 @@ export function Reschedule({ row, onClose, onDone }) {
 }
 
 const DAY = 86_400_000;
+const MAX_TICKS = 10_000; // of one backfill, by the API
 const RANGES = [["last 24 h", DAY], ["last 7 days", 7 * DAY], ["last 30 days", 30 * DAY]];
 
 /** First a preview, then the change and its result. */
@@ -84,7 +85,7 @@ export function Backfill({ row, onClose, onDone }) {
   const [range, set] = useState({ start: "", end: "" });
   const [state, say] = useState({ plan: null, result: null });
   const change = (part) => (set({ ...range, ...part }), say({ plan: null, result: null }));
-  const body = (dry_run) => ({ start: instant(range.start), end: instant(range.end), dry_run });
+  const body = (dry_run) => ({ start: instant(range.start), end: instant(range.end), dry_run, limit: MAX_TICKS });
   const run = async () => {
     if (state.result) return "";
     const answer = await post(path(row, "backfill"), body(!state.plan));
@@ -98,7 +99,7 @@ export function Backfill({ row, onClose, onDone }) {
   return html`<${FormDialog} title=${`Backfill ${row.name}`} action=${action}
       ready=${made !== 0 && Boolean(instant(range.start))} run=${told(run, onDone)} wide onClose=${onClose}>
     <p>Creates jobs for past ticks that have none: after an outage, or for a time before the schedule existed.
-      They are not part of the series, and may overlap it.</p>
+      They may overlap other runs, and their failures do not pause the schedule.</p>
     <div class="grid"><${Moment} label="From" text=${range.start} onText=${(start) => change({ start })} required />
       <${Moment} label="To" text=${range.end} onText=${(end) => change({ end })} hint="empty: until now" /></div>
     <p class="row">${RANGES.map(([words, span]) => html`<button key=${words} type="button"

@@ -29,15 +29,15 @@ function Body({ stats, name, window }) {
   const { runs, sample } = stats;
   if (!runs.runs) return html`<p class="muted">No run of its kept jobs has ended in ${lately(window)}.</p>`;
   return html`<${Tiles} of=${[
-      ["Success", percent(runs.success_rate)], ["Run time p50", duration(runs.p50)], ["p95", duration(runs.p95)],
+      ["Runs succeeded", percent(runs.success_rate)], ["Run time p50", duration(runs.p50)], ["p95", duration(runs.p95)],
       ["p99", duration(runs.p99)], ["Wait p95", duration(runs.wait_p95)],
       ["Late to start p95", stats.late_p95 === null ? "–" : duration(stats.late_p95)],
     ]} />
     <section class="card"><${RunChart} stats=${stats} /></section>
     ${stats.errors.length > 0 && html`<${Errors} errors=${stats.errors} name=${name} />`}
-    <p class="muted small">${plural(sample.runs, "run")} of the newest ${plural(sample.ticks, "fired tick")}${" "}
-      in ${lately(window)}${sample.complete ? "" : "; there are more that are not counted here"}. Late to start: from a
-      tick’s instant to when its job began.</p>`;
+    <p class="muted small">${plural(sample.runs, "run")} of ${plural(sample.ticks, "tick")} that fired in${" "}
+      ${lately(window)}${sample.complete ? "" : "; earlier ones in it are not counted"}. A job that is retried has
+      several runs. Late to start: from a tick’s instant to the start of its job.</p>`;
 }
 
 function RunChart({ stats: { series: points, runs } }) {

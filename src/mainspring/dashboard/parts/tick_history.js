@@ -1,6 +1,6 @@
 // A schedule's ticks, newest first: the outcome of each, and its job.
 import { duration, local, plural } from "../format.js";
-import { html } from "../html.js";
+import { html, useState } from "../html.js";
 import { useData } from "../live.js";
 import { go, jobLink, link, scheduleLink, useRoute } from "../route.js";
 import { Icon } from "./icons.js";
@@ -9,13 +9,15 @@ import { State } from "./state.js";
 import { fate, reasonWords, ticksOf } from "./ticks.js";
 import { Span, Time } from "./time.js";
 
-const PAGE = 50;
+const NARROW = "(max-width: 640px)";
+const pageRows = () => (matchMedia(NARROW).matches ? 15 : 50);
 const SHORT = 18; // characters of an id that tell jobs of one machine apart
 
 /** Reloaded when `version` changes; `before` in the address is the page. */
 export function TickHistory({ name, version }) {
   const before = useRoute().query.get("before");
-  const data = useData((signal) => ticksOf(name, { limit: PAGE, before }, signal), [name, before, version]);
+  const [rows] = useState(pageRows);
+  const data = useData((signal) => ticksOf(name, { limit: rows, before }, signal), [name, before, version]);
   const turn = (to) => go(link(scheduleLink(name), { before: to }));
   return html`<section><div class="row history-head"><h2>History</h2>
       <a href=${link("jobs", { schedule: name })}>All jobs</a></div>
@@ -29,7 +31,7 @@ export function TickHistory({ name, version }) {
         <nav class="pager" aria-label="Pages of the history">
           <span class="muted">The newest 1,000 records are kept.</span>
           ${before && html`<button onClick=${() => turn("")}><${Icon} name="back" /> Newest</button>`}
-          ${ticks.length === PAGE
+          ${ticks.length === rows
             && html`<button onClick=${() => turn(ticks.at(-1).n)}>Older <${Icon} name="next" /></button>`}</nav>`
       : html`<p class="muted">${before ? "No older ticks are kept." : "No ticks yet."}</p>`)}<//>
   </section>`;
