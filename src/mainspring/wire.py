@@ -143,7 +143,7 @@ def _dec_hook(_wanted: Any, value: Any) -> Steer:
 
 
 def as_decoded(steer: Steer) -> Steer:
-    """As the worker will decode it; raises BadInput for one that it could not."""
+    """As the worker will decode it; raises for one that it could not."""
     return _dec_hook(Steer, _enc_hook(steer))
 
 

@@ -119,7 +119,7 @@ def test_an_error_without_a_name_is_told_as_a_failure(play: Play) -> None:
 
 def test_a_steer_that_the_worker_could_not_read_is_told_as_a_failure(play: Play) -> None:
     failure = raised(play(jobs.snooze_badly)).failure
-    assert (failure.type, "Snooze(…)" in failure.message) == ("BadInput", True)
+    assert (failure.type, "Snooze(…)" in failure.message) == ("BadSetting", True)
 
 
 def test_logs_progress_and_items_are_heard_while_it_runs(play: Play) -> None:
