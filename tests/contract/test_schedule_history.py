@@ -113,6 +113,23 @@ async def test_the_window_leaves_out_what_is_older(url: str) -> None:
                 await app.schedules.stats("minutely", bad)  # type: ignore[arg-type]
 
 
+async def test_what_was_triggered_by_hand_or_filled_in_later_is_not_late(url: str) -> None:
+    async with ticking(url) as (app, clock):
+        await run(app, clock, 4)
+        await app.schedules.pause("minutely")
+        before = await app.schedules.stats("minutely", timedelta(minutes=30))
+        first = (await app.schedules.ticks("minutely"))[-1].at
+        filled = await app.schedules.backfill("minutely", first - timedelta(seconds=90), first)
+        assert len(filled.made) == 1
+        for _ in range(2):
+            clock.advance(seconds=30)  # in which no worker is there
+            await app.drain()
+            await app.schedules.trigger("minutely")
+        stats = await app.schedules.stats("minutely", timedelta(minutes=30))
+        assert stats.runs.runs == before.runs.runs + 2
+        assert (stats.late_p50, stats.late_p99) == (before.late_p50, before.late_p99)
+
+
 async def test_statistics_read_a_bounded_number_of_jobs(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule_history, "SAMPLE_JOBS", 2)
     async with ticking(url) as (app, clock):

@@ -168,6 +168,22 @@ async def test_an_app_that_closes_delivers_what_has_happened(live: Mainspring) -
     assert sorted(seen) == sorted(ids)
 
 
+async def test_an_app_that_closes_waits_for_a_coroutine_subscriber_at_work(live: Mainspring) -> None:
+    seen: list[str] = []
+
+    @live.on(WorkerStarted)
+    async def act(event: WorkerStarted) -> None:
+        for _ in range(50):
+            await asyncio.sleep(0)
+        await live.jobs.list(limit=1)  # the app is still open
+        seen.append(event.worker)
+
+    async with live:
+        for n in range(20):
+            live.events.emit(started(str(n)))
+    assert seen == [str(n) for n in range(20)]
+
+
 async def test_a_subscriber_has_not_the_context_of_the_run(app: Mainspring) -> None:
     seen: list[object] = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import timedelta
 
 import pytest
@@ -212,6 +213,25 @@ async def test_a_sleep_while_time_stands_still_fails_at_once(sleepers: Sleepers,
         assert (job.state, job.attempt, job.worker) == (State.PENDING, 0, None)
         assert [job.task for job in await jobs.advance(minutes=2)] == ["quick", task]
         assert await handle.result() == "nap"
+
+
+async def test_a_plain_function_that_sleeps_while_time_stands_still_does_not_stay_in_its_thread(
+    sleepers: Sleepers,
+) -> None:
+    ended = threading.Event()
+
+    @sleepers.app.task(timeout=None)
+    def careful() -> None:
+        try:
+            sleepers.app.sync.clock.sleep(3600)
+        finally:
+            ended.set()
+
+    async with sleepers.app.testing() as jobs:
+        await careful.enqueue()
+        with pytest.raises(AssertionError, match="task 'careful' waits for time to pass"):
+            await jobs.drain()
+        assert await asyncio.to_thread(ended.wait, 10)
 
 
 async def test_an_inline_job_that_sleeps_fails_at_once(sleepers: Sleepers) -> None:

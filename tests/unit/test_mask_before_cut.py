@@ -41,9 +41,11 @@ def test_the_failure_of_a_run_keeps_no_part_of_a_key_that_had_to_be_cut() -> Non
 
 
 def test_a_line_of_a_run_and_an_entry_of_the_audit_trail_are_masked_before_they_are_cut() -> None:
-    line = clean_line(f"{'x' * (LINE_LIMIT - 8)} {KEY}")
-    assert "kan4ri" not in line
-    assert len(line) <= LINE_LIMIT + 40
+    for secret in (KEY, f"postgres://user:{'kan4ri' * 60}@host"):
+        for before in (8, 200):
+            line = clean_line(f"{'x' * (LINE_LIMIT - before)} {secret}")
+            assert "kan4ri" not in line
+            assert len(line) <= LINE_LIMIT + 40
     assert "kan4ri" not in fitted({"kwargs": {"key": KEY, "more": "x" * ROOM}, "note": LONG_PASSWORD})
 
 

@@ -87,6 +87,14 @@ def test_a_secret_on_the_border_of_two_steps_is_found(step: int, monkeypatch: py
             assert shown.endswith("and more")
 
 
+@pytest.mark.parametrize("secret", ["Bearer {}", "msk_abc_{}", "--token {}", "password='{}'", "eyJhbGciOiJIUzI1.{}.a"])
+def test_a_secret_that_is_longer_than_a_step_is_hidden_to_its_end(secret: str) -> None:
+    long = "kan4ri" * (module._STEP_CHARACTERS // 2)
+    shown = mask_text(f"a {secret.format(long)} and more")
+    assert "kan4ri" not in shown
+    assert shown.endswith(" and more")
+
+
 def test_what_is_too_long_for_a_webhook_is_not_even_masked() -> None:
     """The end of a run waits for it: a megabyte of arguments froze the worker."""
     payload = '{"text":"' + ("eyJ-" * (1 << 18))[: 1 << 20] + '"}'

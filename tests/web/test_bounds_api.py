@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from http_client import Client
+from http_client import Client, browser
 
 from mainspring import Mainspring
 from mainspring.bounds import MAX_METADATA_BYTES, MAX_SPAN_SECONDS, MAX_TAGS
+from mainspring.testing import VirtualClock
 
 TOO_LONG = MAX_SPAN_SECONDS + 1
 LARGE = {"note": "x" * MAX_METADATA_BYTES}
@@ -48,28 +49,62 @@ def assert_matches(pattern: str, text: str) -> None:
         raise ValueError(text)
 
 
-@pytest.mark.parametrize("given", [{"metadata": LARGE}, {"tags": ["x"] * 101}, {"timeout": TOO_LONG}], ids=str)
-async def test_an_update_beyond_a_bound_is_refused(spring: Mainspring, client: Client, given: Any) -> None:
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"metadata": LARGE}, "at most 65,536 bytes as JSON"),
+        ({"tags": ["x"] * 101}, "at most 100 tags"),
+        ({"timeout": TOO_LONG}, r"31622400.*timeout"),
+    ],
+    ids=["metadata", "tags", "timeout"],
+)
+async def test_an_update_beyond_a_bound_is_refused(spring: Mainspring, client: Client, given: Any, why: str) -> None:
     job = await spring.tasks["send"].enqueue(to="a")
     before = await job.job()
     async with client("operator") as http:
         answer = await http.patch(f"/jobs/{job.id}", json=given)
     assert answer.status_code == 422, answer.text
+    assert_matches(why, answer.json()["detail"])
     assert await job.job() == before
 
 
-@pytest.mark.parametrize(
-    "given",
-    [{"metadata": LARGE}, {"tags": ["x"] * 101}, {"timeout": TOO_LONG}, {"task": "mainspring.webhook"},
-     {"depends_on": [f"s{n}" for n in range(101)]}],
-    ids=lambda given: next(iter(given)),
-)  # fmt: skip
-async def test_a_schedule_beyond_a_bound_is_refused(spring: Mainspring, client: Client, given: Any) -> None:
-    body = {"name": "x", "task": "fail", "trigger": {"type": "every", "seconds": 60}, **given}
+SCHEDULES_BEYOND: dict[str, tuple[dict[str, Any], str]] = {
+    "metadata": ({"metadata": LARGE}, "option metadata of schedule 'x'.*at most 65,536 bytes as JSON"),
+    "tags": ({"tags": ["x"] * 101}, "option tags of schedule 'x'.*at most 100 tags"),
+    "timeout": ({"timeout": TOO_LONG}, "option timeout of schedule 'x'.*at most 366 days"),
+    "an internal task": ({"task": "mainspring.webhook", "kwargs": FORGED}, "no task 'mainspring.webhook' is regist"),
+    "depends_on": ({"depends_on": [f"s{n}" for n in range(101)]}, "101 schedules are too many: at most 100"),
+}
+
+
+@pytest.mark.parametrize("of", SCHEDULES_BEYOND)
+async def test_a_schedule_beyond_a_bound_is_refused(spring: Mainspring, client: Client, of: str) -> None:
+    given, why = SCHEDULES_BEYOND[of]
+    body = {"name": "x", "task": "fail", "trigger": {"kind": "every", "seconds": 60}}
     async with client("operator") as http:
-        answer = await http.post("/schedules", json=body)
-    assert answer.status_code == 422, answer.text
-    assert not await spring.schedules.list()
+        answer = await http.post("/schedules", json=body | given)
+        assert answer.status_code == 422, answer.text
+        assert_matches(why, answer.json()["detail"])
+        assert not await spring.schedules.list()
+        assert (await http.post("/schedules", json=body)).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/jobs", {"arguments": FORGED}),
+        ("/schedules", {"name": "x", "trigger": {"kind": "every", "seconds": 60}, "kwargs": FORGED}),
+    ],
+    ids=["a job", "a schedule"],
+)
+async def test_a_server_without_tasks_takes_no_internal_one_either(clock: VirtualClock, path: str, body: Any) -> None:
+    app = Mainspring("memory://", clock=clock)
+    key = await app.keys.create("ops", "operator")
+    async with browser(app.asgi(), headers={"Authorization": f"Bearer {key}"}) as http:
+        answer = await http.post(path, json=body | {"task": "mainspring.webhook"})
+        assert answer.status_code == 422, answer.text
+        assert "task 'mainspring.webhook' is internal" in answer.json()["detail"]
+        assert (await http.post(path, json=body | {"task": "known.elsewhere"})).status_code == 201
 
 
 async def test_an_operator_does_not_say_what_a_webhook_signs(spring: Mainspring, client: Client) -> None:

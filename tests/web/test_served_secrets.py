@@ -48,6 +48,21 @@ async def test_a_stream_of_a_real_server_ends_soon_after_its_key_is_revoked(monk
             assert await stream.block() is None
 
 
+async def test_a_stream_ends_soon_after_its_browser_has_signed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHECK_SECONDS", 0.2)
+    app = Mainspring("memory://", beat=0.2)
+    async with serving(app) as site:
+        secret = await app.keys.create("watcher", "viewer")
+        here = {"Origin": str(site.http.base_url).removesuffix("/api/v1/")}
+        del site.http.headers["Authorization"]
+        opened = await site.http.post("/session", json={"key": secret}, headers=here)
+        assert opened.status_code == 200, opened.text
+        async with site.events() as stream, asyncio.timeout(PATIENCE):
+            assert (await stream.block()) is not None
+            assert (await site.http.delete("/session", headers=here)).status_code == 204
+            assert (await stream.next("closing")).data["reason"] == "revoked"
+
+
 @pytest.fixture
 def own_redis() -> Iterator[Redis]:
     """One that the test ends."""

@@ -53,6 +53,19 @@ async def test_a_partial_run_keeps_its_result_and_tells_how_many_failed(app: Mai
     assert run.failure.message == "1 of 10 items failed"
 
 
+async def test_a_run_whose_result_could_not_be_kept_is_not_partial(app: Mainspring) -> None:
+    @app.task
+    async def lost() -> object:
+        return object()
+
+    handle = await lost.enqueue()
+    await app.drain()
+    (run,) = await app.executions.list(job_id=handle.id)
+    stats = await app.stats()
+    assert (run.outcome, run.failure and run.failure.type) == ("completed", "ResultLost")
+    assert (stats.total.completed, stats.total.partial) == (1, 0)
+
+
 async def test_partial_runs_have_a_figure_of_their_own_and_are_no_errors(app: Mainspring, counting: Any) -> None:
     handles = [await counting.enqueue(failed) for failed in (0, 1, 1, 5)]
     await app.drain()
