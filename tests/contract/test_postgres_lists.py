@@ -80,7 +80,7 @@ class TestWays(Served):
     async def test_the_dead_are_grouped_the_same_in_either_way(
         self, counted: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(count, "COUNTED", counted)
+        monkeypatch.setattr(count, "MAX_DEAD", counted)
         async with self.opened() as store:
             found = [await died(store, message, at=at) for at, message in enumerate(("a", "b", "a"))]
             groups = await store.dead(limit=9)

@@ -15,8 +15,6 @@ from ..store import Store
 
 # Jobs of a state that are looked at, and seconds after which no further state is.
 MAX_JOBS = 100
-# Jobs of all states together that are counted one by one: more cost more than a look for each state.
-FEW_JOBS = 300
 MAX_SECONDS = 1.0
 # States that the figures of a queue have.
 _OF_QUEUE: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running")
@@ -59,11 +57,11 @@ def _by_queue(which: Filter, queues: Iterable[Queue]) -> dict[Shown, int]:
 
 async def _few(store: Store, which: Filter, now: datetime) -> dict[Shown, int] | None:
     """Where few jobs match, one page has them all."""
-    found = await store.jobs(which, now=now, limit=FEW_JOBS, brief=True)
-    if len(found) == FEW_JOBS:
+    found = await store.jobs(which, now=now, limit=MAX_JOBS, brief=True)
+    if len(found) == MAX_JOBS:
         return None
     counts = Counter(job.shown(now) for job in found)
-    return {state: min(counts[state], MAX_JOBS) for state in SHOWN}
+    return {state: counts[state] for state in SHOWN}
 
 
 async def _count(store: Store, which: Filter, now: datetime) -> int:

@@ -15,6 +15,8 @@ from .pool import Session
 WHOLE, SAMPLE = 4_000, 500
 # Rows: what is counted one by one in a larger table, in all of its groups together.
 COUNTED = 20_000
+# Jobs with an error of which the dead are grouped one by one.
+MAX_DEAD = 200_000
 
 _SIZE = """SELECT sum(pg_relation_size(oid)) / 8192 FROM (
     SELECT $1::text::regclass AS oid UNION SELECT relid FROM pg_partition_tree($1::text::regclass)) AS parts"""
@@ -115,16 +117,21 @@ _KINDS = f"""WITH {hops(FINISHED, "error, task", "error IS NOT NULL")}
         ORDER BY finished_at DESC, id DESC LIMIT 1) AS last
     CROSS JOIN LATERAL (SELECT count(*) AS size FROM (
         SELECT FROM mainspring_finished WHERE {_KIND} ORDER BY finished_at LIMIT {_SHARE}) AS job) AS counted"""
-# Few of them are sooner read than hopped through, which has to look into each day for each kind.
-_SOME = f"SELECT count(*) FROM (SELECT FROM mainspring_finished WHERE error IS NOT NULL LIMIT {COUNTED} + 1) AS job"
-_KINDS_READ = """SELECT task, error, count(*), false, (array_agg(id ORDER BY finished_at DESC, id DESC))[1],
-    max(finished_at) FROM mainspring_finished WHERE error IS NOT NULL AND state = 'dead' GROUP BY 1, 2"""
+# Up to MAX_DEAD of them are sooner read, from the index alone, than hopped through: a hop looks into each day for each
+# kind. Which one is the newest is looked up only of the kinds that are wanted.
+_SOME = f"SELECT count(*) FROM (SELECT FROM mainspring_finished WHERE error IS NOT NULL LIMIT {MAX_DEAD} + 1) AS job"
+_KINDS_READ = f"""WITH one AS MATERIALIZED (SELECT task, error, count(*) AS size, max(finished_at) AS last
+        FROM mainspring_finished WHERE error IS NOT NULL AND state = 'dead'
+        GROUP BY 1, 2 ORDER BY size DESC, task, error LIMIT $1)
+    SELECT task, error, size, false, (SELECT id FROM mainspring_finished WHERE {_KIND} AND finished_at >= one.last
+        ORDER BY finished_at DESC, id DESC LIMIT 1), last FROM one"""
 _KINDS_SAMPLED = f"""SELECT task, error, count(*) FROM mainspring_finished {_PART.replace("$2", "$1")}
     WHERE error IS NOT NULL AND state = 'dead' GROUP BY 1, 2"""
 
 
 async def dead(db: Session, limit: int) -> list[DeadGroup]:
-    rows = await db.rows(_KINDS_READ if await db.value(_SOME) <= COUNTED else _KINDS)
+    few = await db.value(_SOME) <= MAX_DEAD
+    rows = await db.rows(_KINDS_READ, limit) if few else await db.rows(_KINDS)
     sampled, share = Counter[Any](), 100.0
     if any(many for *_, many, _, _ in rows):
         share = await _share(db, FINISHED)
