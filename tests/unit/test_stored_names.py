@@ -14,12 +14,12 @@ from msgspec.structs import replace
 import mainspring
 from mainspring import Cancel, DeadLetter, Discard, Mainspring, Retry, Snooze, cron, depth, every
 from mainspring.amendment import fingerprint
-from mainspring.api import etag, idempotency
+from mainspring.api import edit_claim, etag, idempotency
 from mainspring.api.access import cookie, welcome
 from mainspring.api.routes import session
 from mainspring.app import FIRE
 from mainspring.codec import encode_result
-from mainspring.control import keys, queue_pauses, triggers
+from mainspring.control import keys, queue_pauses
 from mainspring.credential import KEY, SCOPES, TOKEN
 from mainspring.deadletter import MARK
 from mainspring.errors import ItemsFailed, JobTimeout
@@ -47,7 +47,7 @@ from mainspring.stores.redis.place import Place as RedisPlace
 from mainspring.stores.rows import options_of
 from mainspring.testing.contract.build import NOW, a_schedule
 from mainspring.trigger import At, Calendar, Cron, Every
-from mainspring.webhook import inbound, record
+from mainspring.webhook import inbound, record, seen_message
 from mainspring.webhook.delivery import Undelivered
 from mainspring.webhook.message import prefix
 from mainspring.webhook.record import QUEUE, TASK
@@ -188,11 +188,19 @@ def test_names_of_internal_tasks_queues_and_leaders() -> None:
 
 
 def test_kinds_of_documents() -> None:
-    known = [depth.KIND, etag.KIND, idempotency.KIND, keys._USE, queue_pauses.KIND, session._KIND, triggers._CALLS]
-    known += [welcome._KIND, record.WEBHOOKS._kind, record.STANDINGS._kind, inbound.TRIGGERS._kind]
+    known = [depth.KIND, etag.KIND, idempotency.KIND, keys._USE, queue_pauses.KIND, session._KIND]
+    known += [
+        edit_claim.KIND,
+        seen_message._OPEN,
+        seen_message._SEEN,
+        welcome._KIND,
+        record.WEBHOOKS._kind,
+        record.STANDINGS._kind,
+        inbound.TRIGGERS._kind,
+    ]
     assert sorted(known) == [
-        "answer", "depth", "etag", "key_use", "queue_pauses", "session", "trigger", "trigger.call", "webhook",
-        "webhook.standing", "welcome",
+        "answer", "depth", "edit", "etag", "key_use", "queue_pauses", "session", "trigger", "trigger.call",
+        "trigger.open", "webhook", "webhook.standing", "welcome",
     ]  # fmt: skip
     assert says('kind="key"', "control")
 
@@ -226,8 +234,8 @@ def test_reasons_of_ticks() -> None:
 def test_loops_whose_errors_are_counted() -> None:
     """A label of mainspring_errors_survived_total, by which alerts go."""
     assert text_of(r'SurvivedErrors\(\s*"(\w+)"') == {
-        "backlog", "beat", "demo", "depth", "feed", "feed_reader", "finish", "health", "idempotency", "key_use",
-        "listener", "notify", "subscriber", "tally", "warm_up", "webhooks",
+        "api", "backlog", "backoff", "beat", "demo", "depth", "event_loop", "feed", "feed_reader", "finish", "health",
+        "idempotency", "key_use", "listener", "notify", "subscriber", "tally", "warm_up", "webhooks",
     }  # fmt: skip
 
 
