@@ -17,12 +17,13 @@ from ..hint import unexpected
 from ..ids import new_id
 from ..job import Enqueued, Filter, NewJob
 from ..span import Span, seconds
-from ..webhook.message import TASK, Event, delivery, prefix
+from ..webhook.message import Event, delivery, prefix
 from ..webhook.record import (
     EVENTS,
     EXTRAS,
     MOST,
     STANDINGS,
+    TASK,
     TEST,
     WEBHOOKS,
     Extra,
