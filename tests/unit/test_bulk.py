@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring import BadInput, Filter, Mainspring, StoreUnavailable
-from mainspring.control.bulk_steps import FIRST_STEP_JOBS, MAX_STEP_JOBS
+from mainspring.control.bulk_steps import BulkSteps
 from mainspring.events import JobsChanged
 from mainspring.job import Changed, NewJob, WorkerInfo
 from mainspring.store import Store
@@ -37,8 +37,18 @@ async def test_each_step_is_told_when_it_is_done(app: Mainspring) -> None:
     await fill(app, 1200)
     told = heard(app)
     changed = await app.jobs.pause(Filter())
-    assert (len(changed.done), sum(told)) == (1200, 1200)
-    assert told[0] == FIRST_STEP_JOBS < told[1] <= MAX_STEP_JOBS
+    assert (len(changed.done), told) == (1200, [50, 100, 200, 400, 450])
+
+
+def test_steps_of_a_bulk_change_shrink_while_they_take_long_and_grow_while_they_do_not() -> None:
+    clock = VirtualClock()
+    steps, sizes = BulkSteps(clock, 1000), list[int]()
+    for seconds in (0.2, 0.2, 0.2, 0.04, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0):
+        sizes.append(steps.begin(10_000))
+        clock.advance(seconds=seconds)
+        steps.end()
+    assert sizes == [50, 25, 12, 10, 10, 20, 40, 80, 160, 320, 640]
+    assert (steps.begin(10_000), steps.begin(7)) == (1000, 7)
 
 
 async def test_what_was_done_before_the_store_failed_is_told(
@@ -55,7 +65,7 @@ async def test_what_was_done_before_the_store_failed_is_told(
     monkeypatch.setattr(store, "change", once)
     with pytest.raises(StoreUnavailable):
         await app.jobs.pause(Filter())
-    assert told == [FIRST_STEP_JOBS]
+    assert told == [50]
 
 
 async def test_jobs_named_by_id_are_changed_though_their_clock_was_ahead(app: Mainspring, store: Store) -> None:
