@@ -2,16 +2,20 @@
 
 import gzip
 
-from sqlalchemy import func, select
+import pytest
+from sqlalchemy import func, select, update
 
+from clip_service import storage
 from clip_service.database import session
 from clip_service.exports import export_clips
+from clip_service.partners import Partners
 from clip_service.storage import MIRROR_CLIPS, mirror_clip
 from clip_service.tables import Clip, Incident
 from clip_service.tasks import app
 from mainspring import State
 from mainspring.testing import Harness
 
+from .conftest import START
 from .state import count, run_only
 
 
@@ -23,6 +27,17 @@ async def test_no_address_ever_expires(jobs: Harness) -> None:
             first = db.scalar(select(func.min(Clip.cdn_expires_at)))
         assert first is not None
         assert first > jobs.clock.now().timestamp()
+
+
+async def test_a_run_signs_a_bounded_number_of_addresses(
+    jobs: Harness, partners: Partners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "CDN_CLIPS", 7)
+    with session() as db, db.begin():
+        db.execute(update(Clip).values(cdn_expires_at=START))
+    await run_only("refresh_cdn")
+    await jobs.advance(minutes=10)
+    assert (count(Clip) - count(Clip, cdn_expires_at=START), partners.requests["cdn"]) == (7, 1)
 
 
 async def test_a_source_that_is_gone_is_dead_at_once_and_recorded(jobs: Harness) -> None:

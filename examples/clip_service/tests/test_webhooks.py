@@ -4,7 +4,7 @@ from sqlalchemy import select
 
 from clip_service.database import session
 from clip_service.partners import Partners
-from clip_service.tables import Delivery
+from clip_service.tables import MINUTE, Delivery
 from clip_service.webhooks import MAX_ATTEMPTS, wait_seconds
 from mainspring.testing import Harness
 
@@ -32,6 +32,17 @@ async def test_a_run_sends_one_batch(jobs: Harness, partners: Partners) -> None:
         await jobs.advance(minutes=1)
         sent.append(count(Delivery, state="pending"))
     assert sent == [150, 50, 0]
+
+
+async def test_a_delivery_that_failed_waits_until_it_is_due(jobs: Harness) -> None:
+    await run_only("retry_webhooks")
+    with session() as db, db.begin():
+        values = {"creator_id": 1, "event": "clip.added", "payload": {}, "created_at": START, "state": "failed"}
+        db.add(Delivery(**values, attempts=1, next_attempt_at=START + 15 * MINUTE))
+    await jobs.advance(minutes=14)
+    assert (count(Delivery, state="failed"), count(Delivery, state="sent")) == (1, 0)
+    await jobs.advance(minutes=2)
+    assert (count(Delivery, state="failed"), count(Delivery, state="sent")) == (0, 1)
 
 
 async def test_a_run_sends_one_batch_of_those_that_failed(jobs: Harness) -> None:
