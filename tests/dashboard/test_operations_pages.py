@@ -69,6 +69,15 @@ def test_a_partial_job_is_told_from_one_that_is_complete(visit: Visits, live: Li
     expect(table).to_contain_text("1 of 10 items failed")
     table.get_by_role("link", name="tally").click()
     expect(page.get_by_role("main").get_by_role("status").first).to_have_text("partial")
+    live.do(live.app.schedules.create("tallied", every(52).weeks, "tally", kwargs={"failed": 1}))
+    live.do(live.app.schedules.trigger("tallied"))
+    live.do(live.app.drain(queues=["any"]))
+    page.goto(f"{live.address}/schedules/tallied")
+    expect(shown(page).get_by_role("row").filter(has_text="1 of 10 items failed")).to_contain_text("partial")
+    page.goto(live.address)
+    legend = shown(page).get_by_role("figure").filter(has_text="Runs per minute")
+    expect(legend).to_contain_text("partial 2")
+    expect(legend).not_to_contain_text("cancelled")
 
 
 def test_who_enqueued_is_on_the_page_of_the_job_and_in_the_trail(visit: Visits, live: Live) -> None:

@@ -21,8 +21,9 @@ export function Charts({ stats, window, queue }) {
   const { series: points, total } = stats;
   const times = useMemo(() => points.map((one) => seconds(one.at)), [points]);
   const of = (name) => points.map((one) => one[name]);
-  const others = points.map((one) => one.runs - one.completed - one.failed);
-  const other = total.runs - total.completed - total.failed;
+  const rest = (one) => one.runs - one.completed - one.partial - one.failed;
+  const others = points.map(rest);
+  const other = rest(total);
   const shared = { times, step, sync: "overview", empty: `Nothing ran in ${lately(window)}.` };
   return html`<div class="overview-charts">
     <section class="card"><${Chart} ...${shared} title=${`Runs per ${word}`} bars stacked format=${count} axis=${short}

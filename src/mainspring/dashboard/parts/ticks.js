@@ -15,13 +15,14 @@ const REASONS = {
 /** Why a tick was not fired, or who asked for it. */
 export const reasonWords = (reason) => REASONS[reason] ?? reason;
 
-/** How a tick is drawn: the state of its job, if that is known, else its outcome. */
-export const fate = (tick, job) => (tick.what === "fired" ? job?.shown ?? "fired" : tick.what);
+/** How a tick is drawn: the state of its job, or that it completed in part, if that is known, else its outcome. */
+export const fate = (tick, job) => (tick.what === "fired" ? job?.outcome ?? job?.shown ?? "fired" : tick.what);
 
 /** A tick in one line. */
 function tickWords(tick, job) {
   const when = local(tick.at) + (tick.last_at ? ` to ${local(tick.last_at)}, ${plural(tick.count, "tick")}` : "");
-  const end = tick.what === "fired" ? (job ? `job ${job.shown}` : "job created, no longer kept") : tick.what;
+  const made = job ? `job ${fate(tick, job)}` : "job created, no longer kept";
+  const end = tick.what === "fired" ? made : tick.what;
   return `${when}: ${end}${tick.reason ? ` (${reasonWords(tick.reason)})` : ""}`;
 }
 
@@ -97,8 +98,8 @@ function Mark({ tick, job }) {
 }
 
 const LEGEND = [
-  ["completed", "completed"], ["running", "in progress"], ["retrying", "retrying"], ["dead", "dead"],
-  ["cancelled", "cancelled"], ["skipped", "skipped"], ["missed", "missed"],
+  ["completed", "completed"], ["partial", "partial"], ["running", "in progress"], ["retrying", "retrying"],
+  ["dead", "dead"], ["cancelled", "cancelled"], ["skipped", "skipped"], ["missed", "missed"],
 ];
 
 /** What the shapes of a strip mean. */
