@@ -143,6 +143,7 @@ const DONE = {
 /** What follows from a change, or stands beside its target; all of it is in the details. */
 const IMPLIED = new Set([
   "paused", "paused_at", "paused_by", "note", "active", "anchor_at", "due_at", "last_job_id", "ticks", "drained",
+  "reached_at",
 ]);
 const NAMES = { concurrency: "slots", next_run_at: "next tick" };
 

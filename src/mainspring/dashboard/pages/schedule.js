@@ -165,10 +165,12 @@ function Stats({ stats, name }) {
 
 const MISSES = (reason) => ["catch_up", "too_old"].includes(reason);
 const SKIPS = (reason) => !MISSES(reason);
-const words = (reasons, of) => reasons
-  .filter(([reason]) => of(reason))
-  .map(([reason, n]) => `${count(n)}: ${reasonWords(reason)}`)
-  .join("; ");
+/** Why; with how many, where there are several reasons. */
+function words(reasons, of) {
+  const meant = reasons.filter(([reason]) => of(reason));
+  if (meant.length === 1) return reasonWords(meant[0][0]);
+  return meant.map(([reason, n]) => `${count(n)}: ${reasonWords(reason)}`).join("; ");
+}
 
 const YEAR = 366 * 86_400_000;
 
