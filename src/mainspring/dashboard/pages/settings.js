@@ -43,7 +43,8 @@ function Table({ items: all }) {
       <td data-label="From" class="nowrap"><span class=${one.source === "default" ? "muted" : ""}
         title=${TITLES[one.source] ?? one.variable}>${SOURCES[one.source]}</span>
         ${one.source === "environment" && html`<div class="small muted">${one.variable}</div>`}</td>
-      <td data-label="What it does"><span>${withCode(one.meaning)}</span></td></tr>`)}</tbody></table></div>
+      <td data-label="What it does" class="settings-meaning"><span>${withCode(one.meaning)}</span></td>
+    </tr>`)}</tbody></table></div>
     ${all.length > shown && html`<${LoadMore} onMore=${showMore} />`}`;
 }
 
