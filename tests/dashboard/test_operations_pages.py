@@ -73,7 +73,7 @@ def test_a_partial_job_is_told_from_one_that_is_complete(visit: Visits, live: Li
     live.do(live.app.schedules.trigger("tallied"))
     live.do(live.app.drain(queues=["any"]))
     page.goto(f"{live.address}/schedules/tallied")
-    expect(shown(page).get_by_role("row").filter(has_text="run by hand")).to_contain_text("partial")
+    expect(shown(page).get_by_role("row").filter(has_text="1 of 10 items failed")).to_contain_text("partial")
     page.goto(live.address)
     legend = shown(page).get_by_role("figure").filter(has_text="Runs per minute")
     expect(legend).to_contain_text("partial 2")
