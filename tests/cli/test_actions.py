@@ -150,7 +150,11 @@ def test_a_long_change_shows_its_progress_on_a_terminal(inside, monkeypatch):
 
     monkeypatch.setattr(sys, "stderr", seen := Terminal())
     inside(cancel)
-    assert seen.getvalue() == "\rcancel: 1,000 jobs …\rcancel: 2,000 jobs …\rcancel: 2,100 jobs …\r\x1b[K"
+    first, *counts, last = seen.getvalue().split("\rcancel: ")
+    assert (first, last) == ("", "2,100 jobs …\r\x1b[K")
+    numbers = [int(text.removesuffix(" jobs …").replace(",", "")) for text in counts]
+    assert numbers == sorted(numbers)
+    assert numbers
 
 
 def test_a_pipe_sees_no_progress(inside, capsys):
