@@ -32,6 +32,7 @@ from pages import ELSEWHERE, GENERATED, PAGES, ROOT, Block, blocks, commands, fi
 from servers import Postgres, Redis
 
 PATIENCE = 120.0
+LOOK_SECONDS = 0.1
 HERE = Path(__file__).resolve().parent
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 # Commands that only look: asked again until they say what the page says, since a worker may still be at it.
@@ -147,6 +148,7 @@ class Player:
                 right = fits(says, done.stdout, self.ids) if says else done.returncode == 0
                 if right or not words.startswith(LOOKING) or time.monotonic() > deadline:
                     break
+                time.sleep(LOOK_SECONDS)
             assert right, f"{block.place} $ {words}\n{done.stdout}"
 
     def _said(self, words: str) -> str:

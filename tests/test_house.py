@@ -191,11 +191,12 @@ def test_nobody_waits_in_a_way_that_may_swallow_a_cancellation() -> None:
 # Where a test may wait for real time, and why.
 MAY_SLEEP = {
     "chaos/audit.py:until": "looks at files that other processes write",
-    "chaos/candidate.py:main.work": "counts now and then, in a process that will be killed",
+    "chaos/candidate.py:stand.work": "counts now and then, in a process that will be killed",
     "chaos/customer.py:insist": "tries again, in a process of its own, a server that is not there",
     "chaos/customer.py:shop": "asks now and then, in a process of its own",
     "chaos/victim.py:make.nap": "a job that takes long, in a process that will be killed",
     "chaos/victim.py:make.held": "waits for a file that the test's process makes",
+    "cli/conftest.py:until.ask": "looks at what other processes have done",
     "cli/test_worker_metrics.py:until": "looks at figures that processes tell now and then",
     "clusters.py:eventually": "looks at what servers say to each other",
     "contract/test_postgres_ear.py:beats": "looks at what a worker with its own beat thread has done",
@@ -206,6 +207,7 @@ MAY_SLEEP = {
     "servers.py:Redis._until_ready": "looks whether a server has begun to serve",
     "test_clip_service.py:Running._until_ready": "looks whether a process has begun to serve",
     "test_clip_service.py:Running.until_all_have_run": "asks a server in another process how far its jobs are",
+    "test_examples.py:Player._console": "looks at what a worker in another process has done",
     "test_examples.py:Player._beside_us": "looks whether a process has begun to serve",
     "worker/test_worker_fences.py:until": "looks at what a worker with its own beat thread has done",
     "web/watched.py:Watch.look": "measures how late the event loop of a real server is",

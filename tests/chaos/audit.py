@@ -23,15 +23,21 @@ if TYPE_CHECKING:
     from ground import Ground  # a worker's process has no servers at hand
 
 T = TypeVar("T")
+# Between two looks whether a condition holds: the least, and the most.
+LOOK_SECONDS, MAX_LOOK_SECONDS = 0.01, 0.1
 
 
 def until(condition: Callable[[], T], timeout: float = 15.0) -> T:
     """The condition's first true value; fails when it takes longer than `timeout` seconds."""
     end = time.monotonic() + timeout
-    while not (value := condition()):
-        assert time.monotonic() < end, f"not within {timeout:g} s: {condition.__qualname__}"
-        time.sleep(0.01)
-    return value
+    while True:
+        asked = time.monotonic()
+        if value := condition():
+            return value
+        answered = time.monotonic()
+        assert answered < end, f"not within {timeout:g} s: {condition.__qualname__}"
+        # One that asks a store takes its time from the processes that it waits for: it is asked less often.
+        time.sleep(min(max(LOOK_SECONDS, 3 * (answered - asked)), MAX_LOOK_SECONDS))
 
 
 class Line(NamedTuple):

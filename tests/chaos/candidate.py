@@ -1,4 +1,4 @@
-"""A process that counts while it leads: python candidate.py URL COUNTS LOG TTL"""
+"""A process that counts while it leads (`main`, started by forked.py)."""
 
 from __future__ import annotations
 
@@ -52,8 +52,7 @@ class Counter:
         self._db.close()
 
 
-async def main() -> None:
-    url, counts, log, ttl = sys.argv[1:]
+async def stand(url: str, counts: str, log: str, ttl: str) -> None:
     notes = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def note(event: str, term: int) -> None:
@@ -80,6 +79,6 @@ async def main() -> None:
         await asyncio.wait([counting])
 
 
-if __name__ == "__main__":
+def main() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    asyncio.run(main())
+    asyncio.run(stand(*sys.argv[1:]))

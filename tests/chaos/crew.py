@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -135,7 +134,7 @@ class Crew:
         self.client.sync.close()
 
 
-def freeze(process: ForkedProcess | subprocess.Popen[bytes], free: Callable[[], bool]) -> None:
+def freeze(process: ForkedProcess, free: Callable[[], bool]) -> None:
     """SIGSTOP, at a moment when nobody holds what others would wait for."""
 
     def stopped_in_between() -> bool:

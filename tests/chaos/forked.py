@@ -16,7 +16,8 @@ from mainspring import failpoint
 
 _CONTEXT = get_context("forkserver")
 _STORES = [f"mainspring.stores.{name}.store" for name in ("memory", "sqlite", "postgres", "redis")]
-_CONTEXT.set_forkserver_preload(["forked", "victim", "ticking", "mainspring.worker", *_STORES])
+_PROGRAMS = ["victim", "ticking", "customer", "payer", "candidate"]
+_CONTEXT.set_forkserver_preload(["forked", *_PROGRAMS, "mainspring.worker", *_STORES])
 
 
 class ForkedProcess:
@@ -56,6 +57,7 @@ def _run(program: str, arguments: list[str], environ: dict[str, str], output: st
         os.dup2(file.fileno(), 2)
     os.environ.clear()
     os.environ.update(environ)
-    failpoint._armed = failpoint._parse(os.environ["MAINSPRING_FAILPOINTS"])  # read when it was imported: none then
+    # Read when it was imported: none then.
+    failpoint._armed = failpoint._parse(environ.get("MAINSPRING_FAILPOINTS", ""))
     sys.argv = [program, *arguments]
     import_module(program).main()

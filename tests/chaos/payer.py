@@ -1,4 +1,4 @@
-"""A worker whose task has an effect in the store's own database: python payer.py URL"""
+"""A worker whose task has an effect in the store's own database (`main`, started by forked.py)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,3 @@ def make(url: str) -> Mainspring:
 def main() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     asyncio.run(make(sys.argv[1]).worker().run())
-
-
-if __name__ == "__main__":
-    main()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +12,7 @@ from typing import Any
 import payer
 import pytest
 from audit import until
+from forked import ForkedProcess
 
 from mainspring import Mainspring, State
 from servers import Postgres
@@ -32,9 +30,9 @@ class Till:
         run("CREATE TABLE effects (job text)")
 
     @contextmanager
-    def worker(self, failpoints: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    def worker(self, failpoints: str = "") -> Iterator[ForkedProcess]:
         environ = {"MAINSPRING_FAILPOINTS": failpoints, "MAINSPRING_FAILPOINT_LOG": str(self._log)}
-        process = subprocess.Popen([sys.executable, payer.__file__, self.url], env={**os.environ, **environ})
+        process = ForkedProcess(payer, [self.url], environ, self._log.with_suffix(".stderr"))
         try:
             yield process
         finally:

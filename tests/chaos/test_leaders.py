@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import candidate
 import pytest
 from audit import until
 from candidate import POLL, Counter, Note, read_notes
 from crew import freeze
+from forked import ForkedProcess
 from ground import Ground, on_a_server, slow_on_a_server, writable
 
 from servers import Postgres
 
-HERE = Path(__file__).parent
 TTL = 2.0
 # Seconds for processes to get their turn on a busy machine, beyond what the rules take.
 SLACK = 2.0
@@ -26,8 +25,8 @@ SLACK = 2.0
 class Candidate:
     def __init__(self, url: str, counts: Path, name: str, ttl: float) -> None:
         self.log = counts.with_name(f"{name}.log")
-        command = [sys.executable, str(HERE / "candidate.py"), url, str(counts), str(self.log), str(ttl)]
-        self.process = subprocess.Popen(command)
+        arguments = [url, str(counts), str(self.log), str(ttl)]
+        self.process = ForkedProcess(candidate, arguments, {}, self.log.with_suffix(".stderr"))
 
     def notes(self, event: str) -> list[Note]:
         return [note for note in read_notes(self.log) if note.event == event]

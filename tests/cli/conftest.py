@@ -9,6 +9,7 @@ import queue
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ from mainspring.cli.loading import load
 from mainspring.testing import VirtualClock
 
 PATIENCE = 30.0
+LOOK_SECONDS = 0.03
 
 SHOP = """
 import asyncio
@@ -145,10 +147,14 @@ def work(inside: Callable[..., int]) -> Callable[[], int]:
 
 @pytest.fixture
 def until() -> Callable[[Callable[[], object]], None]:
-    """Asks again until it holds; each question is a whole command, so this is not a busy loop."""
+    """Asks again until it holds; each question is a whole command, and the process it asks about needs its time too."""
 
     def ask(holds: Callable[[], object]) -> None:
-        assert any(holds() for _ in range(1000))
+        for _ in range(1000):
+            if holds():
+                return
+            time.sleep(LOOK_SECONDS)
+        raise AssertionError(f"it never came to {holds}")
 
     return ask
 
