@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
 
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHOSEN = os.environ.get("MAINSPRING_TEST_CHROMIUM")
 # Milliseconds that a page may take to show what it should: never needed, unless the machine has much to do besides.
 PATIENCE = 1000 * int(os.environ.get("MAINSPRING_TEST_PATIENCE", "30"))
+# What a browser does not let a page do is told to the page alone, so it has to say it.
+TELLING = """addEventListener("securitypolicyviolation", (event) =>
+  console.error(`content security policy: ${event.violatedDirective} ${event.blockedURI}`))"""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -31,6 +35,8 @@ class Chromium:
 
     def __init__(self) -> None:
         self._hands = ThreadPoolExecutor(1, "chromium")
+        self.kept: defaultdict[str, list[BrowserContext]] = defaultdict(list)
+        """Contexts that the next visit with the same options may have."""
         self.browser: Browser = self.do(self._launch)
 
     def do(self, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -43,6 +49,13 @@ class Chromium:
         return self._playwright.chromium.launch(
             executable_path=program(), chromium_sandbox=os.geteuid() != 0, args=["--renderer-process-limit=1"]
         )
+
+    def context(self, **options: Any) -> BrowserContext:
+        given = {"timezone_id": "Europe/Berlin", "locale": "en-GB", "reduced_motion": "reduce", **options}
+        context = self.browser.new_context(**given)
+        context.set_default_timeout(PATIENCE)
+        context.add_init_script(TELLING)
+        return context
 
     def close(self) -> None:
         self.do(self.browser.close)

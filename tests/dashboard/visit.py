@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from chromium import PATIENCE, Chromium
@@ -11,9 +12,8 @@ from playwright.sync_api import BrowserContext, ConsoleMessage, Dialog, Page, Re
 
 from mainspring.credential import Role
 
-# What a browser does not let a page do is told to the page alone, so it has to say it.
-TELLING = """addEventListener("securitypolicyviolation", (event) =>
-  console.error(`content security policy: ${event.violatedDirective} ${event.blockedURI}`))"""
+# What a page can keep, but for the files that it was made of.
+KEPT = "local_storage,indexeddb,service_workers,cache_storage"
 
 
 class Visits:
@@ -22,12 +22,17 @@ class Visits:
     def __init__(self, chromium: Chromium) -> None:
         self._chromium = chromium
         self._contexts: list[BrowserContext] = []
+        self._lent: list[tuple[str, BrowserContext, str]] = []
         self._expected: list[str] = []
+        self._passed = False
         self.complaints: list[str] = []
+        self._ears: dict[Any, Callable[..., None]] = {
+            "console": self._said, "dialog": self._asked, "requestfailed": self._failed, "weberror": self._raised,
+        }  # fmt: skip
 
     def __call__(self, live: Live, path: str = "/", *, role: Role | None = "operator", **options: Any) -> Page:
         """`options` are Playwright's for a context: color_scheme, viewport, java_script_enabled …"""
-        page = self.browser(**options).new_page()
+        page = self._borrowed(live, **options).new_page()
         if role is not None:
             self.sign_in(page, live, role)
         page.goto(live.address + path)
@@ -40,15 +45,21 @@ class Visits:
 
     def browser(self, **options: Any) -> BrowserContext:
         """One that remembers nothing, in a zone of its own; without motion, so that what is there is where it is."""
-        given = {"timezone_id": "Europe/Berlin", "locale": "en-GB", "reduced_motion": "reduce", **options}
-        context = self._chromium.browser.new_context(**given)
-        context.set_default_timeout(PATIENCE)
-        context.add_init_script(TELLING)
+        context = self._heard(self._chromium.context(**options))
         self._contexts.append(context)
-        context.on("console", self._said)
-        context.on("dialog", self._asked)
-        context.on("requestfailed", self._failed)
-        context.on("weberror", self._raised)
+        return context
+
+    def _borrowed(self, live: Live, **options: Any) -> BrowserContext:
+        """One that remembers nothing but the dashboard's files, which a test before has loaded."""
+        key = repr(sorted(options.items()))
+        kept = self._chromium.kept[key]
+        context = self._heard(kept.pop() if kept else self._chromium.context(**options))
+        self._lent.append((key, context, live.origin))
+        return context
+
+    def _heard(self, context: BrowserContext) -> BrowserContext:
+        for event, ear in self._ears.items():
+            context.on(event, ear)
         return context
 
     def expects(self, pattern: str) -> None:
@@ -67,10 +78,28 @@ class Visits:
         wrong = [said for said in self.complaints if not any(re.search(one, said) for one in self._expected)]
         if wrong:
             raise AssertionError("this went wrong meanwhile:\n" + "\n".join(wrong))
+        self._passed = True
 
     def close(self) -> None:
         for context in self._contexts:
             context.close()
+        for key, context, origin in self._lent:
+            if self._passed and context.pages:
+                self._give_back(key, context, origin)
+            else:
+                context.close()
+
+    def _give_back(self, key: str, context: BrowserContext, origin: str) -> None:
+        for event, ear in self._ears.items():
+            context.remove_listener(event, ear)
+        context.set_offline(False)
+        context.clear_cookies()
+        *others, last = context.pages
+        for page in others:
+            page.close()
+        last.goto("about:blank")  # and stays: its process, which took some time to start, is the next page's
+        context.new_cdp_session(last).send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": KEPT})
+        self._chromium.kept[key].append(context)
 
     def _said(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning", "assert"):
