@@ -35,7 +35,7 @@ def pyright(out: str) -> Found:
 
 
 CHECKERS: dict[str, tuple[list[str], Callable[[str], Found]]] = {
-    "mypy": (["--strict", "--cache-dir=/dev/null", "--no-pretty"], mypy),
+    "mypy": (["--strict", "--no-pretty"], mypy),
     "pyright": (["--outputjson"], pyright),
 }
 

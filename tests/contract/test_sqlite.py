@@ -1,6 +1,7 @@
 """The SQLite store keeps the contract, outlives its process, and shares its file."""
 
 import asyncio
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -22,8 +23,8 @@ from mainspring.testing.contract.build import NOW, beat, claim, claimed, everyth
 
 class TestSqlite(StoreContract):
     @pytest.fixture(autouse=True)
-    def _file(self, tmp_path: Path) -> None:
-        self.file = tmp_path / "jobs.db"
+    def _file(self, tmp_path: Path, empty_file: Path) -> None:
+        self.file = Path(shutil.copy(empty_file, tmp_path))
 
     def make_store(self) -> Store:
         return open_store(f"sqlite:///{self.file}")
