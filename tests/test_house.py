@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -23,13 +24,19 @@ def name_of(path: Path) -> str:
     return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
 
 
-def tree_of(path: Path) -> ast.Module:
+def parse(path: Path) -> ast.Module:
     """A finalizer that runs meanwhile can spoil the parser's count of depth (CPython gh-106905)."""
     gc.disable()
     try:
         return ast.parse(path.read_text(encoding="utf-8"))
     finally:
         gc.enable()
+
+
+@cache
+def tree_of(module: Path) -> ast.Module:
+    """Of one of ours: many rules look at each."""
+    return parse(module)
 
 
 # layers
@@ -229,9 +236,7 @@ def sleeps(node: ast.AST, inside: tuple[str, ...] = ()) -> Iterator[str]:
 
 def test_no_test_sleeps_without_a_reason() -> None:
     found = {
-        f"{path.relative_to(TESTS).as_posix()}:{where}"
-        for path in TESTS.rglob("*.py")
-        for where in sleeps(tree_of(path))
+        f"{path.relative_to(TESTS).as_posix()}:{where}" for path in TESTS.rglob("*.py") for where in sleeps(parse(path))
     }
     assert found == set(MAY_SLEEP)
 
