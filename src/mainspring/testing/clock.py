@@ -20,6 +20,8 @@ START = datetime(2030, 1, 1, tzinfo=UTC)
 # How long, in real seconds, a step waits for a task in another thread before time goes on without it; and for one call
 # that needs no time to pass, such as one of a store on a busy machine.
 PATIENCE, TRUST = 0.5, 10.0
+# Between two looks whether either is over.
+LOOK_SECONDS = 0.005
 _real = SystemClock()
 
 
@@ -73,6 +75,7 @@ class VirtualClock:
         self._outside: dict[object, _Outside] = {}
         self._hopeless: set[object] = set()
         self._settling = asyncio.Lock()
+        self._settler: asyncio.Future[None] | None = None
         self._autojump = autojump
         self._jumper: asyncio.Task[None] | None = None
 
@@ -109,6 +112,7 @@ class VirtualClock:
             self._waits.setdefault(run, set()).add(timer)
         if first:
             self._tell(run, True)
+        self._rouse()
 
     def _waits_no_more(self, timer: _Timer, run: Context) -> None:
         with self._lock:
@@ -132,6 +136,7 @@ class VirtualClock:
         finally:
             del self._outside[token]
             self._hopeless.discard(token)
+            self._rouse()
 
     def outside(self, *, task: bool = False) -> AbstractContextManager[None]:
         return self._working(task)
@@ -175,12 +180,33 @@ class VirtualClock:
         while quiet < 3:
             await asyncio.sleep(0)
             if self._working_outside():
-                await asyncio.sleep(0.0005)
+                await self._roused()
                 quiet = 0
                 self._give_up()
             else:
                 # asyncio's own list of what is ready to run: empty, if only we are.
                 quiet = 0 if getattr(loop, "_ready", ()) else quiet + 1
+
+    async def _roused(self) -> None:
+        """Until other threads may have done their work, or it is time to look whether one takes too long."""
+        loop = asyncio.get_running_loop()
+        settler = self._settler = loop.create_future()
+        timer = loop.call_later(LOOK_SECONDS, _end, settler)
+        try:
+            await settler
+        finally:
+            timer.cancel()
+            self._settler = None
+
+    def _rouse(self) -> None:
+        """From whatever thread."""
+        if (settler := self._settler) is None:
+            return
+        loop = settler.get_loop()
+        if loop is _running_loop():
+            _end(settler)
+        elif not loop.is_closed():
+            loop.call_soon_threadsafe(_end, settler)
 
     def _working_outside(self) -> bool:
         """Whether another thread works, and neither waits for time nor was given up."""
@@ -260,6 +286,11 @@ class _Outside(NamedTuple):
     """What waits for the work. A timer of the same run that another one waits for is the work's own."""
     began: float
     """In real seconds."""
+
+
+def _end(settler: asyncio.Future[None]) -> None:
+    if not settler.done():
+        settler.set_result(None)
 
 
 def _current_task() -> asyncio.Task[Any] | None:
