@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from mainspring import BadInput, Filter, Mainspring, StoreUnavailable
 from mainspring.control.bulk_steps import BulkSteps
+from mainspring.control.edited import MAX_EDITED_CHARACTERS, in_lots
 from mainspring.events import JobsChanged
-from mainspring.job import Changed, NewJob, WorkerInfo
+from mainspring.job import Changed, NewJob, Update, WorkerInfo
 from mainspring.store import Store
 from mainspring.testing.clock import VirtualClock
 from mainspring.testing.contract.build import NOW
@@ -159,3 +160,10 @@ async def test_no_name_is_no_worker_even_if_there_is_only_one(app: Mainspring, n
     with pytest.raises(BadInput, match="no live worker is called ''"):
         await app.workers.drain("")
     assert not (await app.workers.get("only")).orders.drained
+
+
+def test_new_arguments_go_to_the_store_in_lots_of_bounded_size() -> None:
+    sizes = [10, 10, MAX_EDITED_CHARACTERS, 10, MAX_EDITED_CHARACTERS - 10, 5 * MAX_EDITED_CHARACTERS, 10]
+    updates = {str(n): Update(payload="x" * size) for n, size in enumerate(sizes)}
+    assert [list(lot) for lot in in_lots(updates)] == [["0", "1"], ["2"], ["3", "4"], ["5"], ["6"]]
+    assert list(in_lots({})) == []

@@ -165,7 +165,7 @@ async def test_a_viewer_and_a_key_of_another_scope_change_nothing(client: Client
         assert (await bulk(http, action="pause", all=True)).status_code == 200
 
 
-async def test_an_hour_of_runs_costs_one_read_of_ticks_and_one_of_each_job(
+async def test_statistics_of_a_schedule_cost_one_read_of_ticks_and_one_of_runs(
     spring: Mainspring, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ran(spring, clock)
@@ -179,4 +179,4 @@ async def test_an_hour_of_runs_costs_one_read_of_ticks_and_one_of_each_job(
 
         monkeypatch.setattr(store, verb, counted)
     await spring.schedules.stats("mail", timedelta(hours=1))
-    assert sorted(reads) == ["executions"] * 3 + ["schedules", "ticks"]
+    assert sorted(reads) == ["executions", "schedules", "ticks"]

@@ -376,7 +376,8 @@ async def test_large_jobs_are_pruned_a_few_at_a_time(app: Mainspring, clock: Vir
     app.archive(lambda leaving: sizes.append(len(leaving)))
     work(app, retention=Retention(0, DAY))
     async with app:
-        await app.enqueue_many([replace(app.tasks["work"].job(), metadata={"old": "x" * (2 << 20)}) for _ in range(40)])
+        old = [replace(app.tasks["work"].job(), metadata={"old": "x" * (2 << 20)}) for _ in range(40)]
+        await (await app.opened()).enqueue(old, now=clock.now())
         await app.drain()
         clock.advance(days=2)
         pruning = asyncio.create_task(app.prune())

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec import UnsetType
 from msgspec.structs import replace
 
 from ..bounds import has_too_many_parts
 from ..codec import data, encode_call
 from ..errors import BadPayload
-from ..job import Job, Update, is_internal
+from ..job import Job, JobId, Update, is_internal
 from ..task import Task
 
-# Jobs whose arguments are changed in one step.
+# Jobs whose arguments are changed in one step, and characters of these: a store encodes them in the event loop.
 MAX_EDITED_JOBS = 200
+MAX_EDITED_CHARACTERS = 128 << 10
 
 
 def with_arguments(
@@ -31,3 +33,17 @@ def with_arguments(
         return replace(update, payload=payload, fingerprint=None)
     task.arguments.check(payload)
     return replace(update, payload=payload, fingerprint=task.arguments.fingerprint)
+
+
+def in_lots(updates: Mapping[JobId, Update]) -> Iterator[dict[JobId, Update]]:
+    """As many at a time as one step takes; a large one by itself."""
+    lot, characters = dict[JobId, Update](), 0
+    for id, update in updates.items():
+        size = 0 if isinstance(update.payload, UnsetType) else len(update.payload)
+        if lot and characters + size > MAX_EDITED_CHARACTERS:
+            yield lot
+            lot, characters = {}, 0
+        lot[id] = update
+        characters += size
+    if lot:
+        yield lot

@@ -44,7 +44,7 @@ from ..why import Facts, Reason, reasons
 from .bulk_steps import MAX_STEP_JOBS, Act, BulkSteps, in_parts
 from .computation import Computation
 from .deed import audited, note
-from .edited import MAX_EDITED_JOBS, with_arguments
+from .edited import MAX_EDITED_JOBS, in_lots, with_arguments
 from .ground import Ground
 from .job_counts import FilteredCounts, filtered_counts
 from .job_page import Page, is_text, page_cursor, page_token, running_jobs, whole_job
@@ -328,7 +328,7 @@ class Jobs:
         return await self.list(which, limit=limit, after=after, newest=False, sort="created", brief=brief)
 
     async def _edit(self, action: Action, page: Page, update: Update, arguments: Mapping[str, Any]) -> Changed:
-        """All of them in one step of the store, each with a payload of its own."""
+        """In a few steps of the store, each job with a payload of its own."""
         store, updates, refused = await self._ground.opened(), dict[JobId, Update](), dict[JobId, Refusal]()
         for brief in page:
             job = await whole_job(store, brief, self._ground.clock.now())
@@ -336,8 +336,10 @@ class Jobs:
                 updates[job.id] = await self._edited(job, update, arguments)
             except BadPayload as bad:
                 refused[job.id] = Refusal(job.state, error=str(bad))
-        changed = await self._step(action, Filter(ids=tuple(updates)), None, PAGE, "", updates)
-        return replace(changed, refused=refused | changed.refused)
+        changed = Changed([], refused)
+        for some in in_lots(updates):
+            _add(changed, await self._step(action, Filter(ids=tuple(some)), None, PAGE, "", some))
+        return changed
 
     async def _edited(self, job: Job, update: Update, arguments: Mapping[str, Any]) -> Update:
         """In a thread: they may be large."""
