@@ -213,7 +213,8 @@ async def test_what_is_archived_is_read_many_jobs_at_a_time(url: str) -> None:
         store.clock.advance(days=400)
         store.calls.clear()
         assert await app.prune() == MANY
-        assert (sorted(gone), store.calls["executions"]) == ([(id, 1) for id in sorted(ids)], 1)
+        assert sorted(gone) == [(id, 1) for id in sorted(ids)]
+        assert store.calls["executions"] == 2  # a few jobs first: they may be large
 
 
 async def test_stress_reads_each_job_a_few_times_however_many_there_are(url: str) -> None:
