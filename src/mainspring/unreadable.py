@@ -31,9 +31,13 @@ _sums = msgspec.json.Decoder(Sums).decode
 
 def unreadable(kind: str, name: str, error: Exception | str) -> UnreadableRecord:
     """The record by its name and its decoding error; it is logged once in a process."""
-    found = UnreadableRecord(kind, name, mask_to_cut(_text(error))[:MAX_ERROR_CHARACTERS])
+    found = _undecoded(kind, name, error)
     _log_once(found)
     return found
+
+
+def _undecoded(kind: str, name: str, error: Exception | str) -> UnreadableRecord:
+    return UnreadableRecord(kind, name, mask_to_cut(_text(error))[:MAX_ERROR_CHARACTERS])
 
 
 def _log_once(found: UnreadableRecord) -> bool:
@@ -57,7 +61,7 @@ def decoded_documents(
         try:
             found.append(decode(document))
         except Exception as error:
-            broken.append(UnreadableRecord(document.kind, document.name, _text(error)[:MAX_ERROR_CHARACTERS]))
+            broken.append(_undecoded(document.kind, document.name, error))
     for one in broken:
         if _log_once(one):
             count_unreadable(one.kind)
