@@ -21,12 +21,18 @@ KEPT = ("doc:", "docs:", "fading", "entry", "trail", "audited", "news")
 SETS = ("suspect", "held:", "parked:")
 
 
+class CommitUnderWay(AssertionError):
+    """A commit over several homes has not ended: of a writer that is at it, or of one that was killed."""
+
+
 async def audit(homes: Homes) -> None:
     """Every entry belongs to a job that is so, and every job has its entries, in the home of its queue."""
     keys: dict[bytes, bytes] = {}
     for home in homes.all:
+        if await home.call("EXISTS", *(f"{home.base}:{name}" for name in ("lock", "promise", "decided"))):
+            raise CommitUnderWay(f"a commit of {home.base} has not ended")
+    for home in homes.all:
         keys |= await _audit(homes, home)
-        assert not await home.call("EXISTS", *(f"{home.base}:{name}" for name in ("lock", "promise", "decided")))
     open = {one.task: one.open_until for one in await _circuits(homes) if one.open_until is not None}
     held: dict[bytes, bytes] = {}
     for home in homes.all:

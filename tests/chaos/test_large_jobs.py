@@ -9,7 +9,9 @@ from crew import Crew
 from ground import Ground, everywhere
 from msgspec.structs import replace
 
-from mainspring.job import NewJob
+from mainspring import Mainspring
+from mainspring.job import JobId, NewJob
+from mainspring.sync import run
 
 pytestmark = everywhere
 MIB = 1 << 20
@@ -27,12 +29,17 @@ def large(crew: Crew, task: str) -> NewJob:
     return replace(crew.job(task), metadata={"old": "x" * JOB_BYTES})
 
 
+async def stored(app: Mainspring, job: NewJob) -> JobId:
+    """Past the bounds of this release."""
+    await (await app.opened()).enqueue([job], now=app.clock.now())
+    return job.id
+
+
 def test_a_worker_drains_old_jobs_with_megabytes_of_metadata(tmp_path: Path, ground: Ground) -> None:
     crew = Crew(tmp_path, ground)
     try:
         for _ in range(JOBS):
-            (handle,) = crew.client.sync.enqueue_many([large(crew, "quick")])
-            crew.acknowledged.append(handle.id)
+            crew.acknowledged.append(run(stored(crew.client, large(crew, "quick"))))
         worker = crew.up("worker", concurrency=16, beat=1, lease=20)
         until(lambda: worker.dead() or crew.all_final(), 180)
         used = peak(worker.process.pid)
