@@ -11,7 +11,7 @@ Prints:
     first import
       running: it has been running on … since …, attempt 1
     first import, later
-      final: it has been completed since …
+      final: it completed at …
 """
 
 import asyncio

@@ -267,14 +267,21 @@ class Mainspring:
         if store is None:
             if self._closed:
                 raise ShuttingDown("this app is closed; open it again with `async with app:`")
-            for gone in [other for other in self._handles if other.is_closed()]:
-                await self._handles.pop(gone).close()
+            await self._close_handles_of_closed_loops()
             store = self._root.beside() if self._handles else self._root
             await store.open()
             await self.clock.learn(store.time)
             self._handles[loop] = store
         self.herald.stir()
         return store
+
+    async def _close_handles_of_closed_loops(self) -> None:
+        # keyrefs() makes its list in one go: other threads open the app for loops of their own meanwhile.
+        for other in [reference() for reference in self._handles.keyrefs()]:
+            if other is not None and other.is_closed():
+                handle = self._handles.pop(other, None)
+                if handle is not None and handle.beside() is not handle:  # else other loops have the same one
+                    await handle.close()
 
     def through(self, wrap: Callable[[Store], Store]) -> None:
         """Has every call of the store go through what `wrap` makes of it; before the app is opened."""

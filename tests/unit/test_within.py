@@ -345,6 +345,28 @@ async def test_events_do_not_tell_of_a_job_that_was_rolled_back(shop: Mainspring
     assert heard == []
 
 
+def test_a_loop_that_is_gone_does_not_close_the_store_of_the_others(
+    shop: Mainspring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = list[SqliteStore]()
+    close = SqliteStore.close
+
+    async def counted(self: SqliteStore) -> None:
+        closed.append(self)
+        await close(self)
+
+    async def main() -> None:
+        await shop.jobs.counts()
+        monkeypatch.setattr(SqliteStore, "close", counted)
+        for _ in range(3):
+            await asyncio.to_thread(asyncio.run, shop.jobs.counts())
+        assert closed == []
+        await shop.close()
+        assert len(closed) == 1
+
+    asyncio.run(main())
+
+
 def test_several_threads_each_have_their_own_transaction(
     shop: Mainspring, mine: sqlite3.Connection, file: Path
 ) -> None:
