@@ -67,7 +67,7 @@ def process(folder: Path, store: str, word: str, *args: str) -> Iterator[str]:
 
 
 def start_dev(stack: ExitStack, folder: Path, store: str) -> str:
-    return stack.enter_context(process(folder, store, "at work", "dev", "shop:app", "--port", "0", "--no-auth"))
+    return stack.enter_context(process(folder, store, "running on", "dev", "shop:app", "--port", "0", "--no-auth"))
 
 
 def start_server_and_worker(stack: ExitStack, folder: Path, store: str) -> str:

@@ -126,9 +126,14 @@ def read_options(text: str) -> Options:
     return _remembered_options.get(text) or _decoded_options(text)
 
 
-def _decoded_options(text: str) -> Options:
-    if len(text) > MAX_METADATA_BYTES and has_too_many_parts(text):  # of a release that had no bound of metadata
+def _check_parts(text: str) -> None:
+    """Raises for options of a release that had no bound of metadata: to decode them would hold the event loop."""
+    if len(text) > MAX_METADATA_BYTES and has_too_many_parts(text):
         raise ValueError(f"its metadata have more than {MAX_CONTAINERS:,} lists and objects, or {MAX_TEXTS:,} texts")
+
+
+def _decoded_options(text: str) -> Options:
+    _check_parts(text)
     options = _options(text)
     if options == Options(fingerprint=options.fingerprint) and len(_remembered_options) < MAX_REMEMBERED:
         _remembered_options[text] = options
@@ -151,6 +156,7 @@ def brief_options(text: str) -> str:
     """Options as a brief job has them."""
     if len(text) <= BRIEF_CHARACTERS:
         return text
+    _check_parts(text)
     few = _few_options(text)
     return _encode(_FewOptions(few.tags, few.schedule, few.scheduled_at, cut=True)).decode()
 
