@@ -17,6 +17,7 @@ from ground import Ground, everywhere
 
 from mainspring import Mainspring
 from mainspring.job import Ending, Job, State
+from mainspring.why import Reason
 
 OLD, NEW = "old", "new"
 # For each change of a task's parameters: as the release of before has them, and as the next one has them.
@@ -107,6 +108,10 @@ class Site:
     def jobs(self, ids: dict[str, str]) -> dict[str, Job]:
         return {task: self.client.sync.jobs.get(id) for task, id in ids.items()}
 
+    def skew(self, id: str) -> Reason | None:
+        """Why the job waits for another version of its task, while it waits."""
+        return next((one for one in self.client.sync.jobs.why(id) if one.code == "version_skew"), None)
+
     def effects(self) -> list[tuple[str, str]]:
         return sorted((release, task) for release, task in map(json.loads, self._effects.read_text().splitlines()))
 
@@ -138,7 +143,7 @@ def test_a_deploy_that_changes_parameters_kills_no_job(site: Site, first: str, s
         assert PARAMETERS[task][first] in job.failure.message
         if job.state is State.PENDING:
             assert job.attempt == 0
-            (reason,) = [one for one in site.client.sync.jobs.why(job.id) if one.code == "version_skew"]
+            reason = until(lambda: site.skew(job.id))  # noqa: B023  # it may be looked at by the worker just now
             assert f"No live worker has version {job.fingerprint} of task {task!r}" in reason.text
     assert site.effects() == sorted((first, task) for task in PARAMETERS)
 
