@@ -177,16 +177,14 @@ def test_setup_makes_an_environment_again_whose_interpreter_is_gone(machine: Mac
 
 def test_a_version_without_an_interpreter_is_said_to_be_left_out(machine: Machine) -> None:
     machine.has("python3", "3.11.7")
-    path = machine.has("python3.12", "3.12.1")
     failing = machine.has("python3.13", "3.13.0")
     machine.set_up()
     done = machine.run("scripts/test-pythons")
     assert (done.returncode, done.stderr) == (0, "setting up .venv (dev) with Python 3.11.7\n")
     assert done.stdout.splitlines() == [
-        f"Python 3.12.1: 1 passed ({path})",
         f"Python 3.13.0: 1 passed ({failing})",
         "Python 3.11.7: that of .venv, where scripts/test runs everything",
-        "Python 3.14: no interpreter found, not run",
+        "Python 3.12: no interpreter found, not run",
     ]
     machine.has("python", "3.13.0", machine.folder / ".venv-3.13.0" / "bin", status=1)
     done = machine.run("scripts/test-pythons")
