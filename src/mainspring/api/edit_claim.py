@@ -21,11 +21,11 @@ LASTS = timedelta(minutes=1)
 async def unchanged(
     spring: Mainspring, job: Job, if_match: str, part: Callable[[Job], bytes]
 ) -> AsyncIterator[Job]:  # fmt: skip
-    """The job inside, as nobody has edited it since it was read; Problem(412) if somebody has.
+    """Yields the job, unchanged since it was read. Raises Problem(412) if it was edited in between.
 
-    `part` is what the tag is of. The store has one claim for each job and tag: whoever gets it looks once more, and
-    edits while no other who has the same tag can. An edit without If-Match asks nobody: of what both have touched, the
-    one that comes last stands.
+    `part` returns what the ETag is made from. The store has one claim for each job and ETag: the request that gets it
+    reads the job again and edits it; other requests with the same ETag are refused. An edit without If-Match takes no
+    claim: where two edits overlap, the later one stands.
     """
     wanted = [one.strip().removeprefix("W/").strip('"') for one in if_match.split(",")]
     if "*" in wanted:

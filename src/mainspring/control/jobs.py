@@ -120,7 +120,7 @@ class Jobs:
         end = clock.now() + timedelta(seconds=seconds(timeout, "wait()"))
         while True:
             now = clock.now()
-            # Brief: whoever waits looks again and again.
+            # Brief: a caller that waits reads it again and again.
             job = next(iter(await store.jobs(Filter(ids=(checked_id(id),)), now=now, limit=1, brief=True)), None)
             if job is None:
                 raise missing(id)

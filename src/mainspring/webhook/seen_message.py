@@ -16,7 +16,7 @@ from .inbound import REMEMBERED
 _SEEN = "trigger.call"
 # The revision of such a document from when on its job was made.
 _MADE = 2
-# A message whose job is being made: nobody has noted yet that it was.
+# A message whose job is being made, before that is recorded.
 _OPEN = "trigger.open"
 # Open messages read at once: there are as many as servers have died between two steps within a day.
 MAX_OPEN = 500

@@ -149,7 +149,7 @@ def _one_of(spring: Mainspring, asked: JobRequest, n: int) -> NewJob:
 
 
 def _signed(job: NewJob, who: Principal, request: Request[Any, Any, Any]) -> NewJob:
-    """With the name of whoever asks, unless sign-in is off, and the context of its trace."""
+    """With the name of the caller, unless sign-in is off, and the context of its trace."""
     by = None if who is ANYBODY else who.name
     return replace(_traced(job, request), enqueued_by=by)
 

@@ -15,7 +15,7 @@ from .pool import Session
 WHOLE, SAMPLE = 4_000, 500
 # Rows: what is counted one by one in a larger table, in all of its groups together.
 COUNTED = 20_000
-# Jobs with an error of which the dead are grouped one by one.
+# Up to this number of jobs with an error, the dead are grouped row by row.
 MAX_DEAD = 200_000
 
 _SIZE = """SELECT sum(pg_relation_size(oid)) / 8192 FROM (
