@@ -69,7 +69,7 @@ def inode(path: str) -> tuple[int, int] | None:
 
 
 def check_place(path: str, known: tuple[int, int] | None) -> None:
-    """Raises if the path leads to another file, or to none: SQLite would go on with a file that no other process sees."""
+    """Raises if the path leads to another file, or to none: SQLite would go on with one that no other process sees."""
     if known is not None and inode(path) != known:
         raise StoreError(
             f"SQLite file {path!r} was moved, deleted or replaced while it was in use: start this process again"
