@@ -278,11 +278,14 @@ def leave_a_fork_behind(ctx: Context) -> None:
 
 def flood_from_a_fork(ctx: Context) -> None:
     """It writes faster than anybody reads, and is not in its parent's group."""
+    named, name = os.pipe()
     if pid := os.fork():
         ctx.log.info(str(pid))
+        os.write(name, b"!")
         threading.Event().wait(0.2)
         os._exit(4)
     os.setsid()
+    os.read(named, 1)  # the worker hears first whom to kill
     while True:
         ctx.log.info("x" * 8000)
 
