@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from mainspring.clock import instant, micros
-from mainspring.document import NEWS_KEPT
-from mainspring.job import Circuit
-from mainspring.stores.redis.home import Home, Homes
+from mainspring.records.document import NEWS_KEPT
+from mainspring.records.job import Circuit
 from mainspring.stores.redis.index import REGISTERS, held_keys, spots
 from mainspring.stores.redis.kept import document_of, entries_of
 from mainspring.stores.redis.known import read_hash, read_home
 from mainspring.stores.redis.records import packed, unpacked
+from mainspring.stores.redis.shard import Home, Homes
 
 SORTED = ("made:", "tag:", "made-by:", "error:", "again:", "ended:", "final:", "dead:", "keys", "expiring", "odd")
 KEPT = ("doc:", "docs:", "fading", "entry", "trail", "audited", "news")

@@ -27,7 +27,7 @@ from kits import USERS_PYTEST
 from mainspring import events
 from mainspring.cli import main as cli
 from mainspring.config import Settings, load
-from mainspring.job import TRANSITIONS, State
+from mainspring.records.job import TRANSITIONS, State
 from pages import ELSEWHERE, GENERATED, PAGES, ROOT, Block, blocks, commands, fits
 from servers import Postgres, Redis
 

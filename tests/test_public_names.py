@@ -25,14 +25,14 @@ from mainspring.api.document import document
 from mainspring.api.service import litestar
 from mainspring.cli import COMMANDS, main
 from mainspring.config import Settings
-from mainspring.control.part import Part
+from mainspring.control.bulk_page import Part
 from mainspring.control.schedule_bulk import BulkPart
 from mainspring.control.triggers import TriggerOptions
 from mainspring.control.webhooks import WebhookChanges, WebhookOptions
+from mainspring.feed.event import TYPES
 from mainspring.metrics.process import KINDS
-from mainspring.notice import TYPES
-from mainspring.spec import ScheduleOptions
-from mainspring.task import JobOptions, Options
+from mainspring.schedule.options import ScheduleOptions
+from mainspring.task.task import JobOptions, Options
 from mainspring.webhook.record import EVENTS, EXTRAS
 
 ROOT = Path(__file__).parent.parent

@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from meter import answer, percentile
 
 from mainspring.ids import new_id
-from mainspring.job import Filter, NewJob, WorkerInfo
-from mainspring.outcome import Done, decide
+from mainspring.records.job import Filter, NewJob, WorkerInfo
+from mainspring.records.outcome import Done, decide
 from mainspring.store import Store
 from mainspring.stores import open_store
 

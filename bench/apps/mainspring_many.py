@@ -17,9 +17,9 @@ from meter import answer, percentile
 from msgspec.structs import replace
 
 from mainspring import Context, Mainspring
-from mainspring.amendment import born
 from mainspring.cli.loop import collect_less
-from mainspring.schedule import Firing, Schedule, Spec
+from mainspring.schedule.edit import born
+from mainspring.schedule.record import Firing, Schedule, Spec
 from mainspring.store import Store
 from mainspring.trigger import Every
 

@@ -13,9 +13,9 @@ import uvloop
 from meter import Meter, answer, percentile
 
 from mainspring import Context, Mainspring
-from mainspring.amendment import born
 from mainspring.events import TickFired
-from mainspring.schedule import Firing, Schedule, Spec
+from mainspring.schedule.edit import born
+from mainspring.schedule.record import Firing, Schedule, Spec
 from mainspring.stores import open_store
 from mainspring.trigger import Every
 

@@ -1,11 +1,8 @@
 """Durable background jobs and schedules: one library, one command, the same behaviour on every store."""
 
-from .acting import acting
+from .actor import acting
 from .app import Mainspring
 from .clock import Clock, SystemClock
-from .context import Context
-from .deadletter import DeadLetter
-from .document import Entry, Trail
 from .errors import (
     ApiKeyExists,
     ApiKeyNotFound,
@@ -41,23 +38,26 @@ from .errors import (
     UnknownTask,
     WorkerNotFound,
 )
-from .handle import Handle
 from .health import Health
-from .job import Breaker, Execution, Failure, Filter, Items, Job, LogLine, NewJob, ShownState, State
-from .key import Key
+from .insight.stats import Stats
+from .insight.why import Reason
 from .leader import Leader
 from .middleware import Middleware
-from .outcome import Cancel, Discard, Retry, Snooze
-from .prune import Archived
-from .retention import Retention
+from .records.document import Entry, Trail
+from .records.job import Breaker, Execution, Failure, Filter, Items, Job, LogLine, NewJob, ShownState, State
+from .records.outcome import Cancel, Discard, Retry, Snooze
 from .retry import Backoff
-from .schedule import Schedule, Tick
-from .stats import Stats
+from .schedule.record import Schedule, Tick
 from .store import Store
-from .task import Task
+from .task.context import Context
+from .task.dead_letter import DeadLetter
+from .task.dedup_key import Key
+from .task.handle import Handle
+from .task.retention import Retention
+from .task.task import Task
 from .trigger import Trigger, Window, at, cron, every
-from .why import Reason
-from .worker import Worker
+from .worker.pruner import Archived
+from .worker.worker import Worker
 
 __all__ = [
     "ApiKeyExists",

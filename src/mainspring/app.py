@@ -29,39 +29,36 @@ from msgspec.structs import replace
 from .clock import EPOCH, Clock, StoreClock, SystemClock
 from .codec import encode_call, is_async
 from .config import Fire, load, span
-from .context import Context
 from .control import Audit, Dead, Executions, Jobs, Keys, Queues, Schedules, Triggers, Webhooks, Workers
 from .control.ground import Ground
-from .deadletter import DeadLetter, check_handler, mourned
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
 from .events import Bus, E, Event, JobEnqueued, enqueued
-from .handle import Handle
+from .feed.event import asked
+from .feed.hub import Item, Newsstand
+from .feed.publisher import Herald
 from .health import Health, check
-from .herald import Herald
-from .hint import hint
-from .job import INTERNAL, Breaker, Enqueued, Job, JobId, NewJob, OnConflict, Shown, is_internal
-from .journal import keep_journal
-from .key import KeySpec
+from .insight.settings_report import sources
+from .insight.stats import LONGEST, Stats, grouped, of, pace, resolution, series, summed, top_errors, total
 from .leader import Leader
+from .logs.event_log import keep_journal
 from .middleware import Middleware
-from .new_jobs import checked_jobs
-from .newsstand import Item, Newsstand
-from .notice import asked
-from .outcome import Outcome, Policy
-from .prune import Archive, Pruner
-from .retention import Retention
+from .records.job import INTERNAL, Breaker, Enqueued, Job, JobId, NewJob, OnConflict, Shown, is_internal
+from .records.outcome import Outcome, Policy
+from .records.tally import SECONDS, begin
 from .retry import Backoff
-from .runner import Runner
-from .scheduler import Scheduler
-from .settings_report import sources
+from .schedule.options import Declared, ScheduleOptions, check_own, checked_trigger, declared, interval
 from .span import Span, seconds
-from .spec import Declared, ScheduleOptions, check_own, checked_trigger, declared, interval
-from .stats import LONGEST, Stats, grouped, of, pace, resolution, series, summed, top_errors, total
 from .store import Store
 from .stores import open_store
+from .suggest import hint
 from .sync import Sync
-from .tally import SECONDS, begin
-from .task import (
+from .task.context import Context
+from .task.dead_letter import DeadLetter, check_handler, mourned
+from .task.dedup_key import KeySpec
+from .task.handle import Handle
+from .task.new_jobs import checked_jobs
+from .task.retention import Retention
+from .task.task import (
     Executor,
     JobOptions,
     Options,
@@ -74,13 +71,16 @@ from .task import (
     travelling,
 )
 from .trigger import Cron, Trigger, cron
-from .webhook.crier import HEARD, Crier
 from .webhook.delivery import OPTIONS as DELIVERY
 from .webhook.delivery import Delivery
+from .webhook.dispatcher import HEARD, Crier
 from .webhook.record import QUEUE as WEBHOOKS
 from .webhook.record import TASK as WEBHOOK
 from .webhook.seen_message import settle_open
-from .worker import Worker
+from .worker.pruner import Archive, Pruner
+from .worker.runner import Runner
+from .worker.scheduler import Scheduler
+from .worker.worker import Worker
 
 if TYPE_CHECKING:
     from .testing.harness import Harness, Mode

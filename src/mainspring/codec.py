@@ -16,8 +16,8 @@ import msgspec
 from msgspec import UNSET, Struct, ValidationError
 
 from .errors import BadPayload, BadTask
-from .hint import nearest
-from .job import Failure
+from .records.job import Failure
+from .suggest import nearest
 
 MAX_INT = 2**63
 # Python 3.11 reads documents of some 900 levels, newer releases of 10,000 and more: each has to read what others wrote.

@@ -14,9 +14,9 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from .errors import BadSetting
-from .hint import hint, nearest
 from .retry import Backoff
 from .span import Span, parsed
+from .suggest import hint, nearest
 
 _logger = logging.getLogger("mainspring")
 Durability = Literal["full", "relaxed"]

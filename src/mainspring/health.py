@@ -12,7 +12,7 @@ from .errors import StoreUnavailable
 from .mask import mask_text
 from .store import Store
 from .survived_errors import SurvivedErrors
-from .worker import Worker
+from .worker.worker import Worker
 
 # Real seconds that the store may take to answer.
 PATIENCE = 5.0

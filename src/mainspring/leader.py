@@ -19,10 +19,10 @@ from .clock import StoreClock, Timer
 from .config import LEAST_TTL
 from .errors import BadInput, BadSetting, NotLeader, ShuttingDown, StoreUnavailable
 from .events import Bus, LeaderChanged
-from .insistence import trouble
-from .patience import patience
-from .schedule import Leadership
+from .poll_interval import patience
+from .schedule.record import Leadership
 from .store import Store
+from .store_retry import trouble
 from .survived_errors import count
 from .sync import Sync
 

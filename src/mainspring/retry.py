@@ -12,9 +12,9 @@ from msgspec.structs import force_setattr
 
 from .bounds import MAX_SPAN_SECONDS
 from .errors import BadSetting
-from .hint import HelpfulStruct
 from .span import Span
 from .span import seconds as in_seconds
+from .suggest import HelpfulStruct
 
 
 class Backoff(Struct, frozen=True, omit_defaults=True, metaclass=HelpfulStruct):

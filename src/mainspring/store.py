@@ -7,9 +7,9 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Protocol
 
-from .document import Document, Entry, Feed, Trail
-from .finding import Finding
-from .job import (
+from .records.document import Document, Entry, Feed, Trail
+from .records.finding import Finding
+from .records.job import (
     Action,
     Beat,
     Changed,
@@ -36,11 +36,11 @@ from .job import (
     WorkerId,
     WorkerInfo,
 )
-from .outcome import Outcome
-from .retention import Rules
-from .schedule import Due, Fired, Firing, Leadership, Schedule, Tick
-from .schema import Schema
-from .tally import Span, Tally
+from .records.outcome import Outcome
+from .records.schema import Schema
+from .records.tally import Span, Tally
+from .schedule.record import Due, Fired, Firing, Leadership, Schedule, Tick
+from .task.retention import Rules
 
 
 class Transaction(Protocol):

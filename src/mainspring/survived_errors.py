@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from weakref import WeakSet
 
 from .clock import SystemClock
+from .counters import Meter
 from .errors import MainspringError
-from .measure import Meter
 
 _logger = logging.getLogger("mainspring")
 _clock = SystemClock()

@@ -13,12 +13,12 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from .errors import MainspringError
-from .job import Job
+from .records.job import Job
 from .span import Span
 
 if TYPE_CHECKING:
-    from .handle import Handle
-    from .task import JobOptions, Task
+    from .task.handle import Handle
+    from .task.task import JobOptions, Task
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from mainspring.clock import EPOCH
-from mainspring.job import Cursor, Ending, Execution, Filter, Job, State
-from mainspring.schedule import TICKS_KEPT
+from mainspring.records.job import Cursor, Ending, Execution, Filter, Job, State
+from mainspring.records.tally import NOT_COUNTED
+from mainspring.schedule.record import TICKS_KEPT
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.tally import NOT_COUNTED
 
 if TYPE_CHECKING:
     from ground import Ground  # a worker's process has no servers at hand

@@ -15,7 +15,7 @@ from audit import Audit, Line, read_log, until
 from forked import ForkedProcess
 from ground import Ground
 
-from mainspring.job import Filter, Job, NewJob
+from mainspring.records.job import Filter, Job, NewJob
 
 HERE = Path(__file__).parent
 

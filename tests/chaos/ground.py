@@ -13,9 +13,9 @@ import pytest
 
 from books import CommitUnderWay, audit
 from clusters import RedisCluster, RedisWithSentinel, eventually
-from mainspring.stores.redis.home import Homes
-from mainspring.stores.redis.place import Place
-from mainspring.stores.redis.route import Route
+from mainspring.stores.redis.connector import Route
+from mainspring.stores.redis.shard import Homes
+from mainspring.stores.redis.url import Place
 from servers import Postgres, Redis
 
 # Within which a commit over several homes ends, also one whose writer was killed: others end it.

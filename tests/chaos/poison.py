@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 
-from mainspring.threads import Interrupted
+from mainspring.task.interruption import Interrupted
 
 # Set by the test: coroutines and threads that swallow their interruption end then, and innocents beside them too.
 released, open_gate = threading.Event(), threading.Event()

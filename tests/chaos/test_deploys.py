@@ -16,8 +16,8 @@ from audit import until
 from ground import Ground, everywhere
 
 from mainspring import Mainspring
-from mainspring.job import Ending, Job, State
-from mainspring.why import Reason
+from mainspring.insight.why import Reason
+from mainspring.records.job import Ending, Job, State
 
 OLD, NEW = "old", "new"
 # For each change of a task's parameters: as the release of before has them, and as the next one has them.

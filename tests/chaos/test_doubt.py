@@ -8,9 +8,10 @@ import pytest
 from proxy import Proxy
 
 from mainspring.errors import StoreUnavailable
-from mainspring.stores.postgres import doubt, route
-from mainspring.stores.postgres.place import Place
+from mainspring.stores.postgres import connector as route
+from mainspring.stores.postgres import stalled as doubt
 from mainspring.stores.postgres.pool import SETTINGS, Pool, Session
+from mainspring.stores.postgres.url import Place
 from servers import Postgres
 
 LONG = "SELECT pg_sleep(1)"

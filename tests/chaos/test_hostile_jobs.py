@@ -13,7 +13,7 @@ from crew import Crew
 from ground import Ground, everywhere
 
 from mainspring import Backoff
-from mainspring.job import Job, NewJob
+from mainspring.records.job import Job, NewJob
 
 pytestmark = everywhere
 EXECUTORS = ("async", "thread", "process")

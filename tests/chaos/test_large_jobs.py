@@ -10,7 +10,7 @@ from ground import Ground, everywhere
 from msgspec.structs import replace
 
 from mainspring import Mainspring
-from mainspring.job import JobId, NewJob
+from mainspring.records.job import JobId, NewJob
 from mainspring.sync import run
 
 pytestmark = everywhere

@@ -11,9 +11,11 @@ import poison
 import pytest
 from msgspec import Struct
 
-from mainspring import Backoff, Job, Mainspring, NewJob, State, slots, threads
+from mainspring import Backoff, Job, Mainspring, NewJob, State
 from mainspring.events import JobEnded, JobFailed, JobStarted
+from mainspring.executor import threads
 from mainspring.testing import Recorder
+from mainspring.worker import slots
 
 
 class Poison(Struct):

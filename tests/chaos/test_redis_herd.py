@@ -8,8 +8,8 @@ import pytest
 from audit import until
 from crew import Crew
 
-from mainspring.amendment import born
-from mainspring.schedule import Firing, Schedule, Spec
+from mainspring.schedule.edit import born
+from mainspring.schedule.record import Firing, Schedule, Spec
 from mainspring.stores import open_store
 from mainspring.trigger import Every
 

@@ -9,7 +9,7 @@ from proxy import Mood, Proxy
 from trouble import RECOVERY, Business, pause
 from victim import LEASE
 
-from mainspring.stores.redis.line import ANSWER_SECONDS
+from mainspring.stores.redis.connection import ANSWER_SECONDS
 from servers import Redis
 
 pytestmark = pytest.mark.parametrize("ground", ["keys"], indirect=True)

@@ -12,7 +12,7 @@ from crew import Crew
 from ground import on_a_file, slow_on_a_server
 
 from mainspring import every
-from mainspring.schedule import Tick
+from mainspring.schedule.record import Tick
 from mainspring.trigger import Every
 
 HOUR = 3600

@@ -19,13 +19,13 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from mainspring import every
-from mainspring.amendment import born
 from mainspring.demo.app import shop as demo_shop
 from mainspring.demo.feeder import feed
 from mainspring.demo.scene import Scene, look
 from mainspring.demo.screen import countdown, screen
 from mainspring.demo.tally import Tally
-from mainspring.schedule import Spec
+from mainspring.schedule.edit import born
+from mainspring.schedule.record import Spec
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 

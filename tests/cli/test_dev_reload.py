@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.reloader import LOOK_SECONDS
+from mainspring.supervisor.reloader import LOOK_SECONDS
 
 APP = """
     import logging

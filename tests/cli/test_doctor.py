@@ -12,7 +12,7 @@ import pytest
 
 from mainspring import Breaker, Mainspring, Retention
 from mainspring.cli.doctor import examine
-from mainspring.finding import Finding
+from mainspring.records.finding import Finding
 from mainspring.stores import open_store
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock

@@ -8,7 +8,7 @@ import pytest
 
 from mainspring.cli import job_page, render
 from mainspring.clock import EPOCH
-from mainspring.job import Ending, Execution, Job, State, Usage
+from mainspring.records.job import Ending, Execution, Job, State, Usage
 
 
 def listed(cli, shop, *args: str) -> list[dict]:

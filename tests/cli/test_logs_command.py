@@ -10,7 +10,7 @@ import pytest
 
 from mainspring.cli import render
 from mainspring.clock import EPOCH
-from mainspring.job import LogLine
+from mainspring.records.job import LogLine
 
 SAY = 'say=["hello","warning|careful","error|bad"]'
 

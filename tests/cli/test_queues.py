@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from mainspring.cli.sparkline import trail
-from mainspring.depth import GRIDS, KIND, Depth, Sample
-from mainspring.document import Document
+from mainspring.insight.queue_depth import GRIDS, KIND, Depth, Sample
+from mainspring.records.document import Document
 from mainspring.stores import open_store
 
 

@@ -19,7 +19,7 @@ from mainspring.cli.options import interval
 from mainspring.cli.top.frame import Frame, whole
 from mainspring.cli.top.scene import Scene, look
 from mainspring.cli.top.view import View
-from mainspring.finding import Finding
+from mainspring.records.finding import Finding
 from mainspring.testing import VirtualClock
 from mainspring.testing.contract.build import a_worker
 from mainspring.trigger import Every

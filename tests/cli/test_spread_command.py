@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from mainspring import every
 from mainspring.cli.loading import load
 from mainspring.cli.spread import histogram, spread
-from mainspring.distribution import Distribution, Peak
+from mainspring.schedule.balance.distribution import Distribution, Peak
 from mainspring.testing.contract.build import NOW
 
 Command = Callable[..., Result]

@@ -10,7 +10,7 @@ import pytest
 
 from mainspring.cli.figures import by_state, percent, summary, throughput
 from mainspring.cli.sparkline import bars_of, squeezed
-from mainspring.stats import Figures, Point, Stats
+from mainspring.insight.stats import Figures, Point, Stats
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from mainspring.cli import job_page, render
 from mainspring.cli.render import facts
 from mainspring.cli.text import clean, redacted
-from mainspring.job import PARTIAL, SHOWN, Ending
+from mainspring.records.job import PARTIAL, SHOWN, Ending
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

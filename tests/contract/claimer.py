@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 
-from mainspring.outcome import Done, decide
+from mainspring.records.outcome import Done, decide
 from mainspring.stores import open_store
 from mainspring.testing.contract.build import NOW, beat, claim
 

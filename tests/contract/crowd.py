@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from mainspring.job import Cursor, Filter, Job, Sort, State
-from mainspring.outcome import Policy
+from mainspring.records.job import Cursor, Filter, Job, Sort, State
+from mainspring.records.outcome import Policy
 from mainspring.store import Store
 from mainspring.stores.rules import matches
 from mainspring.testing.contract.build import NOW, bring, later, new_job, put, settle, start

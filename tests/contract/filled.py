@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 from mainspring.clock import EPOCH
-from mainspring.job import FINAL, Account, Failure, Filter, Items, Job, Orders, Progress
-from mainspring.outcome import Discard, Done, Retry
+from mainspring.records.job import FINAL, Account, Failure, Filter, Items, Job, Orders, Progress
+from mainspring.records.outcome import Discard, Done, Retry
 from mainspring.store import Store
 from mainspring.testing.contract.build import (
     NOW,

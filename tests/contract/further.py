@@ -8,10 +8,10 @@ import asyncpg
 import pytest
 
 from mainspring.store import Store
+from mainspring.stores.migrations import Steps
 from mainspring.stores.postgres import schema
-from mainspring.stores.postgres.place import Place
 from mainspring.stores.postgres.store import PostgresStore
-from mainspring.stores.steps import Steps
+from mainspring.stores.postgres.url import Place
 from servers import Postgres
 
 # After the newest real step, N: one that N can live with, and one that it cannot.

@@ -7,8 +7,8 @@ import pytest
 
 from clusters import RedisCluster
 from mainspring.errors import StoreError
-from mainspring.job import Action, Filter, State, Update
-from mainspring.outcome import Retry
+from mainspring.records.job import Action, Filter, State, Update
+from mainspring.records.outcome import Retry
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.contract.build import (

@@ -18,14 +18,14 @@ from golden.trial import RELEASES
 from mainspring.api import idempotency
 from mainspring.api.routes import session
 from mainspring.control import keys, queue_pauses
-from mainspring.depth import Sample
-from mainspring.document import Document, Entry
-from mainspring.job import Account, Circuit, Execution, Failure, LogLine, Orders, Progress, WorkerInfo
-from mainspring.notice import Notice
-from mainspring.schedule import Leadership, Schedule, Tick
+from mainspring.feed.event import Notice
+from mainspring.insight.queue_depth import Sample
+from mainspring.records.document import Document, Entry
+from mainspring.records.job import Account, Circuit, Execution, Failure, LogLine, Orders, Progress, WorkerInfo
+from mainspring.records.tally import Sums
+from mainspring.schedule.record import Leadership, Schedule, Tick
 from mainspring.stores import open_store
 from mainspring.stores.rows import Options
-from mainspring.tally import Sums
 from mainspring.webhook import inbound, record
 from servers import Postgres
 

@@ -9,10 +9,10 @@ import pytest
 from filled import FAILURE, live
 
 from mainspring.clock import EPOCH, micros
-from mainspring.document import Feed, News, Trail
-from mainspring.job import FINAL, Account, Action, Ending, Filter, Items, Job, Orders, Progress, State, Update
-from mainspring.outcome import Discard, Done, Retry
-from mainspring.schema import Schema
+from mainspring.records.document import Feed, News, Trail
+from mainspring.records.job import FINAL, Account, Action, Ending, Filter, Items, Job, Orders, Progress, State, Update
+from mainspring.records.outcome import Discard, Done, Retry
+from mainspring.records.schema import Schema
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.contract.build import (

@@ -14,15 +14,15 @@ from sharing import Sharing
 
 from mainspring import Mainspring
 from mainspring.errors import BadInput, SchemaMismatch, StoreError, StoreUnavailable
-from mainspring.job import Enqueued, State
-from mainspring.outcome import Done
+from mainspring.records.job import Enqueued, State
+from mainspring.records.outcome import Done
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres.claim import TAKE_PLAIN
 from mainspring.stores.postgres.finish import COMPLETE_ALL
-from mainspring.stores.postgres.place import Place
 from mainspring.stores.postgres.pool import AGAIN, HOT, SEPARATOR, SETTINGS, Pool, Session
 from mainspring.stores.postgres.store import PostgresStore
+from mainspring.stores.postgres.url import Place
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import (
     NOW,

@@ -9,13 +9,13 @@ from typing import Any
 import asyncpg
 import pytest
 
-from mainspring.finding import Finding
+from mainspring.records.finding import Finding
 from mainspring.stores import open_store
-from mainspring.stores.postgres.condition import commits, connections, dead_rows, listener, release, transactions
+from mainspring.stores.postgres.doctor import commits, connections, dead_rows, listener, release, transactions
 from mainspring.testing.contract.build import new_job, put
 from servers import PgBouncer, Postgres
 
-CONDITION = "mainspring.stores.postgres.condition"
+CONDITION = "mainspring.stores.postgres.doctor"
 WELL = ["PostgreSQL", "connections", "oldest transaction", "dead rows", "indexes", "tables", "pooler", "listener"]
 INDEX = "sick.mainspring_jobs_ready"
 
@@ -132,7 +132,7 @@ async def test_a_server_that_is_almost_full_is_told_so(url: str, monkeypatch: py
 async def test_a_pooler_and_what_it_costs_are_told(
     postgres: Postgres, pgbouncer: PgBouncer, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.stores.postgres.ear.ECHO", 0.5)
+    monkeypatch.setattr("mainspring.stores.postgres.listener.ECHO", 0.5)
     found = await diagnosed(pgbouncer.through(url))
     assert "transaction mode" in found["pooler"].text
     assert (found["listener"].verdict, "&listen=" in found["listener"].remedy) == ("warn", True)

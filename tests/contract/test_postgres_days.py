@@ -17,16 +17,16 @@ from mainspring import Archived, Mainspring
 from mainspring.clock import SystemClock
 from mainspring.events import JobsPruned
 from mainspring.ids import new_id
-from mainspring.job import Action, NewJob, State
-from mainspring.outcome import Discard, Done, decide
-from mainspring.retention import Rules
+from mainspring.records.job import Action, NewJob, State
+from mainspring.records.outcome import Discard, Done, decide
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres import enqueue, read
-from mainspring.stores.postgres.days import AHEAD, DAY, Day
 from mainspring.stores.postgres.finish import COMPLETE_ALL
-from mainspring.stores.postgres.place import Place
+from mainspring.stores.postgres.partitions import AHEAD, DAY, Day
 from mainspring.stores.postgres.pool import SEPARATOR, SETTINGS
+from mainspring.stores.postgres.url import Place
+from mainspring.task.retention import Rules
 from mainspring.testing import VirtualClock
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import (
@@ -379,7 +379,7 @@ class TestForgetting(Dated):
             assert len(retried[4]) == len(retried[5]) == 1
 
     async def test_a_day_that_keeps_more_than_a_few_is_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("mainspring.stores.postgres.forget.FEW", 2)
+        monkeypatch.setattr("mainspring.stores.postgres.partition_pruning.FEW", 2)
         async with self.opened(THEN) as store:
             await ended(store, some(THEN, 6), THEN)
             before = await remains(store)
@@ -419,7 +419,7 @@ class TestForgetting(Dated):
     @pytest.mark.parametrize("seed", range(6))
     async def test_what_remains_is_what_remains_row_by_row(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         draw = random.Random(seed)
-        monkeypatch.setattr("mainspring.stores.postgres.forget.FEW", draw.choice([0, 3, 1000]))
+        monkeypatch.setattr("mainspring.stores.postgres.partition_pruning.FEW", draw.choice([0, 3, 1000]))
         rules = {
             (state, task): (draw.choice([0, 0, 1, 3, 9]), THEN + draw.uniform(0, 9) * DAY)
             for state in (COMPLETED, DEAD) for task in ("a", "b", "c") if draw.random() < 0.8

@@ -12,12 +12,13 @@ import asyncpg
 import pytest
 
 from mainspring import Mainspring
-from mainspring.outcome import Retry
+from mainspring.records.outcome import Retry
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.postgres import ear, wire
-from mainspring.stores.postgres.place import Place
+from mainspring.stores.postgres import listener as ear
+from mainspring.stores.postgres import notifier as wire
 from mainspring.stores.postgres.store import PostgresStore
+from mainspring.stores.postgres.url import Place
 from mainspring.testing import Faults, FaultStore, VirtualClock
 from mainspring.testing.contract.build import beat, later, new_job, put, settle, start
 from servers import Postgres
@@ -281,8 +282,8 @@ async def _idle(postgres: Postgres, url: str) -> list[str]:
 async def test_the_more_workers_hear_of_a_job_the_longer_some_of_them_wait(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.stores.postgres.ear.MOST", 0.5)
-    monkeypatch.setattr("mainspring.stores.postgres.ear.random.uniform", lambda _, most: most)
+    monkeypatch.setattr("mainspring.stores.postgres.listener.MOST", 0.5)
+    monkeypatch.setattr("mainspring.stores.postgres.listener.random.uniform", lambda _, most: most)
     app, _ = make(url)
     async with app, opened(url) as other, asyncio.timeout(20):
         await hears(app)

@@ -10,12 +10,12 @@ import asyncpg
 import pytest
 from filled import fill, told
 
-from mainspring.document import NEWS_KEPT, Document, Feed, Trail
+from mainspring.records.document import NEWS_KEPT, Document, Feed, Trail
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.postgres import keeper
-from mainspring.stores.postgres.place import Place
+from mainspring.stores.postgres import documents as keeper
 from mainspring.stores.postgres.pool import LOOK, SETTINGS, Pool
+from mainspring.stores.postgres.url import Place
 from mainspring.testing.contract.build import NOW, Contract, a_worker, later
 from mainspring.testing.contract.keeper import (
     AuditContract,

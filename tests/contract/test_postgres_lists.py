@@ -9,13 +9,13 @@ import pytest
 from crowd import FILTERS, SORTS, check, gather
 
 from mainspring.errors import StoreUnavailable
-from mainspring.job import Action, Filter, NewJob, Sort
+from mainspring.records.job import Action, Filter, NewJob, Sort
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres import count, lists, pool
 from mainspring.stores.postgres.lists import FINISHED, JOBS, _List
-from mainspring.stores.postgres.place import Place
 from mainspring.stores.postgres.pool import SETTINGS
+from mainspring.stores.postgres.url import Place
 from mainspring.testing.contract.build import NOW, Contract, act, claimed, later, new_job, put
 from mainspring.testing.contract.lists import died
 from servers import Postgres

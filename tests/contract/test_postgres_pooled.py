@@ -12,25 +12,15 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.errors import BadSetting, StoreUnavailable
-from mainspring.job import Enqueued
-from mainspring.outcome import Done
+from mainspring.records.job import Enqueued
+from mainspring.records.outcome import Done
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.postgres.place import Place
 from mainspring.stores.postgres.pool import Pool
+from mainspring.stores.postgres.url import Place
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.beat import BeatContract
-from mainspring.testing.contract.build import (
-    NOW,
-    Contract,
-    beat,
-    everything,
-    new_job,
-    put,
-    see,
-    settle,
-    start,
-)
+from mainspring.testing.contract.build import NOW, Contract, beat, everything, new_job, put, see, settle, start
 from mainspring.testing.contract.claim import ClaimContract
 from mainspring.testing.contract.enqueue import EnqueueContract
 from mainspring.testing.contract.finish import FinishContract
@@ -191,7 +181,7 @@ class TestWorker(Pooled):
             assert (await see(store, left.id)).crashes == 1
 
     async def test_a_worker_that_cannot_hear_says_so_and_looks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("mainspring.stores.postgres.ear.ECHO", 0.5)
+        monkeypatch.setattr("mainspring.stores.postgres.listener.ECHO", 0.5)
         (client, ask), (server, _) = self.app(), self.app(poll_interval=0.2, beat=0.2, lease=2)
         async with client, server, server.worker() as worker, asyncio.timeout(30):
             while not worker.deaf:

@@ -8,14 +8,14 @@ import pytest
 from filled import fill, told
 from further import MILD, after
 
-from mainspring.job import Action, Filter, State
-from mainspring.outcome import Done
+from mainspring.records.job import Action, Filter, State
+from mainspring.records.outcome import Done
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.postgres.condition import MINIMUM
-from mainspring.stores.postgres.place import Place
+from mainspring.stores.postgres.doctor import MINIMUM
 from mainspring.stores.postgres.schema import STEPS
 from mainspring.stores.postgres.store import PostgresStore
+from mainspring.stores.postgres.url import Place
 from mainspring.testing.contract.build import (
     NOW,
     Contract,

@@ -11,14 +11,15 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
-from mainspring.job import Filter, State
-from mainspring.outcome import Discard, Done, decide
-from mainspring.schedule import TICKS_KEPT, Firing, Schedule
+from mainspring.records.job import Filter, State
+from mainspring.records.outcome import Discard, Done, decide
+from mainspring.schedule.record import TICKS_KEPT, Firing, Schedule
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.postgres import fire, series
-from mainspring.stores.postgres.place import Place
+from mainspring.stores.postgres import fire
+from mainspring.stores.postgres import schedules as series
 from mainspring.stores.postgres.pool import SETTINGS, Session
+from mainspring.stores.postgres.url import Place
 from mainspring.testing.contract.build import (
     NOW,
     Contract,

@@ -11,23 +11,14 @@ from further import HARSH, LAST, NEXT, REAL, Placed, after
 
 from mainspring import Mainspring
 from mainspring.errors import BadInput, SchemaMismatch, StoreError, StoreUnavailable
-from mainspring.outcome import Done
+from mainspring.records.outcome import Done
 from mainspring.stores import open_store
+from mainspring.stores.migrations import Steps
 from mainspring.stores.postgres import schema, script
-from mainspring.stores.postgres.place import Place
 from mainspring.stores.postgres.pool import Pool, Session
 from mainspring.stores.postgres.store import PostgresStore
-from mainspring.stores.steps import Steps
-from mainspring.testing.contract.build import (
-    a_schedule,
-    a_worker,
-    fire,
-    later,
-    new_job,
-    put,
-    settle,
-    start,
-)
+from mainspring.stores.postgres.url import Place
+from mainspring.testing.contract.build import a_schedule, a_worker, fire, later, new_job, put, settle, start
 from servers import Postgres, program
 
 WAITS = """SELECT EXISTS (SELECT 1 FROM pg_locks

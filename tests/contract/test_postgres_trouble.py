@@ -11,9 +11,9 @@ import pytest
 
 from mainspring.errors import ShuttingDown, StoreUnavailable
 from mainspring.stores import open_store
-from mainspring.stores.postgres.place import Place
+from mainspring.stores.postgres.connector import COUNT, IDLE, INTERVAL, SILENCE
 from mainspring.stores.postgres.pool import Pool, Session
-from mainspring.stores.postgres.route import COUNT, IDLE, INTERVAL, SILENCE
+from mainspring.stores.postgres.url import Place
 from mainspring.testing.contract.build import beat, everything, new_job, put
 from servers import Postgres
 
@@ -123,8 +123,8 @@ async def test_a_store_that_is_closed_while_its_server_is_away_says_so_to_who_as
 async def test_a_server_that_says_nothing_costs_a_call_its_time_and_no_more(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.stores.postgres.route.CALL_SECONDS", 1.0)
-    monkeypatch.setattr("mainspring.stores.postgres.route.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("mainspring.stores.postgres.connector.CALL_SECONDS", 1.0)
+    monkeypatch.setattr("mainspring.stores.postgres.connector.CONNECT_SECONDS", 1.0)
     async with door_to(postgres) as (door, url), asyncio.timeout(20):
         store = open_store(url)
         await store.open()
@@ -143,7 +143,7 @@ async def test_a_server_that_says_nothing_costs_a_call_its_time_and_no_more(
 async def test_a_transaction_in_which_the_server_falls_silent_is_not_asked_to_roll_back(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.stores.postgres.route.CALL_SECONDS", 1.0)
+    monkeypatch.setattr("mainspring.stores.postgres.connector.CALL_SECONDS", 1.0)
     async with door_to(postgres) as (door, url):
         pool = Pool(Place(url, ""))
 

@@ -13,16 +13,16 @@ from books import audit
 from mainspring.clock import micros
 from mainspring.config import Settings
 from mainspring.errors import StoreError, StoreUnavailable
-from mainspring.job import Action, State
-from mainspring.outcome import Done
-from mainspring.pulse import LET_GO
+from mainspring.records.job import Action, State
+from mainspring.records.outcome import Done
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.redis.line import ANSWER_SECONDS
+from mainspring.stores.redis.connection import ANSWER_SECONDS
 from mainspring.stores.redis.records import packed, place
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import NOW, Contract, act, beat, claim, everything, new_job, put, settle, start
+from mainspring.worker.heartbeat import LET_GO
 from servers import Redis
 
 T = TypeVar("T")

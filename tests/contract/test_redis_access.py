@@ -11,11 +11,11 @@ from visits import opened, refusal, whole_way
 
 from clusters import RedisCluster
 from mainspring.errors import StoreError, StoreUnavailable
-from mainspring.job import Action
+from mainspring.records.job import Action
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.redis import line
-from mainspring.stores.redis.rights import needed
+from mainspring.stores.redis import connection as line
+from mainspring.stores.redis.acl import needed
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import act, everything, new_job, put
 from servers import Redis

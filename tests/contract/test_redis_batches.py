@@ -10,12 +10,13 @@ import pytest
 from books import audit
 from clusters import RedisCluster
 from mainspring.errors import StoreUnavailable
-from mainspring.job import Action, Filter, Job, JobId, NewJob, Progress, Report, State, Update
-from mainspring.outcome import Done, Outcome, decide
-from mainspring.schedule import Firing
+from mainspring.records.job import Action, Filter, Job, JobId, NewJob, Progress, Report, State, Update
+from mainspring.records.outcome import Done, Outcome, decide
+from mainspring.schedule.record import Firing
 from mainspring.stores import open_store
-from mainspring.stores.redis import attempts, enqueue, plain, step, transact
+from mainspring.stores.redis import attempts, enqueue, plain, transact
 from mainspring.stores.redis import count as counting
+from mainspring.stores.redis import two_phase as step
 from mainspring.stores.redis.claim import MAX_EXPIRED
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract.build import (

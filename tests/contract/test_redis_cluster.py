@@ -12,9 +12,9 @@ from clusters import RedisCluster
 from mainspring.errors import StoreError
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.redis.place import slot
 from mainspring.stores.redis.records import packed
 from mainspring.stores.redis.store import RedisStore
+from mainspring.stores.redis.url import slot
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import Contract, new_job, put
 from servers import Redis

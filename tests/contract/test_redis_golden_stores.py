@@ -7,7 +7,7 @@ import pytest
 from clusters import SLOTS, RedisCluster
 from golden import form
 from golden.trial import GoldenStores
-from mainspring.stores.redis.place import Place, slot
+from mainspring.stores.redis.url import Place, slot
 from servers import Redis
 
 

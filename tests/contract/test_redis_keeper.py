@@ -5,11 +5,11 @@ from typing import Any, cast
 import pytest
 
 from books import audit
-from mainspring.document import NEWS_KEPT, Document, Entry, Trail
 from mainspring.ids import new_id
+from mainspring.records.document import NEWS_KEPT, Document, Entry, Trail
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.redis import keeper
+from mainspring.stores.redis import documents as keeper
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract.build import NOW, Contract, beat, later
 from servers import Redis

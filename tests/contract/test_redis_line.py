@@ -6,8 +6,8 @@ import pytest
 
 from mainspring.errors import StoreUnavailable
 from mainspring.stores import open_store
-from mainspring.stores.redis import line
-from mainspring.stores.redis.place import Place
+from mainspring.stores.redis import connection as line
+from mainspring.stores.redis.url import Place
 from mainspring.testing.contract.build import new_job, put
 from servers import Redis
 

@@ -10,15 +10,15 @@ import pytest
 from books import audit
 from mainspring.clock import micros
 from mainspring.ids import new_id
-from mainspring.job import FINAL, SORTS, SUSPECT, Cursor, Failure, Filter, Job, Sort, State
+from mainspring.records.job import FINAL, SORTS, SUSPECT, Cursor, Failure, Filter, Job, Sort, State
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.redis import lists
 from mainspring.stores.redis.diff import _of_job, _of_keys
-from mainspring.stores.redis.home import Homes
+from mainspring.stores.redis.shard import Homes
 from mainspring.stores.redis.snapshot import Snapshot
-from mainspring.stores.redis.step import Unit, commit_one
 from mainspring.stores.redis.store import RedisStore
+from mainspring.stores.redis.two_phase import Unit, commit_one
 from mainspring.stores.rules import matches
 from mainspring.testing.contract.build import NOW, Contract, everything, later, new_job, put
 from servers import Redis

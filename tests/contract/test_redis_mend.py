@@ -6,7 +6,7 @@ import pytest
 
 from books import audit
 from clusters import RedisCluster
-from mainspring.outcome import Done
+from mainspring.records.outcome import Done
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.redis.records import packed

@@ -9,10 +9,11 @@ from test_redis_batches import Counter, OnServers, Rival, named, outcomes_of
 
 from books import audit
 from mainspring.clock import EPOCH
-from mainspring.outcome import Outcome
-from mainspring.schedule import Firing
+from mainspring.records.outcome import Outcome
+from mainspring.schedule.record import Firing
 from mainspring.stores import open_store
-from mainspring.stores.redis import finish, plain, series
+from mainspring.stores.redis import finish, plain
+from mainspring.stores.redis import schedules as series
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract.build import (
     NOW,

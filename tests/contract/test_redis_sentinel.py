@@ -18,7 +18,7 @@ from clusters import RedisWithSentinel
 from mainspring.errors import StoreError, StoreUnavailable
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.redis import route
+from mainspring.stores.redis import connector as route
 from mainspring.stores.redis.records import packed
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract

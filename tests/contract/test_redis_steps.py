@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from books import audit
 from clusters import RedisCluster
 from mainspring.clock import EPOCH
-from mainspring.job import Action, Job, NewJob, State, Update
-from mainspring.outcome import Done
+from mainspring.records.job import Action, Job, NewJob, State, Update
+from mainspring.records.outcome import Done
 from mainspring.stores import open_store
-from mainspring.stores.redis import step
+from mainspring.stores.redis import two_phase as step
 from mainspring.stores.redis.store import RedisStore
 from mainspring.stores.redis.tally import fold
 from mainspring.testing.contract.build import (

@@ -10,7 +10,7 @@ from visits import refusal, whole_way
 from authority import Authority
 from mainspring.errors import BadSetting, StoreUnavailable
 from mainspring.stores import open_store
-from mainspring.stores.redis import line
+from mainspring.stores.redis import connection as line
 from servers import Redis, free_port
 
 

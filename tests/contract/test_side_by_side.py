@@ -15,15 +15,15 @@ from mainspring import Mainspring
 from mainspring.clock import StoreClock, SystemClock
 from mainspring.errors import BadInput, SchemaMismatch, StoreUnavailable
 from mainspring.events import StoreTrouble
-from mainspring.outcome import Done
-from mainspring.schema import Schema
+from mainspring.records.outcome import Done
+from mainspring.records.schema import Schema
 from mainspring.store import Store
+from mainspring.stores.migrations import Steps
 from mainspring.stores.postgres import schema
-from mainspring.stores.postgres.place import Place
 from mainspring.stores.postgres.store import PostgresStore
+from mainspring.stores.postgres.url import Place
 from mainspring.stores.sqlite import file
 from mainspring.stores.sqlite.store import SqliteStore
-from mainspring.stores.steps import Steps
 from mainspring.testing.contract.build import a_worker, later, new_job, put, settle, start
 from servers import Postgres
 

@@ -11,14 +11,14 @@ from typing import cast
 
 import pytest
 
-from mainspring.document import Trail
 from mainspring.errors import StoreError, StoreUnavailable
-from mainspring.job import Enqueued
+from mainspring.records.document import Trail
+from mainspring.records.job import Enqueued
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.sqlite import keeper
-from mainspring.stores.sqlite.lane import translated
+from mainspring.stores.sqlite import documents as keeper
 from mainspring.stores.sqlite.store import SqliteStore
+from mainspring.stores.sqlite.writer_thread import translated
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import NOW, beat, claim, claimed, everything, new_job, put, start
 

@@ -8,8 +8,8 @@ import pytest
 from filled import fill, told
 from further import NEXT, REAL, Placed
 
-from mainspring.outcome import Done
-from mainspring.stores.postgres.place import Place
+from mainspring.records.outcome import Done
+from mainspring.stores.postgres.url import Place
 from mainspring.testing.contract.build import beat, claim, everything, new_job, put, settle
 
 PAIRS = {

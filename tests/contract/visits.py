@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 from filled import fill, told
 
-from mainspring.document import Document, Entry, Trail
 from mainspring.errors import StoreError
-from mainspring.job import Action
+from mainspring.records.document import Document, Entry, Trail
+from mainspring.records.job import Action
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.contract.build import NOW, act, beat, everything, later, new_job, put

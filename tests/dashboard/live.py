@@ -13,7 +13,7 @@ from stories import Cues, stories
 
 from mainspring import Mainspring
 from mainspring.api.server import Server, address, listen
-from mainspring.credential import Role
+from mainspring.records.api_key import Role
 
 # Seconds that anything asked of the app may take.
 LIMIT = 30

@@ -8,7 +8,7 @@ from live import Live
 from playwright.sync_api import Page, expect
 from visit import Visits
 
-from mainspring.api.access.welcome import address, welcome
+from mainspring.api.access.first_run import address, welcome
 
 # What a browser says by itself when the page asks who is there, and nobody is.
 REFUSED = "status of 401"

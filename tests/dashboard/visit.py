@@ -10,7 +10,7 @@ from chromium import PATIENCE, Chromium
 from live import Live
 from playwright.sync_api import BrowserContext, ConsoleMessage, Dialog, Page, Request, WebError
 
-from mainspring.credential import Role
+from mainspring.records.api_key import Role
 
 # What a page can keep, but for the files that it was made of.
 KEPT = "local_storage,indexeddb,service_workers,cache_storage"

@@ -13,25 +13,15 @@ from msgspec.structs import replace
 
 from golden.shop import BREAKER, NOW, QUEUES, later
 from mainspring import Backoff, Filter, Job, Mainspring, Window, acting, at, cron, every
-from mainspring.depth import sound
-from mainspring.document import Document, Entry
 from mainspring.errors import JobTimeout
+from mainspring.feed.event import Leadership, Notice, Summary, encode
 from mainspring.ids import new_id
-from mainspring.job import (
-    Account,
-    Failure,
-    Items,
-    LogLine,
-    NewJob,
-    Progress,
-    Report,
-    Usage,
-    WorkerInfo,
-)
-from mainspring.notice import Leadership, Notice, Summary, encode
-from mainspring.outcome import Cancel, Crashed, Died, Discard, Done, Policy, Released, Snooze, decide
-from mainspring.schedule import Firing, Schedule, Spec, Tick
-from mainspring.skew import Unreadable
+from mainspring.insight.queue_depth import sound
+from mainspring.records.document import Document, Entry
+from mainspring.records.job import Account, Failure, Items, LogLine, NewJob, Progress, Report, Usage, WorkerInfo
+from mainspring.records.outcome import Cancel, Crashed, Died, Discard, Done, Policy, Released, Snooze, decide
+from mainspring.records.skew import Unreadable
+from mainspring.schedule.record import Firing, Schedule, Spec, Tick
 from mainspring.store import Store
 from mainspring.testing import VirtualClock
 from mainspring.trigger import Calendar, Every

@@ -98,7 +98,7 @@ async def write_cluster(folder: Path, clock: VirtualClock) -> Filled:
     from clusters import SLOTS, RedisCluster
     from golden import form
     from golden.shop import shop
-    from mainspring.stores.redis.place import Place, slot
+    from mainspring.stores.redis.url import Place, slot
     from servers import Redis
 
     with closing(RedisCluster()) as cluster:

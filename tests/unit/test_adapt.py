@@ -12,12 +12,12 @@ from msgspec import json
 from msgspec.structs import replace
 
 from mainspring import BadInput, cron, every
-from mainspring.aftermath import ended
-from mainspring.amendment import born, paused, redefined, rescheduled, resumed, triggered
-from mainspring.job import State
-from mainspring.plan import plan
-from mainspring.schedule import Schedule, Spec
-from mainspring.spec import fitting
+from mainspring.records.job import State
+from mainspring.schedule.edit import born, paused, redefined, rescheduled, resumed, triggered
+from mainspring.schedule.job_ended import ended
+from mainspring.schedule.options import fitting
+from mainspring.schedule.plan import plan
+from mainspring.schedule.record import Schedule, Spec
 from mainspring.trigger import Window
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

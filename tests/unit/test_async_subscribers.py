@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from mainspring import BadInput, Context, Mainspring, State, every
-from mainspring import async_subscriber as module
-from mainspring.context import running
+from mainspring import events as module
+from mainspring.counters import Meter
 from mainspring.events import Bus, Event, JobDied, JobEnded, JobLost, JobStarted, WorkerStarted
-from mainspring.measure import Meter
 from mainspring.survived_errors import METRIC, count_in
+from mainspring.task.context import running
 from mainspring.testing import VirtualClock
 from mainspring.testing.contract.build import NOW
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from mainspring.batch_size import BATCH_BYTES, FIRST_JOBS, GROWTH, BatchSize, bytes_of
-from mainspring.job import Job
+from mainspring.records.job import Job
 from mainspring.stores.rules import admit
 from mainspring.testing.contract.build import NOW, new_job
+from mainspring.worker.batch_size import BATCH_BYTES, FIRST_JOBS, GROWTH, BatchSize, bytes_of
 
 
 def job(size: int = 0) -> Job:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mainspring.api import deadline, head, stream
+from mainspring.api import deadline, stream
+from mainspring.api import request_limits as head
 from mainspring.api.routes import bulk, enqueue, filters, job_actions, jobs, session, triggers
 from mainspring.api.service import BODY_LIMIT
 from mainspring.bounds import (
@@ -20,9 +21,9 @@ from mainspring.codec import MAX_DEPTH
 from mainspring.config import Settings
 from mainspring.control import computation, schedule_ticks
 from mainspring.control.jobs import PAGE
-from mainspring.judge import MAX_RELEASES
 from mainspring.mask import MAX_PARTS, MAX_TEXT_CHARACTERS
 from mainspring.trigger import bounds, cron_fields
+from mainspring.worker.judge import MAX_RELEASES
 
 PAGE_OF_DOCS = Path(__file__).parents[2] / "docs" / "security.md"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.finding import Finding, size, worst
+from mainspring.records.finding import Finding, size, worst
 from mainspring.stores import open_store
-from mainspring.stores.sqlite.condition import journal, log, release, space, synchronous
+from mainspring.stores.sqlite.doctor import journal, log, release, space, synchronous
 
 
 @pytest.mark.parametrize("version", [(3, 7, 0), (3, 40, 1), (3, 44, 5), (3, 45, 0), (3, 50, 6), (3, 51, 2)])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mainspring import BadInput, Cancel, Discard, Handle, JobExists, Key, Mainspring, State
-from mainspring.task import Task
+from mainspring.task.task import Task
 from mainspring.testing.clock import VirtualClock
 from mainspring.testing.contract.build import NOW
 

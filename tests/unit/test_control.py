@@ -18,7 +18,7 @@ from mainspring import (
     acting,
     every,
 )
-from mainspring.job import ALLOWED, SHOWN, Action, Changed
+from mainspring.records.job import ALLOWED, SHOWN, Action, Changed
 from mainspring.store import Store
 from mainspring.testing.clock import VirtualClock
 from mainspring.testing.contract.build import NOW, REACHABLE, bring

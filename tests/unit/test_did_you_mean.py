@@ -25,7 +25,7 @@ from mainspring import (
     cron,
     every,
 )
-from mainspring.job import SHOWN
+from mainspring.records.job import SHOWN
 from mainspring.testing.contract.build import NOW
 
 

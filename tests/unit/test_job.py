@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 
 from mainspring import Job, State
-from mainspring.job import (
+from mainspring.records.job import (
     ALLOWED,
     FINAL,
     IDEMPOTENT,

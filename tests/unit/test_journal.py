@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mainspring.events import Bus, SchedulePaused, TickFired, TickPassed
-from mainspring.journal import keep_journal
-from mainspring.schedule import Tick
+from mainspring.logs.event_log import keep_journal
+from mainspring.schedule.record import Tick
 
 NINE = datetime(2030, 1, 1, 9, tzinfo=UTC)
 

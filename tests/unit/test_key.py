@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mainspring import BadInput, Key
 from mainspring.bounds import MAX_KEY_CHARACTERS
-from mainspring.key import resolve
+from mainspring.task.dedup_key import resolve
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 CALL = {"to": "ada", "subject": "hi"}

@@ -18,8 +18,8 @@ import pytest
 
 from kits import USERS_PYTEST
 from mainspring import Backoff, BadInput, Context, Mainspring, Retry, Snooze, State
-from mainspring.job import Ending
 from mainspring.middleware import Next
+from mainspring.records.job import Ending
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing import (

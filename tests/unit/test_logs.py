@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Context, Mainspring
-from mainspring.logs import LONGEST, LONGEST_VALUE, JsonFormatter, RunFilter, TextFormatter
+from mainspring.logs.formatters import LONGEST, LONGEST_VALUE, JsonFormatter, RunFilter, TextFormatter
 
 CANARY = "kan4ri-vogel"
 

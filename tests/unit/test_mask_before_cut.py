@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from mainspring.context import LINE_LIMIT, clean_line
-from mainspring.control.deed import ROOM, fitted
+from mainspring.control.audit_log import ROOM, fitted
 from mainspring.mask import MAX_TEXT_CHARACTERS, mask_text
-from mainspring.outcome import MESSAGE_LIMIT, STACK_LIMIT, clean, failure_of
-from mainspring.unreadable import MAX_ERROR_CHARACTERS, unreadable
+from mainspring.records.outcome import MESSAGE_LIMIT, STACK_LIMIT, clean, failure_of
+from mainspring.records.unreadable import MAX_ERROR_CHARACTERS, unreadable
+from mainspring.task.context import LINE_LIMIT, clean_line
 
 LINES = "\n".join(f"kan4ri{n:05}vogelkan4rivogelkan4rivogelkan4rivogelkan4rivogelkan4ri" for n in range(400))
 KEY = f"-----BEGIN RSA PRIVATE KEY-----\n{LINES}\n-----END RSA PRIVATE KEY-----"

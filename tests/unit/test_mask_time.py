@@ -9,8 +9,8 @@ import pytest
 
 from mainspring import mask as module
 from mainspring.clock import EPOCH
-from mainspring.job import Job, State
 from mainspring.mask import MASK, MAX_CHARACTERS, MAX_PARTS, MAX_TEXT_CHARACTERS, mask, mask_text
+from mainspring.records.job import Job, State
 from mainspring.webhook.message import told
 
 # CPU seconds. It takes half a second; at this length one quadratic pattern takes minutes.

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.measure import LABELS, OTHER, Counts, Meter, values
+from mainspring.counters import LABELS, OTHER, Counts, Meter, values
 
 
 def copy(counts: Counts) -> Counts:

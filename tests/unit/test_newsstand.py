@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from mainspring import BadInput, Mainspring, StoreUnavailable
-from mainspring.document import NEWS_KEPT, Feed
-from mainspring.newsstand import AT_HAND, WATCH, Item, Newsstand, TooSlow
-from mainspring.notice import RESET, Notice, encode
+from mainspring.feed.event import RESET, Notice, encode
+from mainspring.feed.hub import AT_HAND, WATCH, Item, Newsstand, TooSlow
+from mainspring.records.document import NEWS_KEPT, Feed
 from mainspring.store import Store
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock

@@ -31,11 +31,11 @@ from mainspring.events import (
     WorkerStopping,
     ended,
 )
-from mainspring.job import Action, Ending, Job, LogLine, Progress, Report
-from mainspring.news import LINES, NAMES, TELLERS, TEXT
-from mainspring.notice import DROPPED, RESET, TYPES, Notice, Summary, Wish, asked, decode, encode
-from mainspring.outcome import Outcome
-from mainspring.schedule import Tick
+from mainspring.feed.event import DROPPED, RESET, TYPES, Notice, Summary, Wish, asked, decode, encode
+from mainspring.feed.from_events import LINES, NAMES, TELLERS, TEXT
+from mainspring.records.job import Action, Ending, Job, LogLine, Progress, Report
+from mainspring.records.outcome import Outcome
+from mainspring.schedule.record import Tick
 
 NOW = datetime(2030, 1, 1, 9, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=90)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from mainspring import Backoff, BadInput, Cancel, Discard, Job, JobTimeout, Mainspring, Retry, Snooze
-from mainspring.credential import checked_role
-from mainspring.job import TRANSITIONS, Ending, Failure, State
-from mainspring.outcome import (
+from mainspring.records.api_key import checked_role
+from mainspring.records.job import TRANSITIONS, Ending, Failure, State
+from mainspring.records.outcome import (
     MESSAGE_LIMIT,
     STACK_LIMIT,
     Crashed,
@@ -23,7 +23,7 @@ from mainspring.outcome import (
     failure_of,
     seconds,
 )
-from mainspring.skew import Unreadable
+from mainspring.records.skew import Unreadable
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 STEADY = Policy(max_retries=2, backoff=Backoff.constant(10, jitter=0))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mainspring import BadInput, Filter, JobNotFound, Mainspring
-from mainspring.job import MEANT, SHOWN, Action, Job, State
+from mainspring.records.job import MEANT, SHOWN, Action, Job, State
 from mainspring.testing.clock import VirtualClock
 from mainspring.testing.contract.build import NOW
 

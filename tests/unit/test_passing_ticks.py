@@ -8,9 +8,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from mainspring import every
-from mainspring.amendment import born, redefined, rescheduled
-from mainspring.plan import plan
-from mainspring.schedule import Schedule, Spec
+from mainspring.schedule.edit import born, redefined, rescheduled
+from mainspring.schedule.plan import plan
+from mainspring.schedule.record import Schedule, Spec
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mainspring.aftermath import ended, revived
-from mainspring.amendment import born, triggered
-from mainspring.job import State
-from mainspring.plan import STEP, plan
-from mainspring.schedule import Firing, Schedule, Spec, Tick
-from mainspring.standing import ACTIVE_KEPT, COUNTED
+from mainspring.records.job import State
+from mainspring.schedule.edit import born, triggered
+from mainspring.schedule.job_ended import ended, revived
+from mainspring.schedule.plan import STEP, plan
+from mainspring.schedule.record import Firing, Schedule, Spec, Tick
+from mainspring.schedule.status import ACTIVE_KEPT, COUNTED
 from mainspring.trigger import Every, Window, cron
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mainspring.aftermath import ended, revived, roused
-from mainspring.amendment import born, fingerprint, paused, redefined, rescheduled, resumed, triggered
-from mainspring.job import State
-from mainspring.plan import plan
-from mainspring.schedule import Firing, Schedule, Spec
+from mainspring.records.job import State
+from mainspring.schedule.edit import born, fingerprint, paused, redefined, rescheduled, resumed, triggered
+from mainspring.schedule.job_ended import ended, revived, roused
+from mainspring.schedule.plan import plan
+from mainspring.schedule.record import Firing, Schedule, Spec
 from mainspring.trigger import Every, Window, cron
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

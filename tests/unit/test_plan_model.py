@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mainspring.aftermath import ended, roused
-from mainspring.amendment import born, paused, redefined, rescheduled, resumed, triggered
-from mainspring.job import JobId, State
-from mainspring.plan import STEP, plan
-from mainspring.schedule import Firing, Schedule, Spec, Tick
-from mainspring.standing import COUNTED, due
+from mainspring.records.job import JobId, State
+from mainspring.schedule.edit import born, paused, redefined, rescheduled, resumed, triggered
+from mainspring.schedule.job_ended import ended, roused
+from mainspring.schedule.plan import STEP, plan
+from mainspring.schedule.record import Firing, Schedule, Spec, Tick
+from mainspring.schedule.status import COUNTED, due
 from mainspring.trigger import Every, Timetable, Window
 
 START = datetime(2030, 1, 1, 20, 59, 30, tzinfo=UTC)

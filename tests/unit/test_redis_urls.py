@@ -9,7 +9,7 @@ from redis.crc import key_slot
 
 from mainspring import BadSetting
 from mainspring.stores import open_store
-from mainspring.stores.redis.place import Place, slot
+from mainspring.stores.redis.url import Place, slot
 
 
 def place(url: str) -> Place:

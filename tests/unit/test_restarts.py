@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from mainspring.clock import SystemClock, Timer
-from mainspring.program import Program
-from mainspring.supervisor import AGAIN, STEADY, Child, Supervisor
+from mainspring.supervisor.command_line import Program
+from mainspring.supervisor.supervisor import AGAIN, STEADY, Child, Supervisor
 
 # Says that it takes jobs, as a worker does.
 UP = """

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mainspring.job import WENT_WELL, Breaker, Circuit, Ending, Progress, State
-from mainspring.outcome import Outcome
+from mainspring.records.job import WENT_WELL, Breaker, Circuit, Ending, Progress, State
+from mainspring.records.outcome import Outcome
 from mainspring.stores.rules import moved, newer
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

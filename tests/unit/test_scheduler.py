@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mainspring.amendment import born
 from mainspring.events import Bus
-from mainspring.job import Filter, State
-from mainspring.plan import STEP
-from mainspring.schedule import Firing, Schedule, Spec, key_of
-from mainspring.scheduler import Scheduler
-from mainspring.spec import Declared
+from mainspring.records.job import Filter, State
+from mainspring.schedule.edit import born
+from mainspring.schedule.options import Declared
+from mainspring.schedule.plan import STEP
+from mainspring.schedule.record import Firing, Schedule, Spec, key_of
 from mainspring.store import Store
 from mainspring.testing import VirtualClock
 from mainspring.testing.contract.build import NOW, later, new_job, put
 from mainspring.trigger import Every
+from mainspring.worker.scheduler import Scheduler
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from mainspring import cron, every
-from mainspring.amendment import born
 from mainspring.clock import micros
-from mainspring.distribution import Peak, distribution, evenness
-from mainspring.load import MOST, SECOND, WHOLE, Board, Round
-from mainspring.plan import plan
-from mainspring.schedule import Schedule, Spec
-from mainspring.spread import FRESH, IMMINENT, moved, place, rebalance
+from mainspring.schedule.balance.distribution import Peak, distribution, evenness
+from mainspring.schedule.balance.load import MOST, SECOND, WHOLE, Board, Round
+from mainspring.schedule.balance.spread import FRESH, IMMINENT, moved, place, rebalance
+from mainspring.schedule.edit import born
+from mainspring.schedule.plan import plan
+from mainspring.schedule.record import Schedule, Spec
 from mainspring.trigger import Every
 
 NOW = datetime(2030, 1, 1, 12, 7, 3, 250_000, tzinfo=UTC)

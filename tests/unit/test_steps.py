@@ -3,10 +3,10 @@
 import pytest
 
 from mainspring.errors import BadInput, SchemaMismatch
-from mainspring.schema import Schema
+from mainspring.records.schema import Schema
+from mainspring.stores.migrations import Steps
 from mainspring.stores.postgres import schema
 from mainspring.stores.sqlite import file
-from mainspring.stores.steps import Steps
 
 STEPS = Steps("""-- What comes before the first step belongs to none.
 -- up 1

@@ -12,18 +12,18 @@ import pytest
 from msgspec.structs import replace
 
 import mainspring
-from mainspring import Cancel, DeadLetter, Discard, Mainspring, Retry, Snooze, cron, depth, every
-from mainspring.amendment import fingerprint
+from mainspring import Cancel, DeadLetter, Discard, Mainspring, Retry, Snooze, cron, every
 from mainspring.api import edit_claim, etag, idempotency
-from mainspring.api.access import cookie, welcome
+from mainspring.api.access import cookie
+from mainspring.api.access import first_run as welcome
 from mainspring.api.routes import session
 from mainspring.app import FIRE
 from mainspring.codec import encode_result
 from mainspring.control import keys, queue_pauses
-from mainspring.credential import KEY, SCOPES, TOKEN
-from mainspring.deadletter import MARK
 from mainspring.errors import ItemsFailed, JobTimeout
-from mainspring.job import (
+from mainspring.insight import queue_depth as depth
+from mainspring.records.api_key import KEY, SCOPES, TOKEN
+from mainspring.records.job import (
     INTERNAL,
     PARTIAL_KIND,
     PARTIAL_TYPE,
@@ -37,14 +37,15 @@ from mainspring.job import (
     NewJob,
     State,
 )
-from mainspring.middleware.recovery import TaskExit
-from mainspring.outcome import Crashed, Died, Done, Poisoned, Policy, Stopped, decide, failure_of, unfit
-from mainspring.schedule import BACKFILL, BY_HAND, INPUT, Spec, Tick, key_of
-from mainspring.scheduler import job_of
-from mainspring.skew import Unreadable
-from mainspring.stores.postgres.place import Place as PostgresPlace
-from mainspring.stores.redis.place import Place as RedisPlace
+from mainspring.records.outcome import Crashed, Died, Done, Poisoned, Policy, Stopped, decide, failure_of, unfit
+from mainspring.records.skew import Unreadable
+from mainspring.schedule.edit import fingerprint
+from mainspring.schedule.record import BACKFILL, BY_HAND, INPUT, Spec, Tick, key_of
+from mainspring.stores.postgres.url import Place as PostgresPlace
+from mainspring.stores.redis.url import Place as RedisPlace
 from mainspring.stores.rows import options_of
+from mainspring.task.dead_letter import MARK
+from mainspring.task.interruption import TaskExit
 from mainspring.testing.contract.build import NOW, a_schedule
 from mainspring.trigger import At, Calendar, Cron, Every
 from mainspring.webhook import inbound, record, seen_message
@@ -52,6 +53,7 @@ from mainspring.webhook.delivery import Undelivered
 from mainspring.webhook.message import prefix
 from mainspring.webhook.record import QUEUE, TASK
 from mainspring.webhook.signature import PREFIX
+from mainspring.worker.scheduler import job_of
 
 SOURCE = Path(mainspring.__file__).parent
 NO_RETRY = Policy(max_retries=0, breaker=Breaker())

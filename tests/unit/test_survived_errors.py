@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from mainspring import Mainspring, StoreUnavailable, survived_errors
+from mainspring.counters import Meter, values
 from mainspring.events import WorkerStarted
-from mainspring.measure import Meter, values
 from mainspring.metrics.timed import measured
 from mainspring.stores import open_store
 from mainspring.survived_errors import LOG_EVERY_SECONDS, METRIC, SurvivedErrors, count_in

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.bucket import below
 from mainspring.clock import EPOCH, micros
-from mainspring.job import Account, Ending, Failure, Items, State
-from mainspring.outcome import Outcome
-from mainspring.tally import (
+from mainspring.histogram import below
+from mainspring.records.job import Account, Ending, Failure, Items, State
+from mainspring.records.outcome import Outcome
+from mainspring.records.tally import (
     KINDS,
     NOT_COUNTED,
     OTHERS,

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from mainspring.executor.threads import PATIENCE, Threads, _raise_in
+from mainspring.task.interruption import Interrupted
 from mainspring.testing.clock import VirtualClock
-from mainspring.threads import PATIENCE, Interrupted, Threads, _raise_in
 
 BOUND = 10.0
 

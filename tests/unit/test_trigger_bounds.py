@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from mainspring import BadInput
-from mainspring.schedule import Spec
-from mainspring.spec import checked
+from mainspring.schedule.options import checked
+from mainspring.schedule.record import Spec
 from mainspring.trigger import AnyTrigger, Calendar, Timetable, Window, cron, every
 from mainspring.trigger.bounds import (
     MAX_DEPENDENCIES,

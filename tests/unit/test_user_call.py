@@ -11,7 +11,7 @@ import pytest
 
 from mainspring.clock import SystemClock
 from mainspring.testing import VirtualClock
-from mainspring.user_call import HookExit, UserCalls
+from mainspring.worker.user_call import HookExit, UserCalls
 
 
 def calls(timeout: float = 30.0) -> UserCalls:

@@ -3,7 +3,7 @@
 import os
 
 from mainspring.testing import VirtualClock
-from mainspring.wear import MB, Wear, _peak, resident
+from mainspring.worker.recycle import MB, Wear, _peak, resident
 
 
 def test_a_process_without_limits_is_never_worn() -> None:

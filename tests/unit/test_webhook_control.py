@@ -23,9 +23,9 @@ from mainspring import (
     UnknownTask,
     every,
 )
-from mainspring.acting import acting
-from mainspring.document import Document, Trail
-from mainspring.job import Action, NewJob, Update
+from mainspring.actor import acting
+from mainspring.records.document import Document, Trail
+from mainspring.records.job import Action, NewJob, Update
 from mainspring.testing import VirtualClock
 from mainspring.webhook.record import EVENTS, MOST, TASK, WEBHOOKS
 

@@ -8,11 +8,11 @@ from typing import Any, get_args
 import pytest
 
 from mainspring import Mainspring, Reason, State
-from mainspring.job import Circuit, Failure, Job, LiveWorker, Orders
+from mainspring.insight.why import Code, Facts, reasons
+from mainspring.records.job import Circuit, Failure, Job, LiveWorker, Orders
 from mainspring.store import Store
 from mainspring.testing.clock import VirtualClock
 from mainspring.testing.contract.build import A_MINUTE_LATER, NOW, a_worker, bring, new_job, put
-from mainspring.why import Code, Facts, reasons
 
 
 def a_job(id: str = "j", **fields: Any) -> Job:

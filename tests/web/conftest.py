@@ -20,7 +20,7 @@ import pytest
 from http_client import Client, browser
 
 from mainspring import Context, Mainspring
-from mainspring.credential import Role
+from mainspring.records.api_key import Role
 from mainspring.testing import VirtualClock
 
 

@@ -11,15 +11,15 @@ from litestar.enums import MediaType
 from route_table import Route, call, routes
 
 from mainspring import Context, Failure, LogLine, Mainspring, acting, every
-from mainspring.api.access.door import Principal
+from mainspring.api.access.authenticate import Principal
 from mainspring.api.access.redaction import shown_notice, shown_to
 from mainspring.api.service import asgi, litestar
 from mainspring.clock import EPOCH
 from mainspring.config import Settings
-from mainspring.credential import Role
-from mainspring.job import Progress
+from mainspring.feed.event import Notice, encode
 from mainspring.mask import MASK
-from mainspring.notice import Notice, encode
+from mainspring.records.api_key import Role
+from mainspring.records.job import Progress
 from mainspring.testing import VirtualClock
 
 CANARY = "kan4rienvogel"

@@ -14,9 +14,9 @@ from route_table import Route, call, routes
 
 from mainspring import Mainspring
 from mainspring.api import service as services
-from mainspring.api.access.door import ANYONE
+from mainspring.api.access.authenticate import ANYONE
 from mainspring.api.service import asgi, litestar
-from mainspring.credential import NOUNS, ROLES, Role
+from mainspring.records.api_key import NOUNS, ROLES, Role
 from mainspring.testing import VirtualClock
 
 TABLE = list(routes(litestar()))

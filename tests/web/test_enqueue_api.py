@@ -11,7 +11,7 @@ from http_client import Client, browser
 
 from mainspring import Mainspring, StoreUnavailable
 from mainspring.api import asgi
-from mainspring.api.access.door import Principal
+from mainspring.api.access.authenticate import Principal
 from mainspring.api.routes.intake import BATCH
 from mainspring.retry import Backoff
 from mainspring.testing import VirtualClock

@@ -24,9 +24,9 @@ from sse import PATIENCE, Site, Stream, Told, serving
 from mainspring import Mainspring
 from mainspring.api.problem import Problem
 from mainspring.api.stream import EACH, HEARTBEAT, LIFE, SLOW, Streams
-from mainspring.document import NEWS_KEPT
-from mainspring.newsstand import AT_HAND
-from mainspring.notice import Notice, Summary, encode
+from mainspring.feed.event import Notice, Summary, encode
+from mainspring.feed.hub import AT_HAND
+from mainspring.records.document import NEWS_KEPT
 from mainspring.testing import VirtualClock
 from servers import Postgres, Redis
 

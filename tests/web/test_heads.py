@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from mainspring import Mainspring
-from mainspring.api import head as head_of_request
-from mainspring.api.head import LONGEST
+from mainspring.api import request_limits as head_of_request
+from mainspring.api.request_limits import LONGEST
 from mainspring.api.server import Server, listen
 
 START = b"GET /health/live HTTP/1.1\r\nHost: x\r\n"

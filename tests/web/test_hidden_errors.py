@@ -15,17 +15,17 @@ import pytest
 from http_client import Client, browser
 
 from mainspring import Key, Mainspring, StoreUnavailable, every
-from mainspring.api.access.door import Principal
+from mainspring.api.access.authenticate import Principal
 from mainspring.api.access.redaction import shown_notice, shown_to
 from mainspring.api.etag import TAG_BYTES
 from mainspring.api.routes.job_view import editable
 from mainspring.api.stream import CHECK_SECONDS
 from mainspring.config import Settings
-from mainspring.credential import ROLES, Role
 from mainspring.events import TickPassed
-from mainspring.news import TELLERS
-from mainspring.notice import encode
-from mainspring.schedule import Tick
+from mainspring.feed.event import encode
+from mainspring.feed.from_events import TELLERS
+from mainspring.records.api_key import ROLES, Role
+from mainspring.schedule.record import Tick
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock
 from mainspring.webhook.message import passed

@@ -17,7 +17,7 @@ from msgspec import inspect
 
 from mainspring import Mainspring
 from mainspring.api import asgi
-from mainspring.api.access.door import Principal
+from mainspring.api.access.authenticate import Principal
 from mainspring.api.service import litestar
 from mainspring.trigger import AnyTrigger
 

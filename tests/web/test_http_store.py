@@ -31,7 +31,7 @@ from mainspring import (
 )
 from mainspring.api.server import Server, address, listen
 from mainspring.cli import main
-from mainspring.depth import sound
+from mainspring.insight.queue_depth import sound
 from mainspring.stores.http import line
 
 NEW_YEAR = datetime(2040, 1, 1, tzinfo=UTC)

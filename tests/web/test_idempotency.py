@@ -13,7 +13,7 @@ from route_table import routes
 
 from mainspring import Mainspring, StoreUnavailable
 from mainspring.api import asgi
-from mainspring.api.access.door import Principal
+from mainspring.api.access.authenticate import Principal
 from mainspring.api.document import document
 from mainspring.api.idempotency import KIND
 from mainspring.api.service import litestar

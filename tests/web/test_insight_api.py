@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from mainspring import Backoff, Context, Mainspring
 from mainspring.codec import Arguments
-from mainspring.depth import sound
-from mainspring.job import WorkerInfo
+from mainspring.insight.queue_depth import sound
+from mainspring.records.job import WorkerInfo
 from mainspring.testing import VirtualClock
 
 

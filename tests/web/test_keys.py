@@ -10,9 +10,9 @@ import pytest
 from http_client import Client
 
 from mainspring import ApiKeyExists, ApiKeyNotFound, BadInput, Mainspring, StoreUnavailable
-from mainspring.acting import acting
+from mainspring.actor import acting
 from mainspring.control import keys
-from mainspring.credential import SCOPES, fingerprint
+from mainspring.records.api_key import SCOPES, fingerprint
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
 NEVER = "msk_0123456789ab_" + "a" * 43

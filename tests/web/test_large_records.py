@@ -13,7 +13,7 @@ from mainspring.api.routes.jobs import MAX_ANSWER_CHARACTERS
 from mainspring.bounds import MAX_CONTAINERS
 from mainspring.control.job_page import MAX_RUNNING_AT_ONCE
 from mainspring.ids import new_id
-from mainspring.job import BRIEF_CHARACTERS, UNREADABLE, NewJob, State
+from mainspring.records.job import BRIEF_CHARACTERS, UNREADABLE, NewJob, State
 from mainspring.stores.memory.store import MemoryStore
 
 LARGE = 1 << 20

@@ -12,10 +12,10 @@ import pytest
 from http_client import Client
 
 from mainspring import Mainspring
-from mainspring.amendment import born
 from mainspring.control import schedule_index
 from mainspring.control.schedule_index import SCAN_ROWS
-from mainspring.schedule import Firing, Schedule, Spec
+from mainspring.schedule.edit import born
+from mainspring.schedule.record import Firing, Schedule, Spec
 from mainspring.store import Store
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock

@@ -5,9 +5,9 @@ from __future__ import annotations
 from http_client import Client
 
 from mainspring import Context, Mainspring
-from mainspring.context import LINE_LIMIT
-from mainspring.control.deed import ROOM
-from mainspring.outcome import STACK_LIMIT
+from mainspring.control.audit_log import ROOM
+from mainspring.records.outcome import STACK_LIMIT
+from mainspring.task.context import LINE_LIMIT
 
 # Wherever a cut falls, it falls into a password, whose end is what tells that it is one.
 PASSWORD = "kan4ri" * 60

@@ -17,7 +17,7 @@ import yaml
 
 from mainspring import Mainspring
 from mainspring.cli import main
-from mainspring.measure import Counts
+from mainspring.counters import Counts
 from mainspring.metrics.cluster import Cluster
 from mainspring.metrics.process import families
 from servers import prometheus_program

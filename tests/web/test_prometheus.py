@@ -127,7 +127,7 @@ def test_the_rules_are_loaded_and_evaluated(prometheus: Prometheus) -> None:
 
 
 def test_promtool_finds_nothing_wrong_with_the_names() -> None:
-    from mainspring.measure import Meter
+    from mainspring.counters import Meter
     from mainspring.metrics import exposition
     from mainspring.metrics.cluster import Cluster
     from mainspring.metrics.process import families

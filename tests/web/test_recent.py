@@ -10,9 +10,9 @@ import pytest
 from http_client import Client
 
 from mainspring import Mainspring
-from mainspring.api.recent import LONGEST, MOST, Recent
+from mainspring.api.response_cache import LONGEST, MOST, Recent
 from mainspring.control.queues import Queues
-from mainspring.job import Queue
+from mainspring.records.job import Queue
 from mainspring.testing import VirtualClock
 
 

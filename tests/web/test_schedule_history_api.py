@@ -11,7 +11,7 @@ from http_client import Client
 
 from mainspring import Mainspring, Trail, every
 from mainspring.control.computation import Computation
-from mainspring.schedule import Tick
+from mainspring.schedule.record import Tick
 from mainspring.testing import VirtualClock
 
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from mainspring import Mainspring, every
-from mainspring.api.access.door import Connection, Principal
+from mainspring.api.access.authenticate import Connection, Principal
 from mainspring.api.service import asgi
 from mainspring.testing import VirtualClock
 

@@ -10,7 +10,7 @@ from http_client import Client, browser
 
 from mainspring import Mainspring
 from mainspring.config import Settings
-from mainspring.settings_report import MEANINGS
+from mainspring.insight.settings_report import MEANINGS
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,7 +37,7 @@ async def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _report(app: Mainspring):  # type: ignore[no-untyped-def]
-    from mainspring.settings_report import report
+    from mainspring.insight.settings_report import report
 
     return report(app.settings, app.setting_sources)
 

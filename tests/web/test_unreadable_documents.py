@@ -7,12 +7,13 @@ import logging
 import pytest
 from http_client import Client, browser
 
-from mainspring import HookNotFound, Mainspring, unreadable
+from mainspring import HookNotFound, Mainspring
 from mainspring.cli.doctor import examine
-from mainspring.document import Document
-from mainspring.job import Filter
-from mainspring.measure import values
+from mainspring.counters import values
 from mainspring.metrics.timed import measured
+from mainspring.records import unreadable
+from mainspring.records.document import Document
+from mainspring.records.job import Filter
 from mainspring.survived_errors import UNREADABLE_METRIC
 from mainspring.webhook.message import Event, delivery
 

@@ -10,7 +10,7 @@ import pytest
 
 from mainspring import BadInput, HookChanged, HookExists, HookNotFound, Mainspring, State
 from mainspring.api.server import Server, address, listen
-from mainspring.credential import Role
+from mainspring.records.api_key import Role
 from receiver import receiving
 
 URL = "https://hooks.example.com/in"

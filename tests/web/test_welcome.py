@@ -9,7 +9,7 @@ import pytest
 from http_client import Http, browser
 
 from mainspring import Mainspring
-from mainspring.api.access.welcome import address, welcome
+from mainspring.api.access.first_run import address, welcome
 from mainspring.testing import VirtualClock
 
 

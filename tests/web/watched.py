@@ -16,11 +16,11 @@ from mainspring import Mainspring, every
 from mainspring.api import service
 from mainspring.api.access import attempts
 from mainspring.api.server import Server, address, listen
-from mainspring.credential import ROLES
+from mainspring.feed.event import Notice, Summary, encode
 from mainspring.ids import new_id
-from mainspring.job import Failure, NewJob
-from mainspring.notice import Notice, Summary, encode
-from mainspring.outcome import MESSAGE_LIMIT, STACK_LIMIT
+from mainspring.records.api_key import ROLES
+from mainspring.records.job import Failure, NewJob
+from mainspring.records.outcome import MESSAGE_LIMIT, STACK_LIMIT
 
 # Seconds between two looks.
 BEAT = 0.002

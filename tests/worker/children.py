@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from mainspring import Job, State, Task
-from mainspring.processes import Processes, place_of
+from mainspring.executor.pool import Processes, place_of
+from mainspring.executor.protocol import Died, Message, Order, Raised, Returned, Steered
 from mainspring.testing import VirtualClock
-from mainspring.wire import Died, Message, Order, Raised, Returned, Steered
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from mainspring import Cancel, Context, Discard, Mainspring, Retry, Snooze
-from mainspring.outcome import Steer
-from mainspring.threads import Interrupted
+from mainspring.records.outcome import Steer
+from mainspring.task.interruption import Interrupted
 
 app = Mainspring("memory://")
 imported_by = os.getpid()

@@ -28,8 +28,8 @@ from mainspring import (
 from mainspring.clock import EPOCH
 from mainspring.control import ScheduleFilter
 from mainspring.control.audit_words import target_text
-from mainspring.document import Document
-from mainspring.job import WorkerInfo
+from mainspring.records.document import Document
+from mainspring.records.job import WorkerInfo
 from mainspring.stores import open_store
 from mainspring.testing import Faults, FaultStore, VirtualClock
 

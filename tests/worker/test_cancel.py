@@ -11,9 +11,9 @@ import pytest
 
 from mainspring import Context, Discard, Filter, JobCancelled, Mainspring, Retry, Snooze, State
 from mainspring.events import JobDied, JobEnded, JobRetrying, JobStarted, JobStopped
-from mainspring.job import Ending
+from mainspring.records.job import Ending
+from mainspring.task.interruption import Interrupted
 from mainspring.testing import Faults, FaultStore, Recorder, VirtualClock
-from mainspring.threads import Interrupted
 
 BOUND = 10.0
 

@@ -14,7 +14,7 @@ import pytest
 from children import NOW, Play, job_of
 
 from mainspring import Backoff, Cancel, Discard, Retry, Snooze
-from mainspring.wire import Died, Items, LogLine, Note, Order, Progress, Raised, Returned, Steered
+from mainspring.executor.protocol import Died, Items, LogLine, Note, Order, Progress, Raised, Returned, Steered
 
 
 @pytest.fixture(scope="module")
@@ -262,7 +262,7 @@ def test_more_cpu_time_than_the_limit_is_recorded_as_such(play: Play, fn: Any) -
     ended = raised(play(fn, {"seconds": 0.5}, cpu_limit=0.1))
     assert (ended.kind, ended.failure.type) == ("cpu", "CpuLimitExceeded")
     assert ended.failure.message == "used more than its cpu_limit of 0.1 s"
-    assert ended.bases[0] == "mainspring.quota.CpuLimitExceeded"
+    assert ended.bases[0] == "mainspring.executor.resource_limits.CpuLimitExceeded"
     assert ended.usage is not None
     assert ended.usage.cpu >= 0.1
 
@@ -277,7 +277,7 @@ def test_code_that_cannot_be_interrupted_is_killed_over_its_cpu_limit(play: Play
     ended = raised(play(jobs.burn_in_c, cpu_limit=0.1))
     assert (ended.kind, ended.failure.type) == ("cpu", "CpuLimitExceeded")
     assert "cpu_limit of 0.1 s" in ended.failure.message
-    assert ended.bases[0] == "mainspring.quota.CpuLimitExceeded"
+    assert ended.bases[0] == "mainspring.executor.resource_limits.CpuLimitExceeded"
     assert ended.usage is not None
     assert 0.1 <= ended.usage.cpu < 5
 

@@ -12,9 +12,21 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring import BadInput, Mainspring
-from mainspring.depth import GRIDS, KIND, MOST, TEXT, Depth, Grid, Sample, Sounder, history, sampled, sound
 from mainspring.events import StoreTrouble
-from mainspring.job import Queue
+from mainspring.insight.queue_depth import (
+    GRIDS,
+    KIND,
+    MOST,
+    TEXT,
+    Depth,
+    Grid,
+    Sample,
+    Sounder,
+    history,
+    sampled,
+    sound,
+)
+from mainspring.records.job import Queue
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing import Faults, FaultStore, VirtualClock

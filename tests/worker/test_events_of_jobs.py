@@ -23,7 +23,7 @@ from mainspring.events import (
     JobStarted,
     JobStopped,
 )
-from mainspring.job import Action, Ending
+from mainspring.records.job import Action, Ending
 from mainspring.testing import Recorder, VirtualClock
 
 JOB_EVENTS = (JobEnqueued, JobStarted, JobEnded, JobsChanged, JobsPruned)

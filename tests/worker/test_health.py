@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mainspring import Context, Health, Mainspring
-from mainspring.schema import Schema
+from mainspring.records.schema import Schema
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import Faults, FaultStore, VirtualClock
 

@@ -11,9 +11,9 @@ import pytest
 
 from mainspring import Context, Mainspring, Retention, StoreUnavailable, every
 from mainspring.events import JobEnded, JobEnqueued, JobsPruned, JobStarted, WorkerStarted
-from mainspring.herald import BATCH, WAITING
+from mainspring.feed.event import DROPPED, Notice, decode
+from mainspring.feed.publisher import BATCH, WAITING
 from mainspring.metrics.timed import measured
-from mainspring.notice import DROPPED, Notice, decode
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock
 

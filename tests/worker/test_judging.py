@@ -11,10 +11,10 @@ import pytest
 from mainspring import Backoff, BadInput, Context, DeadLetter, Mainspring, Retry, Snooze, State
 from mainspring.bounds import MAX_SPAN_SECONDS, later
 from mainspring.events import JobEnded, JobStarted
-from mainspring.job import Ending, Execution, Failure
-from mainspring.judge import MAX_RELEASES, released_in_a_row
 from mainspring.middleware import Next
+from mainspring.records.job import Ending, Execution, Failure
 from mainspring.testing import VirtualClock
+from mainspring.worker.judge import MAX_RELEASES, released_in_a_row
 
 YEAR = timedelta(seconds=MAX_SPAN_SECONDS)
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -11,9 +11,9 @@ import pytest
 
 from mainspring import Context, Handle, Mainspring, State, Task
 from mainspring.events import JobEnded, SlotLeaked
-from mainspring.job import Ending, WorkerInfo
+from mainspring.records.job import Ending, WorkerInfo
+from mainspring.task.interruption import Interrupted
 from mainspring.testing import Recorder, VirtualClock
-from mainspring.threads import Interrupted
 
 BOUND = 10.0
 Leaky = Callable[[Mainspring], Task[[], Any]]

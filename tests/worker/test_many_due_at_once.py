@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from mainspring import Filter, Mainspring
-from mainspring.amendment import born
 from mainspring.events import JobEnded
-from mainspring.schedule import Firing, Spec
+from mainspring.schedule.edit import born
+from mainspring.schedule.record import Firing, Spec
 from mainspring.stores import open_store
 from mainspring.trigger import Every
 

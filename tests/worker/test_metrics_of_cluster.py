@@ -12,7 +12,7 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from mainspring import Breaker, Context, Discard, Mainspring, Retry, StoreUnavailable, every
-from mainspring.measure import LABELS, OTHER
+from mainspring.counters import LABELS, OTHER
 from mainspring.metrics import exposition
 from mainspring.metrics.cluster import Cluster, ClusterCollector
 from mainspring.metrics.families import Fold

@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mainspring import BadInput, Mainspring, StoreUnavailable
 from mainspring.clock import EPOCH
+from mainspring.counters import Counts, Meter
 from mainspring.health import Health
-from mainspring.measure import Counts, Meter
 from mainspring.metrics import endpoint, exposition
 from mainspring.metrics.cluster import Cluster
 from mainspring.metrics.endpoint import HEAD, Endpoint

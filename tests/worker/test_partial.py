@@ -10,11 +10,11 @@ from prometheus_client import CollectorRegistry
 
 from mainspring import BadInput, Context, Filter, Mainspring, State
 from mainspring.events import JobEnded, JobFailed, JobPartial
-from mainspring.job import Ending
+from mainspring.feed.from_events import TELLERS
 from mainspring.metrics import exposition
 from mainspring.metrics.cluster import Cluster
 from mainspring.middleware.metrics import Metrics
-from mainspring.news import TELLERS
+from mainspring.records.job import Ending
 from mainspring.webhook.message import told
 
 

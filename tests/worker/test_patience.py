@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring import Mainspring, Retention
-from mainspring.job import Beat
-from mainspring.patience import REST, patience
+from mainspring.poll_interval import REST, patience
+from mainspring.records.job import Beat
 from mainspring.store import Store
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import Faults, FaultStore, VirtualClock

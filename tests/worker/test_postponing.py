@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from mainspring import Breaker, Context, DeadLetter, Filter, Mainspring, State, every
 from mainspring.events import JobDied, JobEnded, JobFailed, JobPostponed
-from mainspring.job import Ending, Job, NewJob
 from mainspring.metrics.process import JOBS_POSTPONED
 from mainspring.metrics.timed import measured
-from mainspring.schedule import Firing
-from mainspring.skew import waiting_since
+from mainspring.records.job import Ending, Job, NewJob
+from mainspring.records.skew import waiting_since
+from mainspring.schedule.record import Firing
 from mainspring.testing import VirtualClock
 
 ELSEWHERE = "aabbccddee"

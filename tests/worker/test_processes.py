@@ -18,9 +18,9 @@ import pytest
 from children import Ears, children, ends, order
 
 from mainspring import BadTask, SystemClock
-from mainspring.processes import LOOK, Processes, place_of
+from mainspring.executor.pool import LOOK, Processes, place_of
+from mainspring.executor.protocol import Died, LogLine, Order, Raised, Returned
 from mainspring.testing import VirtualClock
-from mainspring.wire import Died, LogLine, Order, Raised, Returned
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ async def test_calls_at_the_same_time_never_share_a_child(pool: Processes) -> No
 
 
 async def test_a_child_is_replaced_after_so_many_runs(pool: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.processes.RUNS", 3)
+    monkeypatch.setattr("mainspring.executor.pool.RUNS", 3)
     first, second, third, fourth = [await call(pool, jobs.pid) for _ in range(4)]
     assert first == second == third != fourth
 
@@ -161,7 +161,7 @@ async def test_helpers_do_not_outlive_a_crash(pool: Processes) -> None:
 
 
 async def test_all_that_was_said_before_a_crash_is_heard(pool: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.process._CHUNK", 64)
+    monkeypatch.setattr("mainspring.executor.process._CHUNK", 64)
     ears = Ears()
     task = asyncio.create_task(pool.call(order(jobs.many_last_words), ears))
     assert ends(int((await ears.first()).text))
@@ -202,7 +202,7 @@ async def test_a_status_that_somebody_else_took_is_told_of(pool: Processes) -> N
 
 
 async def test_a_slow_death_is_no_hanging_up(pool: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.process._readable", lambda *_: False)
+    monkeypatch.setattr("mainspring.executor.process._readable", lambda *_: False)
     for how, reason in (("segfault", "killed by SIGSEGV"), ("exit 3", "exited with status 3")):
         assert (await pool.call(order(jobs.crash, {"how": how}), print)).reason == reason
 

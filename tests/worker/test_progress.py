@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mainspring import Context, Mainspring, State
-from mainspring.job import JobId, Progress, Report
+from mainspring.records.job import JobId, Progress, Report
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock
 

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from mainspring import Filter, Mainspring, every
-from mainspring.plan import STEP
-from mainspring.schedule import Fired, Firing
-from mainspring.scheduler import LOAD, REST
+from mainspring.schedule.plan import STEP
+from mainspring.schedule.record import Fired, Firing
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock
+from mainspring.worker.scheduler import LOAD, REST
 
 
 class Steps(MemoryStore):

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from mainspring import Archived, BadInput, Context, Filter, Mainspring, Retention, State
 from mainspring.events import JobsPruned
-from mainspring.prune import STEP
 from mainspring.testing import Recorder, VirtualClock
+from mainspring.worker.pruner import STEP
 
 DAY = timedelta(days=1)
 

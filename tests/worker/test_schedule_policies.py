@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mainspring import Context, Mainspring, State, Task, every
-from mainspring.schedule import Tick
+from mainspring.schedule.record import Tick
 from mainspring.testing import VirtualClock
 
 

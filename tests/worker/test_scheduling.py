@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from mainspring import Context, Mainspring, State, Task, at, cron, every, scheduler
+from mainspring import Context, Mainspring, State, Task, at, cron, every
 from mainspring.events import SchedulePaused, TickFired, TickPassed
-from mainspring.scheduler import INPUT_TIMEOUT
 from mainspring.testing import Recorder, VirtualClock
+from mainspring.worker import scheduler
+from mainspring.worker.scheduler import INPUT_TIMEOUT
 
 NEW_YEAR = datetime(2030, 1, 1, tzinfo=UTC)
 

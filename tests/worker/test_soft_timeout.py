@@ -12,10 +12,10 @@ import pytest
 
 from mainspring import BadInput, BadTask, Context, Mainspring, Snooze, State
 from mainspring.events import JobEnded
-from mainspring.job import Ending
 from mainspring.middleware import Next
+from mainspring.records.job import Ending
+from mainspring.task.interruption import Interrupted
 from mainspring.testing import Recorder, VirtualClock
-from mainspring.threads import Interrupted
 
 BOUND = 10.0
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring import Mainspring, cron, every
-from mainspring.schedule import Fired, Firing
+from mainspring.schedule.record import Fired, Firing
 from mainspring.store import Store
 from mainspring.testing import VirtualClock
 

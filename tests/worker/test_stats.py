@@ -11,9 +11,9 @@ import pytest
 
 from mainspring import BadInput, Discard, Execution, Mainspring, Snooze
 from mainspring.clock import EPOCH
-from mainspring.job import WENT_WRONG, Ending, Failure
-from mainspring.stats import Figures, TopError
-from mainspring.tally import KINDS, OTHERS, Sums, bucket, middle, percentile
+from mainspring.insight.stats import Figures, TopError
+from mainspring.records.job import WENT_WRONG, Ending, Failure
+from mainspring.records.tally import KINDS, OTHERS, Sums, bucket, middle, percentile
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
 

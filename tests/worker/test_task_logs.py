@@ -14,8 +14,8 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring import BadInput, Context, Filter, JobNotFound, LogLine, Mainspring, State
-from mainspring.context import LINE_LIMIT, LINES, Desk
-from mainspring.job import Report
+from mainspring.records.job import Report
+from mainspring.task.context import LINE_LIMIT, LINES, Desk
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
 

@@ -14,19 +14,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from mainspring import (
-    BadInput,
-    Breaker,
-    Context,
-    LeaseLost,
-    Mainspring,
-    Snooze,
-    State,
-    every,
-)
+from mainspring import BadInput, Breaker, Context, LeaseLost, Mainspring, Snooze, State, every
 from mainspring.events import JobEnded, JobLost
 from mainspring.middleware import Next
-from mainspring.outcome import Released, decide
+from mainspring.records.outcome import Released, decide
 from mainspring.testing import Recorder, VirtualClock
 from servers import Postgres
 

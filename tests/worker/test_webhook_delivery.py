@@ -160,7 +160,7 @@ async def test_a_waiting_job_that_an_operator_cancels_is_told_once(app: Mainspri
 
 async def test_two_processes_that_see_the_same_tell_it_once(app: Mainspring, url: str, clock: VirtualClock) -> None:
     from mainspring.events import JobsChanged
-    from mainspring.job import Action
+    from mainspring.records.job import Action
 
     async with told(app) as receiver:
         other = Mainspring(await app.opened(), clock=clock)
@@ -231,7 +231,7 @@ async def test_a_job_whose_workers_died_is_told(app: Mainspring, clock: VirtualC
 
 
 def _ghost(now: datetime) -> Any:
-    from mainspring.job import WorkerInfo
+    from mainspring.records.job import WorkerInfo
 
     return WorkerInfo(id="ghost", host="", pid=0, queues=None, tasks=("work",), concurrency=1, started_at=now)
 

@@ -11,8 +11,8 @@ import pytest
 from mainspring import Mainspring
 from mainspring.errors import StoreUnavailable
 from mainspring.events import Event, JobEnded, JobLost, JobStarted, StoreTrouble
-from mainspring.job import Beat, Claim, Ending, Execution, Job, JobId, State, WorkerInfo
-from mainspring.outcome import Outcome
+from mainspring.records.job import Beat, Claim, Ending, Execution, Job, JobId, State, WorkerInfo
+from mainspring.records.outcome import Outcome
 from mainspring.stores.memory.store import MemoryStore
 
 BEAT, LEASE, SWEEP = 0.02, 0.2, 0.02
@@ -335,7 +335,7 @@ async def test_an_outcome_that_met_a_fault_is_told_again_and_counts_once(way: st
 
 
 async def test_a_run_that_was_given_up_ends_with_its_worker_and_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.slots.LAST_CALL", 0.02)
+    monkeypatch.setattr("mainspring.worker.slots.LAST_CALL", 0.02)
     store = Faulty()
     app = Mainspring(store, beat=BEAT, lease=LEASE, sweep=SWEEP)
     gate, ended = asyncio.Event(), asyncio.Event()

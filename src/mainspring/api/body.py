@@ -12,8 +12,8 @@ from msgspec import UNSET
 
 from ..bounds import MAX_CONTAINERS, MAX_MEMBERS, MAX_TEXTS
 from ..codec import too_deep
-from .header import header
 from .problem import Problem
+from .security_headers import header
 from .unknown_field import is_lenient, lenient_parts, unknown_field, unknown_in_part
 
 # A larger body, or part of it, is not decoded a second time to find members that its type does not have.

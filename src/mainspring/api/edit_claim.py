@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from ..app import Mainspring
-from ..document import Document
-from ..job import Job
+from ..records.document import Document
+from ..records.job import Job
 from .etag import etag
 from .problem import Problem
 

@@ -7,8 +7,8 @@ from hashlib import blake2b
 from weakref import WeakKeyDictionary
 
 from ..app import Mainspring
-from ..document import Document
 from ..errors import StoreUnavailable
+from ..records.document import Document
 
 KIND, NAME = "etag", "secret"
 SECRET_BYTES, TAG_BYTES = 32, 16

@@ -15,16 +15,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..app import Mainspring
-from ..document import Document
 from ..errors import StoreError
 from ..ids import following, new_series
+from ..records.document import Document
+from ..records.unreadable import decoded_documents
 from ..survived_errors import SurvivedErrors
-from ..unreadable import decoded_documents
-from .access.door import ANYONE
+from .access.authenticate import ANYONE
+from .app_scope import served
 from .body import read
-from .header import header
 from .problem import Problem
-from .served import served
+from .security_headers import header
 
 _unkept = SurvivedErrors("idempotency", "an answer is not kept, so a request that is repeated is run again")
 KIND = "answer"

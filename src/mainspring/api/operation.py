@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin
 from litestar import Response
 from litestar.handlers import HTTPRouteHandler
 
-from .access.door import ANYONE, UNSAFE
+from .access.authenticate import ANYONE, UNSAFE
 from .problem import MEDIA_TYPE
 
 REF = "#/components/schemas/{name}"

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from litestar import Request
 from litestar.params import QueryParameter
 
-from ..hint import hint
+from ..suggest import hint
 from .problem import Problem
 
 # As many may be given, repeated ones included.

@@ -13,7 +13,7 @@ from litestar.types import ExceptionHandlersMap
 from .. import errors
 from ..control.computation import Busy
 from ..survived_errors import SurvivedErrors
-from .mounted import ROOT
+from .mount_path import ROOT
 from .path import whole
 
 MEDIA_TYPE = "application/problem+json"

@@ -13,9 +13,9 @@ import uvicorn
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from ..errors import BadSetting
-from ..signals import on_stop
+from ..supervisor.signals import on_stop
 from ..survived_errors import LOG_EVERY_SECONDS
-from .head import Bounded
+from .request_limits import Bounded
 from .stream import STOPPING
 
 # How many connections may wait to be taken.

@@ -16,25 +16,25 @@ from litestar.types import Scope
 
 from ..app import Mainspring
 from ..metrics.cluster import Cluster
-from .access.anyone import anyone
 from .access.attempts import Attempts
+from .access.authenticate import Door, Principal, Way, may
 from .access.bearer import Bearer
-from .access.door import Door, Principal, Way, may
 from .access.greeting import Greeting
 from .access.issuer import check_jwt
+from .access.no_auth import anyone
+from .app_scope import Served, opened, served
 from .body import Strict
 from .deadline import Deadline
 from .document import document, operation_id
-from .header import Guarded
 from .idempotency import Answers, Idempotency
-from .mounted import ROOT, Mounted
+from .mount_path import ROOT, Mounted
 from .parameters import known_only
 from .problem import HANDLERS
-from .recent import Forgetful, Recent
+from .response_cache import Forgetful, Recent
 from .routes import BESIDE, ROUTES
 from .routes.pages import no_such_address
 from .routes.session import Sessions
-from .served import Served, opened, served
+from .security_headers import Guarded
 from .stream import Streams
 
 if TYPE_CHECKING:

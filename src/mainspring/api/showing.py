@@ -10,9 +10,9 @@ import msgspec
 from ..app import Mainspring
 from ..control.computation import Computation
 from ..control.schedule_history import ScheduleRun
-from ..document import Entry
-from ..job import Execution, Failure, Job, LogLine
-from ..schedule import Schedule
+from ..records.document import Entry
+from ..records.job import Execution, Failure, Job, LogLine
+from ..schedule.record import Schedule
 from ..webhook.inbound import InboundTrigger
 
 T = TypeVar("T")

@@ -14,9 +14,9 @@ from litestar.types import Receive, Scope, Send
 
 from ..app import Mainspring
 from ..errors import MainspringError
+from ..feed.event import Wish
+from ..feed.hub import Item, Newsstand, Reader, TooSlow
 from ..mask import mask_text
-from ..newsstand import Item, Newsstand, Reader, TooSlow
-from ..notice import Wish
 from ..survived_errors import count
 from .access.redaction import shown_notice
 from .problem import Problem

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType, inspect
 
-from ..hint import hint
+from ..suggest import hint
 
 
 class UnknownField(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ..errors import MainspringError
-from ..hint import nearest
+from ..suggest import nearest
 from .failure import Failed
 
 __all__ = ["COMMANDS", "main"]

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..app import Mainspring
-from ..job import MEANT, Action, JobId
+from ..records.job import MEANT, Action, JobId
 from . import records
 from .change import Deed, carry_out, chosen, which_jobs
 from .loading import with_app

@@ -13,8 +13,8 @@ from ..app import Mainspring
 from ..control import PAGE
 from ..errors import InvalidTransition, JobExists
 from ..events import JobsChanged
-from ..handle import missing
-from ..job import ALLOWED, Action, Changed, Filter, Job, JobId, Refusal, Shown
+from ..records.job import ALLOWED, Action, Changed, Filter, Job, JobId, Refusal, Shown
+from ..task.handle import missing
 from . import records
 from .confirm import confirm
 from .failure import Failed, hint

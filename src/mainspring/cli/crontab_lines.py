@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..clock import EPOCH
 from ..codec import data
-from ..schedule import Schedule
+from ..schedule.record import Schedule
 from ..trigger import AnyTrigger, Every
 from ..trigger.crontab import Entry
 

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from ..job import DeadGroup, Filter
+from ..records.job import DeadGroup, Filter
 from . import records
 from .change import Choice, Deed, carry_out
 from .edit import arg, arguments

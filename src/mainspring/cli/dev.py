@@ -14,9 +14,9 @@ import click
 
 from ..app import Mainspring
 from ..clock import SystemClock
-from ..imported import ImportReport
-from ..program import Program
-from ..reloader import VARIABLE, Reloader
+from ..supervisor.command_line import Program
+from ..supervisor.imported_files import ImportReport
+from ..supervisor.reloader import VARIABLE, Reloader
 from .job_lines import JobLines
 from .loading import load, named_app, place
 from .loop import run

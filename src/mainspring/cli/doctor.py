@@ -11,13 +11,13 @@ import msgspec
 
 from ..app import Mainspring
 from ..control.schedule_index import pages
-from ..diagnosis import Facts, ScheduleFact, answer, findings
 from ..errors import MainspringError
-from ..finding import Finding, Verdict, worst
-from ..job import FINAL, Filter, Job, LiveWorker, Queue, State, UnreadableRecord
-from ..retention import kept
+from ..insight.diagnosis import Facts, ScheduleFact, answer, findings
+from ..records.finding import Finding, Verdict, worst
+from ..records.job import FINAL, Filter, Job, LiveWorker, Queue, State, UnreadableRecord
+from ..records.unreadable import document_finding
 from ..store import Store
-from ..unreadable import document_finding
+from ..task.retention import kept
 from ..webhook.inbound import TRIGGERS
 from ..webhook.record import WEBHOOKS
 from . import records

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from ..app import Mainspring
-from ..job import MAX_PRIORITY, MIN_PRIORITY, Action, Filter, Shown
+from ..records.job import MAX_PRIORITY, MIN_PRIORITY, Action, Filter, Shown
 from .arguments import read
 from .change import Deed, carry_out, chosen, first, which_jobs
 from .filters import options

@@ -10,10 +10,10 @@ import click
 from ..app import Mainspring
 from ..codec import data
 from ..errors import ResultTimeout, UnknownTask
-from ..handle import Handle
-from ..hint import hint as way_out
-from ..job import MAX_PRIORITY, MIN_PRIORITY
-from ..task import Task
+from ..records.job import MAX_PRIORITY, MIN_PRIORITY
+from ..suggest import hint as way_out
+from ..task.handle import Handle
+from ..task.task import Task
 from . import records
 from .arguments import read, read_all
 from .failure import Failed, hint, note

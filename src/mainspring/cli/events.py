@@ -10,9 +10,9 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from ..job import SHOWN
-from ..newsstand import Item
-from ..notice import Notice
+from ..feed.event import Notice
+from ..feed.hub import Item
+from ..records.job import SHOWN
 from .failure import hint
 from .filters import options
 from .loading import with_app

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from rich.table import Table
 from rich.text import Text
 
-from ..job import SHOWN, Shown
-from ..stats import Figures, Point, Stats, TopError
+from ..insight.stats import Figures, Point, Stats, TopError
+from ..records.job import SHOWN, Shown
 from . import render
 from .sparkline import bars_of, squeezed
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ..app import Mainspring
-from ..job import SHOWN, Failure, Filter, WorkerId
+from ..records.job import SHOWN, Failure, Filter, WorkerId
 from .options import F, moment
 
 _STATES = f"May be repeated. One of {', '.join(SHOWN)}."

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..codec import data
-from ..job import Job
+from ..records.job import Job
 from ..webhook.inbound import InboundTrigger
 from ..webhook.record import Standing, Webhook, abridged
 from . import render

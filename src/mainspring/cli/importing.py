@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from ..app import Mainspring
 from ..control import PAGE
 from ..errors import ScheduleExists
-from ..schedule import CATCH_UPS, OVERLAPS, Schedule
-from ..spec import payload_of
-from ..task import Task
+from ..schedule.options import payload_of
+from ..schedule.record import CATCH_UPS, OVERLAPS, Schedule
+from ..task.task import Task
 from ..trigger.crontab import read
 from . import records
 from .crontab_lines import STATUSES, Line, Status, compared, differing, line_of

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from threading import Lock
 
 from ..clock import Clock
-from ..context import running
 from ..events import Bus, JobEnded
+from ..task.context import running
 
 # Lines of one job, and of all jobs of one task, that are shown in a window of time.
 MAX_JOB_LINES = 10

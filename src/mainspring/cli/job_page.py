@@ -11,8 +11,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..job import PARTIAL, Ending, Execution, Job, State
-from ..why import Reason
+from ..insight.why import Reason
+from ..records.job import PARTIAL, Ending, Execution, Job, State
 from .render import LONG, exact, facts, grid, job_state, line, progress, section, size, span, when
 from .text import clean
 

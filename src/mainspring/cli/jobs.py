@@ -9,7 +9,7 @@ import msgspec
 
 from ..app import Mainspring
 from ..errors import BadSetting
-from ..job import SORTS, Filter, Job, JobId, Sort
+from ..records.job import SORTS, Filter, Job, JobId, Sort
 from . import records
 from .actions import cancel, delete, pause, resume, retry, run_again
 from .edit import reschedule, update

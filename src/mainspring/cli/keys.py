@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from ..credential import ROLES, Role, id_of
+from ..records.api_key import ROLES, Role, id_of
 from . import records
 from .failure import hint
 from .loading import place, with_app

@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from ..acting import acting
+from ..actor import acting
 from ..app import Mainspring
 from ..errors import MainspringError
 from ..health import PATIENCE

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from ..job import JobId, LogLine
+from ..records.job import JobId, LogLine
 from . import records
 from .failure import Failed, hint
 from .loading import with_app

@@ -10,7 +10,7 @@ import click
 
 from ..app import Mainspring
 from ..errors import BadInput, StoreError
-from ..schema import Schema
+from ..records.schema import Schema
 from . import records
 from .confirm import confirm
 from .loading import place, with_closed_app

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from rich.table import Table
 from rich.text import Text
 
-from ..depth import Depth, Sample, grid_of
+from ..insight.queue_depth import Depth, Sample, grid_of
 from . import render
 from .figures import took
 from .sparkline import trail

@@ -10,8 +10,8 @@ import click
 import msgspec
 
 from ..codec import data
-from ..job import Execution, Failure, Job, LiveWorker
-from ..schedule import Schedule
+from ..records.job import Execution, Failure, Job, LiveWorker
+from ..schedule.record import Schedule
 from ..trigger import Preview
 
 

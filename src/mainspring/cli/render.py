@@ -11,9 +11,9 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from .. import finding
-from ..credential import ApiKey
-from ..job import DeadGroup, Job, LogLine, Progress, Queue, Shown, Sort
+from ..records import finding
+from ..records.api_key import ApiKey
+from ..records.job import DeadGroup, Job, LogLine, Progress, Queue, Shown, Sort
 from ..webhook.inbound import InboundTrigger
 from ..webhook.record import Standing, Webhook, abridged
 from .text import clean

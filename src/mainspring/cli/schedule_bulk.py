@@ -9,7 +9,7 @@ import msgspec
 
 from ..app import Mainspring
 from ..control import ScheduleBulk, ScheduleFilter
-from ..schedule import Owner, Status
+from ..schedule.record import Owner, Status
 from . import records
 from .confirm import confirm
 from .failure import Failed, hint

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ..app import Mainspring
-from ..schedule import Schedule
+from ..schedule.record import Schedule
 from . import records
 from .enqueue import task_of
 from .failure import hint, note

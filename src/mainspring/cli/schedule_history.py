@@ -11,7 +11,7 @@ import msgspec
 
 from ..app import Mainspring
 from ..control import ScheduleRun, ScheduleStats
-from ..stats import LONGEST
+from ..insight.stats import LONGEST
 from . import records
 from .failure import hint
 from .loading import with_app

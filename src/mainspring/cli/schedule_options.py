@@ -10,8 +10,8 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from ..job import MAX_PRIORITY, MIN_PRIORITY
-from ..schedule import CATCH_UPS, OVERLAPS, Spec
+from ..records.job import MAX_PRIORITY, MIN_PRIORITY
+from ..schedule.record import CATCH_UPS, OVERLAPS, Spec
 from ..trigger import Every, Trigger, Window, at, cron
 from .filters import options
 from .options import instant, interval, json_object, span

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..control import ScheduleStats
-from ..schedule import Schedule, Spec, Status, Tick
+from ..schedule.record import Schedule, Spec, Status, Tick
 from ..trigger import Preview, Window
 from . import render
 from .figures import percent, took

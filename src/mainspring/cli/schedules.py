@@ -12,7 +12,7 @@ import msgspec
 from ..app import Mainspring
 from ..control.schedule_ticks import MAX_TICKS
 from ..control.schedules import Backfill
-from ..schedule import Owner, Schedule, Status
+from ..schedule.record import Owner, Schedule, Status
 from . import records
 from .confirm import confirm
 from .failure import hint

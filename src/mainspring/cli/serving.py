@@ -78,7 +78,7 @@ class Service:
         if not self._auth:
             hint("anyone on this machine can open it, as an admin (--no-auth)")
             return self._open(self.address) if opens else self.address
-        from ..api.access.welcome import address, welcome
+        from ..api.access.first_run import address, welcome
 
         if not (token := await welcome(self._app)):
             return self._open(self.address) if opens else self.address

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from ..settings_report import Setting, report
+from ..insight.settings_report import Setting, report
 from . import records
 from .failure import hint
 from .loading import with_closed_app
@@ -23,7 +23,7 @@ async def settings(app: Mainspring, names: tuple[str, ...], changed: bool, as_js
     found = report(app.settings, app.setting_sources)
     unknown = set(names) - {one.name for one in found}
     if unknown:
-        from ..hint import hint as nearest
+        from ..suggest import hint as nearest
 
         name = min(unknown)
         raise click.UsageError(f"there is no setting {name!r}; {nearest(name, [one.name for one in found])}")

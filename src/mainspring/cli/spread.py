@@ -9,8 +9,8 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from ..distribution import Distribution
-from ..spread import Rebalance
+from ..schedule.balance.distribution import Distribution
+from ..schedule.balance.spread import Rebalance
 from . import records
 from .confirm import confirm
 from .failure import hint

@@ -10,8 +10,8 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from ..schedule import Schedule, Status
-from ..stats import LONGEST, Stats
+from ..insight.stats import LONGEST, Stats
+from ..schedule.record import Schedule, Status
 from . import records
 from .failure import hint
 from .loading import place, with_app

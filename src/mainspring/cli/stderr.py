@@ -7,7 +7,7 @@ import logging
 import click
 
 from ..config import LEVELS, LogFormat
-from ..logs import JsonFormatter, RunFilter, TextFormatter
+from ..logs.formatters import JsonFormatter, RunFilter, TextFormatter
 
 log_option = click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), help="Default: the app's.")
 

@@ -13,9 +13,9 @@ from msgspec.structs import asdict
 from ..app import Mainspring
 from ..control.schedule_index import pages
 from ..errors import MainspringError
-from ..job import Breaker
+from ..records.job import Breaker
 from ..retry import Backoff
-from ..task import Options, Task
+from ..task.task import Options, Task
 from . import records
 from .failure import Failed, hint
 from .loading import with_app
@@ -35,7 +35,7 @@ async def tasks(app: Mainspring, names: tuple[str, ...], as_json: bool) -> None:
         raise Failed("tasks are an app's code, and here is only a store: give --app MODULE:ATTR")
     for name in names:
         if name not in app.tasks:
-            from ..hint import hint as nearest
+            from ..suggest import hint as nearest
 
             raise Failed(f"there is no task {name!r} in this app; {nearest(name, app.tasks)}")
     schedules = await _schedules(app)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..logs import printable as clean
+from ..logs.formatters import printable as clean
 from ..mask import mask_text as redacted
 
 __all__ = ["clean", "redacted", "safe"]

@@ -18,11 +18,11 @@ from .. import config
 from ..app import Mainspring
 from ..errors import BadSetting
 from ..events import JobEnded, WorkerStarted, WorkerStopped, WorkerStopping
-from ..lifeline import RECYCLED, Lifeline, Word
-from ..program import Program, can_reload
-from ..supervisor import Supervisor
-from ..systemd import notify, watchdog
-from ..worker import Worker
+from ..supervisor.channel import RECYCLED, Lifeline, Word
+from ..supervisor.command_line import Program, can_reload
+from ..supervisor.supervisor import Supervisor
+from ..supervisor.systemd import notify, watchdog
+from ..worker.worker import Worker
 from .failure import note
 from .loading import load, named_app, place
 from .loop import run

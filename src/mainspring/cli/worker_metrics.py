@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 import click
 
 from ..app import Mainspring
+from ..counters import Counts
 from ..health import Health
-from ..lifeline import Lifeline, Word
-from ..measure import Counts
-from ..supervisor import Supervisor
+from ..supervisor.channel import Lifeline, Word
+from ..supervisor.supervisor import Supervisor
 
 # Seconds between two words of a supervised process about what it has counted: what a kill takes along.
 PERIOD = 2.0

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..job import Job, LiveWorker, WorkerState
+from ..records.job import Job, LiveWorker, WorkerState
 from .render import WIDE, console, exact, facts, grid, line, progress, size, when
 from .text import clean
 

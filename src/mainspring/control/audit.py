@@ -9,12 +9,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..acting import actor
-from ..document import Entry, Trail
-from ..handle import Handle
-from ..job import Changed, Job, NewJob
-from ..outcome import clean
-from .deed import IDS, WHO, fitted, note, recorded
+from ..actor import actor
+from ..records.document import Entry, Trail
+from ..records.job import Changed, Job, NewJob
+from ..records.outcome import clean
+from ..task.handle import Handle
+from .audit_log import IDS, WHO, fitted, note, recorded
 from .ground import Ground
 from .job_page import is_askable
 from .jobs import PAGE, checked_limit

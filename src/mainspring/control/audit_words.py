@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..codec import data
-from ..document import Entry
-from ..job import FINAL, SHOWN
+from ..records.document import Entry
+from ..records.job import FINAL, SHOWN
 
 # Names and ids in one text.
 _NAMED = 3

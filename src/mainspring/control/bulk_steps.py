@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection
 from msgspec.structs import replace
 
 from ..clock import Clock
-from ..job import Changed, Filter, JobId
+from ..records.job import Changed, Filter, JobId
 
 Act = Callable[[Filter, JobId | None, int], Awaitable[Changed]]
 """One step: those of a filter from beyond an id, up to a number."""

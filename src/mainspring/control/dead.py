@@ -9,12 +9,12 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from ..errors import BadInput
-from ..job import Action, Changed, DeadGroup, Filter, JobId, Update
-from .deed import audited
+from ..records.job import Action, Changed, DeadGroup, Filter, JobId, Update
+from .audit_log import audited
+from .bulk_page import Part
 from .ground import Ground
 from .job_page import Page
 from .jobs import PAGE, Jobs, checked_id, checked_limit
-from .part import Part
 
 
 class Dead:

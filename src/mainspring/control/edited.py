@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from ..bounds import has_too_many_parts
 from ..codec import data, encode_call
 from ..errors import BadPayload
-from ..job import Job, JobId, Update, is_internal
-from ..task import Task
+from ..records.job import Job, JobId, Update, is_internal
+from ..task.task import Task
 
 # Jobs whose arguments are changed in one step, and characters of these: a store encodes them in the event loop.
 MAX_EDITED_JOBS = 200

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from ..clock import micros
 from ..errors import BadInput
-from ..handle import missing
-from ..job import Execution, JobId
-from ..stats import Figures, figures
-from ..tally import NOT_COUNTED, Sums
+from ..insight.stats import Figures, figures
+from ..records.job import Execution, JobId
+from ..records.tally import NOT_COUNTED, Sums
+from ..task.handle import missing
 from .ground import Ground
 from .jobs import MOST, checked_id, checked_limit
 

@@ -11,8 +11,8 @@ from ..clock import Clock
 from ..config import Settings
 from ..events import Bus
 from ..store import Store
-from ..task import Task
-from ..webhook.crier import Crier
+from ..task.task import Task
+from ..webhook.dispatcher import Crier
 
 Opened = Callable[[], Awaitable[Store]]
 

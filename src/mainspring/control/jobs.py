@@ -14,9 +14,8 @@ from ..bounds import MAX_REASON_CHARACTERS
 from ..clock import is_instant
 from ..errors import BadInput, BadPayload, InvalidTransition, JobExists, MainspringError
 from ..events import JobsChanged
-from ..handle import Handle, missing
-from ..hint import hint
-from ..job import (
+from ..insight.why import Facts, Reason, reasons
+from ..records.job import (
     ALLOWED,
     PARTIAL,
     SHOWN,
@@ -36,19 +35,20 @@ from ..job import (
     Update,
     Updates,
 )
-from ..outcome import clean
+from ..records.outcome import clean
 from ..span import Span, seconds
-from ..task import checked
+from ..suggest import hint
+from ..task.handle import Handle, missing
+from ..task.task import checked
 from ..webhook.seen_message import settle_open
-from ..why import Facts, Reason, reasons
+from .audit_log import audited, note
+from .bulk_page import Part, resumed, token
 from .bulk_steps import MAX_STEP_JOBS, Act, BulkSteps, in_parts
 from .computation import Computation
-from .deed import audited, note
 from .edited import MAX_EDITED_JOBS, in_lots, with_arguments
 from .ground import Ground
 from .job_counts import FilteredCounts, filtered_counts
 from .job_page import Page, is_text, page_cursor, page_token, running_jobs, whole_job
-from .part import Part, resumed, token
 from .queues import Queues
 from .run_again import again
 

@@ -11,10 +11,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..acting import actor
+from ..actor import actor
 from ..clock import EPOCH, is_instant
 from ..config import span
-from ..credential import (
+from ..errors import ApiKeyExists, ApiKeyNotFound, BadInput, StoreError
+from ..records.api_key import (
     KEY,
     ApiKey,
     Kept,
@@ -27,15 +28,14 @@ from ..credential import (
     minted,
     new_key_id,
 )
-from ..document import Document
-from ..errors import ApiKeyExists, ApiKeyNotFound, BadInput, StoreError
-from ..hint import hint
-from ..job import UnreadableRecord
+from ..records.document import Document
+from ..records.job import UnreadableRecord
+from ..records.unreadable import decoded_documents
 from ..span import Span
 from ..store import Store
+from ..suggest import hint
 from ..survived_errors import SurvivedErrors
-from ..unreadable import decoded_documents
-from .deed import audited, note
+from .audit_log import audited, note
 from .ground import Ground
 
 _unnoted = SurvivedErrors("key_use", "it is not recorded that an API key was used")

@@ -10,11 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..bounds import MAX_NAME_CHARACTERS, MAX_NOTE_CHARACTERS
-from ..document import Document
 from ..errors import BadInput, StoreUnavailable
-from ..outcome import clean
+from ..records.document import Document
+from ..records.outcome import clean
+from ..records.unreadable import decoded_documents
 from ..store import Store
-from ..unreadable import decoded_documents
 
 KIND = "queue_pauses"
 # The newest pauses of a queue that are kept, and for how long after the last of them has ended.

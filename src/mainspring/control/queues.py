@@ -7,14 +7,14 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from ..acting import actor
-from ..depth import Sample, checked_window, history
+from ..actor import actor
 from ..events import QueuePaused, QueueResumed
-from ..job import Queue
+from ..insight.queue_depth import Sample, checked_window, history
+from ..records.job import Queue
 from ..span import Span
-from ..task import check_name
-from .deed import audited, noting
-from .deed import note as annotate
+from ..task.task import check_name
+from .audit_log import audited, noting
+from .audit_log import note as annotate
 from .ground import Ground
 from .queue_pauses import Pause, begin_pause, checked_note, current, end_pause, pauses_of
 

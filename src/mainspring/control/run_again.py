@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from ..acting import actor
+from ..actor import actor
 from ..errors import BadInput, InvalidTransition
 from ..ids import new_id
-from ..job import Job, JobId, NewJob, is_internal
-from ..task import Task
+from ..records.job import Job, JobId, NewJob, is_internal
+from ..task.task import Task
 
 FINISHED = ("completed", "dead", "cancelled", "expired")
 # Parts of the metadata that belong to the trace of the first job.

@@ -11,17 +11,17 @@ from typing import Literal, TypedDict, Unpack
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..amendment import paused, resumed, triggered
 from ..errors import MainspringError
 from ..ids import new_id
-from ..job import Changed, JobId, Refusal, State
-from ..outcome import clean
-from ..schedule import BY_HAND, Firing, Owner, Schedule, Status
-from ..scheduler import Scheduler, job_of
+from ..records.job import Changed, JobId, Refusal, State
+from ..records.outcome import clean
+from ..schedule.edit import paused, resumed, triggered
+from ..schedule.record import BY_HAND, Firing, Owner, Schedule, Status
 from ..store import Store
-from ..task import check_name
+from ..task.task import check_name
 from ..webhook.record import noted
-from .deed import audited, note
+from ..worker.scheduler import Scheduler, job_of
+from .audit_log import audited, note
 from .ground import Ground
 from .job_page import cursor_name
 from .jobs import checked_limit

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from ..clock import micros
 from ..errors import BadInput
-from ..job import WENT_WRONG, Execution, JobId
-from ..schedule import BACKFILL, BY_HAND, TICKS_KEPT, Schedule, Tick
-from ..stats import LONGEST, Figures, Point, TopError, figures, resolution, series, top_errors
+from ..insight.stats import LONGEST, Figures, Point, TopError, figures, resolution, series, top_errors
+from ..records.job import WENT_WRONG, Execution, JobId
+from ..records.tally import NOT_COUNTED, SECONDS, Sums, Tally, begin
+from ..schedule.record import BACKFILL, BY_HAND, TICKS_KEPT, Schedule, Tick
 from ..store import Store
-from ..tally import NOT_COUNTED, SECONDS, Sums, Tally, begin
 
 # Jobs whose runs statistics look at, the newest first, and how many of them are read at a time.
 SAMPLE_JOBS, READ_JOBS = 500, 100

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from ..clock import Clock
-from ..schedule import Owner, Schedule, Status
+from ..schedule.record import Owner, Schedule, Status
 from ..store import Store
 from .ground import Opened
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from ..clock import is_instant
 from ..errors import BadInput
-from ..schedule import Schedule
+from ..schedule.record import Schedule
 from ..trigger import Preview
 from ..trigger.zone import zone_of
 from .computation import Computation

@@ -13,26 +13,26 @@ from typing import Any, Literal, TypeVar, Unpack
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..amendment import born, fingerprint, paused, redefined, rescheduled, resumed, triggered
 from ..clock import is_instant
-from ..distribution import WEEK, Distribution, DistributionCount
 from ..errors import BadInput, ScheduleChanged, ScheduleExists, ScheduleNotFound, StoreUnavailable
 from ..events import SchedulesChanged
-from ..handle import Handle
-from ..hint import hint
 from ..ids import new_id
-from ..job import Cursor, Enqueued, Filter, JobId, Shown
-from ..schedule import BACKFILL, BY_HAND, Firing, Owner, Schedule, Spec, Status, Tick, key_of
-from ..scheduler import BATCH, LOAD, Scheduler, job_of, load_of
-from ..spec import ScheduleOptions, amended, declared, fingerprint_of, payload_of
-from ..spread import Rebalance, place, rebalance, unplaced
+from ..records.job import Cursor, Enqueued, Filter, JobId, Shown
+from ..schedule.balance.distribution import WEEK, Distribution, DistributionCount
+from ..schedule.balance.spread import Rebalance, place, rebalance, unplaced
+from ..schedule.edit import born, fingerprint, paused, redefined, rescheduled, resumed, triggered
+from ..schedule.options import ScheduleOptions, amended, declared, fingerprint_of, payload_of
+from ..schedule.record import BACKFILL, BY_HAND, Firing, Owner, Schedule, Spec, Status, Tick, key_of
 from ..store import Store
-from ..task import Task, check_name
+from ..suggest import hint
+from ..task.handle import Handle
+from ..task.task import Task, check_name
 from ..trigger import Preview
 from ..trigger.bounds import LAST_YEAR
 from ..webhook.record import noted
+from ..worker.scheduler import BATCH, LOAD, Scheduler, job_of, load_of
+from .audit_log import audited, note
 from .computation import Computation, Kind
-from .deed import audited, note
 from .ground import Ground
 from .job_page import cursor_name
 from .jobs import PAGE, checked_limit

@@ -10,27 +10,19 @@ from typing import Any, Literal, TypedDict, Unpack
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..acting import acting
+from ..actor import acting
 from ..errors import BadInput, UnknownTask
-from ..handle import Handle
-from ..hint import hint, unexpected
-from ..job import Enqueued, NewJob
+from ..records.job import Enqueued, NewJob
 from ..span import Span, seconds
 from ..store import Store
-from ..task import check_name, check_public, checked
-from ..webhook.inbound import (
-    MOST,
-    TRIGGERS,
-    Call,
-    InboundTrigger,
-    KeptTrigger,
-    checked_arguments,
-    checked_kwargs,
-)
+from ..suggest import hint, unexpected
+from ..task.handle import Handle
+from ..task.task import check_name, check_public, checked
+from ..webhook.inbound import MOST, TRIGGERS, Call, InboundTrigger, KeptTrigger, checked_arguments, checked_kwargs
 from ..webhook.record import Key, Keys, Unsaid, checked_name, facts, noted, secret_of
 from ..webhook.seen_message import job_made, seen_message
+from .audit_log import audited, note
 from .computation import Computation
-from .deed import audited, note
 from .ground import Ground
 from .schedules import Schedules
 from .webhooks import OVERLAP

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from ..config import Settings
 from ..errors import BadInput
-from ..handle import Handle
-from ..hint import unexpected
 from ..ids import new_id
-from ..job import Enqueued, Filter, NewJob
+from ..records.job import Enqueued, Filter, NewJob
 from ..span import Span, seconds
+from ..suggest import unexpected
+from ..task.handle import Handle
 from ..webhook.message import Event, delivery, prefix
 from ..webhook.record import (
     EVENTS,
@@ -42,7 +42,7 @@ from ..webhook.record import (
     noted,
     secret_of,
 )
-from .deed import audited, note
+from .audit_log import audited, note
 from .ground import Ground
 from .job_page import Page
 from .jobs import Jobs

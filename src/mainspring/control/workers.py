@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from ..errors import BadInput, InvalidTransition, MainspringError, StoreUnavailable, WorkerNotFound
 from ..events import WorkersOrdered
-from ..job import Filter, Job, LiveWorker, Order, Orders, WorkerId, WorkerState
+from ..records.job import Filter, Job, LiveWorker, Order, Orders, WorkerId, WorkerState
 from ..store import Store
-from .deed import audited, note
+from .audit_log import audited, note
 from .ground import Ground
 from .jobs import PAGE, checked_limit
 

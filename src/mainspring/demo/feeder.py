@@ -6,7 +6,7 @@ import random
 from itertools import count
 
 from ..app import Mainspring
-from ..job import NewJob
+from ..records.job import NewJob
 
 WIDTHS = (320, 640, 1280)
 READERS = 30

@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from ..app import Mainspring
 from ..cli.loading import place
-from ..job import Filter, Job, Queue
-from ..schedule import Schedule
-from ..stats import Stats
-from ..worker import Worker
+from ..insight.stats import Stats
+from ..records.job import Filter, Job, Queue
+from ..schedule.record import Schedule
+from ..worker.worker import Worker
 from .tally import Tally
 
 RUNNING = 60

@@ -15,8 +15,8 @@ from rich.text import Text
 
 from ..cli import render
 from ..cli.sparkline import bars_of
-from ..job import Job, Shown
-from ..schedule import Schedule
+from ..records.job import Job, Shown
+from ..schedule.record import Schedule
 from .scene import Scene
 
 SIDE = 38

@@ -12,7 +12,7 @@ from ..app import Mainspring
 from ..cli import render
 from ..clock import Alarm
 from ..errors import StoreUnavailable
-from ..signals import on_stop
+from ..supervisor.signals import on_stop
 from ..survived_errors import SurvivedErrors
 from .app import shop
 from .feeder import feed

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from ..cli import render
 from ..cli.text import redacted
-from ..schedule import Schedule
-from ..stats import Stats
+from ..insight.stats import Stats
+from ..schedule.record import Schedule
 from .tally import Tally, TaskTally
 
 KEPT = "sqlite:///demo.db"

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ..app import Mainspring
 from ..events import JobEnded, JobEnqueued, StoreTrouble
-from ..job import Job, State
+from ..records.job import Job, State
 
 REMEMBERED = 50
 WINDOW = 5

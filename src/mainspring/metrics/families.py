@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-from ..bucket import below
-from ..measure import LABELS, OTHER
+from ..counters import LABELS, OTHER
+from ..histogram import below
 
 Labels = tuple[str, ...]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from ..counters import Counts
 from ..health import Health
-from ..measure import Counts
 from . import exposition
 from .cluster import Cluster
 from .endpoint import Page

@@ -8,7 +8,7 @@ from msgspec import Struct
 from prometheus_client.core import Metric
 
 from ..clock import Clock
-from ..measure import Counts, Meter, values
+from ..counters import Counts, Meter, values
 from ..survived_errors import METRIC as ERRORS_SURVIVED
 from ..survived_errors import UNREADABLE_METRIC as RECORDS_UNREADABLE
 from .families import counter, histogram, seconds

@@ -7,13 +7,13 @@ from datetime import datetime
 from msgspec import Struct
 
 from ..clock import EPOCH
-from ..depth import oldest
-from ..job import Circuit, LiveWorker, Queue, Shown
-from ..measure import LABELS
-from ..schedule import Leadership, Schedule
-from ..stats import summed
+from ..counters import LABELS
+from ..insight.queue_depth import oldest
+from ..insight.stats import summed
+from ..records.job import Circuit, LiveWorker, Queue, Shown
+from ..records.tally import Tally
+from ..schedule.record import Leadership, Schedule
 from ..store import Store
-from ..tally import Tally
 
 # So many schedules are read at a time, and at most.
 PAGE, MOST_SCHEDULES = 1_000, 10_000

@@ -8,9 +8,9 @@ from importlib.metadata import version
 
 from prometheus_client.core import Metric
 
-from ..job import OUTCOMES, SHOWN, Ending
-from ..schedule import Schedule
-from ..tally import NOT_COUNTED, Sums
+from ..records.job import OUTCOMES, SHOWN, Ending
+from ..records.tally import NOT_COUNTED, Sums
+from ..schedule.record import Schedule
 from .families import Fold, Labels, counter, gauge, histogram, seconds
 from .snapshot import Snapshot
 

@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
+from ..counters import Meter
 from ..events import JobLost, JobPostponed, SlotLeaked, StoreTrouble
-from ..job import Claim, UnreadableRecord
-from ..measure import Meter
-from ..schedule import Due
+from ..records.job import Claim, UnreadableRecord
+from ..schedule.record import Due
 from ..store import Store
 from ..survived_errors import METRIC as ERRORS_SURVIVED
 from ..survived_errors import UNREADABLE_METRIC as RECORDS_UNREADABLE

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from ..context import Context
+from ..task.context import Middleware, Next
 
-Next = Callable[[Context], Awaitable[Any]]
-Middleware = Callable[[Context, Next], Awaitable[Any]]
+__all__ = ["Middleware", "Next", "onion"]
 
 
 def onion(layers: Sequence[Middleware], core: Next) -> Next:

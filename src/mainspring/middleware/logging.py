@@ -6,8 +6,8 @@ import logging
 from typing import Any
 
 from ..clock import Clock, SystemClock
-from ..context import Context, about
-from ..outcome import failure_of
+from ..records.outcome import failure_of
+from ..task.context import Context, about
 from . import Next
 from .status import Status, status_of
 

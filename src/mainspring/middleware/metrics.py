@@ -6,7 +6,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..clock import Clock, SystemClock
-from ..context import Context
+from ..task.context import Context
 from . import Next
 from .status import status_of
 

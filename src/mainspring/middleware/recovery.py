@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ..context import Context
-from ..outcome import failure_of
-from ..threads import Interrupted
+from ..records.outcome import failure_of
+from ..task.context import Context
+from ..task.interruption import Interrupted, TaskExit
 from . import Next
-
-
-class TaskExit(Exception):
-    """A task raised SystemExit, KeyboardInterrupt or the like."""
 
 
 async def recovery(ctx: Context, call_next: Next) -> Any:

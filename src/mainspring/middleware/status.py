@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Literal, get_args
 
-from ..context import Context
 from ..errors import JobTimeout
-from ..outcome import Cancel, Discard, Snooze, Steer
+from ..records.outcome import Cancel, Discard, Snooze, Steer
+from ..task.context import Context
 
 Status = Literal["completed", "partial", "failed", "timeout", "snoozed", "discarded", "cancelled", "interrupted"]
 STATUSES: tuple[Status, ...] = get_args(Status)

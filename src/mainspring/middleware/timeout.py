@@ -9,9 +9,9 @@ from contextvars import Context as ContextVars
 from typing import Any
 
 from ..clock import Clock, Timer
-from ..context import Context
 from ..errors import JobTimeout
-from ..threads import Interrupted
+from ..task.context import Context
+from ..task.interruption import Interrupted
 from . import Next
 
 # A run that swallows its interruption is interrupted again this often.

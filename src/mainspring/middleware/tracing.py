@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..context import Context
-from ..job import NewJob
 from ..mask import mask_text
-from ..outcome import Abroad, failure_of
+from ..records.job import NewJob
+from ..records.outcome import Abroad, failure_of
+from ..task.context import Context
 from . import Next
 from .status import status_of
 

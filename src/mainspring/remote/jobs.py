@@ -9,19 +9,19 @@ from typing import Any, Unpack
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
+from ..control.bulk_page import Part
 from ..control.job_counts import MAX_JOBS, FilteredCounts
 from ..control.job_page import Page
 from ..control.jobs import PAGE, Jobs, checked_filter, checked_id, checked_limit
-from ..control.part import Part
 from ..errors import BadInput
-from ..handle import Handle
-from ..job import SHOWN, Action, Changed, Enqueued, Filter, Job, JobId, Refusal, Shown, Sort, State, Update
+from ..insight.why import Reason
+from ..records.job import SHOWN, Action, Changed, Enqueued, Filter, Job, JobId, Refusal, Shown, Sort, State, Update
 from ..span import Span, seconds
 from ..stores.http.answers import ItemAnswer, JobAnswer
 from ..stores.http.answers import Page as Answers
 from ..stores.http.store import MANY, WAIT
 from ..stores.http.store import PAGE as ANSWERS
-from ..why import Reason
+from ..task.handle import Handle
 from .line import line_of
 
 # The parameters of a list, where they are not called as in a Filter.

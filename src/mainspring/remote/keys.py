@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from ..control.keys import Keys, undecoded_key
-from ..credential import ApiKey, Role
+from ..records.api_key import ApiKey, Role
 from ..span import Span
 from .line import line_of
 

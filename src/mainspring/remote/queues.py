@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from ..control.queue_pauses import Pause, checked_note
 from ..control.queues import Queues
-from ..depth import Sample, checked_window
 from ..events import QueuePaused, QueueResumed
-from ..job import Queue
+from ..insight.queue_depth import Sample, checked_window
+from ..records.job import Queue
 from ..span import Span
-from ..task import check_name
+from ..task.task import check_name
 from .line import line_of
 
 _logger = logging.getLogger("mainspring")

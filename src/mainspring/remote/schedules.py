@@ -15,17 +15,17 @@ from ..control.jobs import PAGE, checked_limit
 from ..control.schedule_bulk import BulkPart
 from ..control.schedule_history import WEEK
 from ..errors import BadInput
-from ..handle import Handle
-from ..job import Enqueued, JobId
-from ..schedule import Schedule, Spec
-from ..scheduler import Scheduler
-from ..spec import ScheduleOptions
-from ..spread import Rebalance
+from ..records.job import Enqueued, JobId
+from ..schedule.balance.spread import Rebalance
+from ..schedule.options import ScheduleOptions
+from ..schedule.record import Schedule, Spec
 from ..store import Store
 from ..stores.http.answers import RunAnswer, ScheduleAnswer
 from ..stores.http.store import PAGE as ANSWERS
-from ..task import Task, check_name
+from ..task.handle import Handle
+from ..task.task import Task, check_name
 from ..trigger import Window
+from ..worker.scheduler import Scheduler
 from .line import line_of
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from ..control.ground import Opened
-from ..stats import Stats
+from ..insight.stats import Stats
 
 
 async def stats(opened: Opened, window: timedelta | None, queue: str | None, task: str | None) -> Stats:

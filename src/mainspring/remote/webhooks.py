@@ -10,9 +10,9 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from ..control.webhooks import OVERLAP, NewSecret, WebhookChanges, WebhookOptions, Webhooks
-from ..handle import Handle
-from ..job import Enqueued
+from ..records.job import Enqueued
 from ..span import Span, seconds
+from ..task.handle import Handle
 from ..webhook.record import Kind, Standing, Webhook
 from .line import line_of
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..control.ground import Ground
 from ..control.jobs import PAGE, Jobs
 from ..control.workers import Workers
-from ..job import Filter, Job, Order, WorkerId
+from ..records.job import Filter, Job, Order, WorkerId
 from .line import line_of
 
 

@@ -70,12 +70,12 @@ def open_store(
                 raise BadSetting(
                     f"store URL {shown!r} needs {error.name}: pip install 'mainspring[postgres]'"
                 ) from None
-            from .postgres.place import Place
+            from .postgres.url import Place
 
             place = Place(url, shown, schema=postgres_schema, prefix=postgres_table_prefix)
             return PostgresStore(place, clock=clock, durability=durability)
         case _ if re.fullmatch(r"rediss?(\+(cluster|sentinel))?|redis\+unix", scheme):
-            from .redis.place import Place as RedisPlace
+            from .redis.url import Place as RedisPlace
 
             redis = RedisPlace(url, shown, prefix=redis_key_prefix.removesuffix(":"))
             try:

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from ..aftermath import ended, revived, roused
-from ..job import Job, JobId, State
-from ..schedule import Schedule
+from ..records.job import Job, JobId, State
+from ..schedule.job_ended import ended, revived, roused
+from ..schedule.record import Schedule
 
 
 class JobEnd(NamedTuple):

@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from ..bounds import MAX_CONTAINERS, MAX_METADATA_BYTES, MAX_TEXTS, has_too_many_parts
 from ..clock import EPOCH, instant, micros
-from ..job import (
+from ..records.job import (
     BRIEF_CHARACTERS,
     LEFT_OUT,
     UNREADABLE,
@@ -29,8 +29,8 @@ from ..job import (
     State,
     WorkerId,
 )
+from ..records.unreadable import readable, unreadable
 from ..retry import Backoff
-from ..unreadable import readable, unreadable
 
 COLUMNS = (
     "id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, "

@@ -11,8 +11,8 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
-from ..document import Entry, Trail
-from ..job import (
+from ..records.document import Entry, Trail
+from ..records.job import (
     ALLOWED,
     BRIEF_CHARACTERS,
     LEFT_OUT,
@@ -38,8 +38,8 @@ from ..job import (
     Updates,
     is_internal,
 )
-from ..outcome import Outcome
-from ..schedule import Firing, Leadership
+from ..records.outcome import Outcome
+from ..schedule.record import Firing, Leadership
 from .rows import options_of
 
 # A row of a worker that has been silent for so long says nothing any more: any beat removes it.

@@ -11,10 +11,10 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from ..clock import SystemClock
-from ..context import Context, running
 from ..errors import BadInput
-from ..hint import hint
 from ..span import Span, seconds
+from ..suggest import hint
+from ..task.context import Context, running
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 # How long, in real seconds, a step waits for a task in another thread before time goes on without it; and for one call

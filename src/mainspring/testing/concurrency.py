@@ -6,9 +6,9 @@ import threading
 from collections import Counter
 from typing import Any
 
-from ..context import Context
 from ..errors import BadInput
 from ..middleware import Next
+from ..task.context import Context
 
 
 class ConcurrencyTester:

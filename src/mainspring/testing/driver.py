@@ -6,11 +6,11 @@ import asyncio
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 
-from ..context import Context
 from ..events import Bus, Event, JobsChanged, TickFired
-from ..outcome import Released
-from ..slots import Run
-from ..worker import Worker
+from ..records.outcome import Released
+from ..task.context import Context
+from ..worker.slots import Run
+from ..worker.worker import Worker
 from .clock import VirtualClock
 
 # Real seconds for a run that neither ends nor waits for the test's clock, before time goes on without it: it may wait

@@ -11,9 +11,9 @@ import msgspec
 
 from ..codec import encode_call
 from ..errors import BadInput, BadPayload
-from ..job import Job
+from ..records.job import Job
 from ..span import Span, seconds
-from ..task import Task
+from ..task.task import Task
 
 if TYPE_CHECKING:
     from ..app import Mainspring

@@ -8,10 +8,10 @@ import threading
 from collections.abc import Callable
 from typing import Any, Literal, cast
 
-from ..context import Context
 from ..errors import StoreUnavailable
 from ..middleware import Next
 from ..store import Store
+from ..task.context import Context
 
 Moment = Literal["before", "after"]
 Rule = Callable[[], bool]

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 from weakref import WeakSet
 
 from ..clock import StoreClock
-from ..context import running
 from ..errors import BadInput, JobCancelled, JobDead, JobUnfinished, ScheduleNotFound
 from ..events import JobEnded
-from ..handle import Handle
-from ..hint import hint
-from ..job import Filter, Job, JobId, NewJob, State
-from ..schedule import Tick
+from ..records.job import Filter, Job, JobId, NewJob, State
+from ..schedule.record import Tick
 from ..span import Span
 from ..store import Store
 from ..stores import open_store
+from ..suggest import hint
 from ..sync import Sync
-from ..task import Task
+from ..task.context import running
+from ..task.handle import Handle
+from ..task.task import Task
 from .clock import VirtualClock, span_of
 from .driver import Driver, earliest
 from .expectation import Expectation, described

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from ..job import Filter, Queue
+from ..records.job import Filter, Queue
 
 if TYPE_CHECKING:
     from ..app import Mainspring

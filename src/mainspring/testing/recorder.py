@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ..events import E, Event
-from ..job import JobId
+from ..records.job import JobId
 
 if TYPE_CHECKING:
     from ..app import Mainspring

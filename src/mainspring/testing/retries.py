@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ..events import JobEnded
-from ..job import Ending, JobId, State
+from ..records.job import Ending, JobId, State
 from ..retry import Backoff
 
 if TYPE_CHECKING:

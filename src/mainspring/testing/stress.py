@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ..context import Context
 from ..events import JobStarted
-from ..job import Filter, Job, JobId, State
 from ..middleware import Next
-from ..task import Task
+from ..records.job import Filter, Job, JobId, State
+from ..task.context import Context
+from ..task.task import Task
 from .clock import VirtualClock
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from ..clock import EPOCH
-from ..job import (
+from ..records.job import (
     SHOWN,
     SORTS,
     Account,
@@ -39,10 +39,10 @@ from ..job import (
     Usage,
     WorkerInfo,
 )
-from ..outcome import Outcome
+from ..records.outcome import Outcome
+from ..records.tally import SECONDS, Span
 from ..retry import Backoff
 from ..store import Store
-from ..tally import SECONDS, Span
 from .twin_keeper import KEEPER_STEPS, KeeperSteps
 from .twin_series import ID, OWN, SCHEDULES, SERIES_STEPS, SeriesSteps
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ..document import Document, Entry, Trail
+from ..records.document import Document, Entry, Trail
 from ..store import Store
 
 T = TypeVar("T")

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ..amendment import born, paused, redefined, resumed, triggered
-from ..job import NewJob
-from ..plan import plan
-from ..schedule import Due, Firing, Schedule, Spec, key_of
+from ..records.job import NewJob
+from ..schedule.edit import born, paused, redefined, resumed, triggered
+from ..schedule.plan import plan
+from ..schedule.record import Due, Firing, Schedule, Spec, key_of
 from ..store import Store
 from ..trigger import Every
 

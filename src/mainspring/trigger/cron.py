@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args
 import msgspec
 
 from ..errors import BadInput
-from ..hint import hint
+from ..suggest import hint
 from . import cron_effects, cron_words
 from .bounds import MAX_NAME_CHARACTERS, quoted
 from .cron_effects import Effect

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NoReturn, overload
 
 from ..errors import BadInput
-from ..hint import hint
 from ..span import Span, seconds
+from ..suggest import hint
 from .calendar import Calendar
 from .every import Every
 from .wall import MICROSECOND

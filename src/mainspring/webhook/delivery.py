@@ -15,17 +15,17 @@ from msgspec.structs import replace
 from ..clock import Clock
 from ..codec import encode
 from ..config import Settings
-from ..context import Context
 from ..errors import HookNotFound, MainspringError
-from ..job import Job
 from ..mask import mask_text
-from ..outcome import Cancel, Discard, Retry, Snooze
+from ..records.job import Job
+from ..records.outcome import Cancel, Discard, Retry, Snooze
 from ..retry import Backoff
 from ..store import Store
 from ..survived_errors import count
-from ..task import Options
+from ..task.context import Context
+from ..task.task import Options
+from .document_repository import HookUnreadable
 from .record import QUEUE, STANDINGS, WEBHOOKS, Kept, Standing
-from .shelf import HookUnreadable
 
 if TYPE_CHECKING:
     from .sender import Answer, Sender

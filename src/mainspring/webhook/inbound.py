@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from ..bounds import MAX_CONTAINERS, MAX_TEXTS, MAX_TRIGGER_BYTES, has_too_many_parts
 from ..codec import encode
 from ..errors import BadInput, BadPayload, NotSigned, Stale
+from .document_repository import Shelf
 from .record import Keys
-from .shelf import Shelf
 
 MOST = 1000
 # How far a message's timestamp may be from now, either way.

@@ -11,10 +11,10 @@ import msgspec
 from ..clock import micros
 from ..codec import data, encode
 from ..ids import new_id
-from ..job import Ending, Failure, Job, NewJob, State, outcome_of
 from ..mask import mask, mask_text
-from ..outcome import Outcome, clean
-from ..schedule import Tick
+from ..records.job import Ending, Failure, Job, NewJob, State, outcome_of
+from ..records.outcome import Outcome, clean
+from ..schedule.record import Tick
 from .record import EXTRAS, QUEUE, TASK, Extra, Webhook
 
 # Bytes of a body. Standard Webhooks asks for messages of up to 20 kB or so, and many servers take no more than 100.

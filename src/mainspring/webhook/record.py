@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from ..bounds import MAX_NOTE_CHARACTERS
 from ..errors import BadInput
-from ..job import Job
-from ..task import check_name
-from .shelf import Shelf
+from ..records.job import Job
+from ..task.task import check_name
+from .document_repository import Shelf
 
 # The task that delivers, and the queue of its jobs.
 TASK, QUEUE = "mainspring.webhook", "webhooks"

@@ -7,9 +7,9 @@ from hashlib import sha256
 
 from msgspec.structs import replace
 
-from ..document import Document
 from ..ids import new_id
-from ..job import Filter, JobId
+from ..records.document import Document
+from ..records.job import Filter, JobId
 from ..store import Store
 from .inbound import REMEMBERED
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from litestar.types import Scope
 
 from ...app import Mainspring
-from ...credential import ApiKey, id_of
-from ..header import header
+from ...records.api_key import ApiKey, id_of
+from ..security_headers import header
 from .attempts import Attempts
-from .door import Connection, Principal, unauthenticated
-from .welcome import FIRST, is_token, is_valid
+from .authenticate import Connection, Principal, unauthenticated
+from .first_run import FIRST, is_token, is_valid
 
 if TYPE_CHECKING:
     from .webtoken import WebTokens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from litestar.types import Scope
 
-from ..header import header
+from ..security_headers import header
 from .loopback import is_loopback, name_of, port_of
 from .origin import is_local_page
 

@@ -8,8 +8,8 @@ from typing import Any
 from ...app import Mainspring
 from ...errors import MainspringError
 from ...survived_errors import count
-from ..mounted import ROOT
-from .welcome import address, is_pending, welcome
+from ..mount_path import ROOT
+from .first_run import address, is_pending, welcome
 
 _logger = logging.getLogger("mainspring")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from litestar.types import Scope
 
 from ...url import split
-from ..header import header
 from ..problem import Problem
+from ..security_headers import header
 from .loopback import is_loopback, name_of
 
 

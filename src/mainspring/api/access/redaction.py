@@ -17,13 +17,13 @@ from msgspec.structs import replace
 from ...bounds import has_too_many_parts
 from ...codec import data
 from ...config import Settings
-from ...job import KIND_LIMIT, LINE_LIMIT, Failure
+from ...feed.event import Notice, encode
 from ...mask import MASK, mask, mask_text
-from ...notice import Notice, encode
-from ...schedule import INPUT, REASON_LIMIT, Tick
+from ...records.job import KIND_LIMIT, LINE_LIMIT, Failure
+from ...schedule.record import INPUT, REASON_LIMIT, Tick
 
 if TYPE_CHECKING:
-    from .door import Principal
+    from .authenticate import Principal
 
 _hides: ContextVar[bool] = ContextVar("mainspring.hides", default=False)
 

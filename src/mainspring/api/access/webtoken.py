@@ -13,8 +13,8 @@ from jwt.exceptions import InvalidAudienceError, InvalidIssuerError, MissingRequ
 from ...clock import Clock
 from ...config import Settings
 from ...control.keys import HOLDS
-from ...credential import ROLES
-from .door import Principal
+from ...records.api_key import ROLES
+from .authenticate import Principal
 from .keyset import KeySet
 
 # Clocks differ by so many seconds.

@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from ...control.audit_words import reason_of, target_text
-from ...document import Entry, Trail
-from ..access.door import Spring, may
+from ...records.document import Entry, Trail
+from ..access.authenticate import Spring, may
 from ..access.redaction import shown_data, shown_target, shown_text
 from ..parameters import When, instant
 from ..showing import shown_each

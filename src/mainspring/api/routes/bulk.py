@@ -12,9 +12,9 @@ from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
 from ...control.jobs import refused_as
-from ...handle import missing
-from ...job import MEANT, Action, Changed, Filter, JobId
-from ..access.door import Spring, may
+from ...records.job import MEANT, Action, Changed, Filter, JobId
+from ...task.handle import missing
+from ..access.authenticate import Spring, may
 from ..access.redaction import shown_line
 from ..problem import Problem, code_of
 from .filters import JobFilter, meant

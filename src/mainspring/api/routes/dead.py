@@ -11,10 +11,10 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
-from ...job import Action, DeadGroup, Filter, JobId
-from ..access.door import Spring, may
+from ...records.job import Action, DeadGroup, Filter, JobId
+from ..access.authenticate import Spring, may
 from ..access.redaction import shown_error, shown_message
-from ..recent import Lately
+from ..response_cache import Lately
 from ..unchanged import given_values, kept_arguments
 from .bulk import BulkResult, Choice, chosen, result
 from .filters import GROUPS

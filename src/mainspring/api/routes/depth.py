@@ -10,8 +10,8 @@ from litestar.params import QueryParameter
 from msgspec import Struct
 
 from ...config import span
-from ...depth import Sample, grid_of
-from ..access.door import Spring, may
+from ...insight.queue_depth import Sample, grid_of
+from ..access.authenticate import Spring, may
 
 Window = Annotated[str, QueryParameter(max_length=20, description="A span such as 15m, 1h, 24h, up to 4d.")]
 Only = Annotated[str | None, QueryParameter(max_length=200, description="Only this queue.")]

@@ -16,14 +16,14 @@ from ...app import Mainspring
 from ...bounds import MAX_KEY_CHARACTERS
 from ...control.computation import Computation
 from ...errors import BadInput, UnknownTask
-from ...handle import Handle
-from ...job import NewJob, OnConflict
-from ..access.anyone import ANYBODY
+from ...records.job import NewJob, OnConflict
+from ...task.handle import Handle
+from ..access.authenticate import Principal, Spring, Who, may
 from ..access.bearer import bearer
-from ..access.door import Principal, Spring, Who, may
-from ..header import header
+from ..access.no_auth import ANYBODY
 from ..idempotency import minted
 from ..problem import Problem, code_of
+from ..security_headers import header
 from ..unchanged import kept
 from .intake import intake
 from .values import BackoffRequest, Count, Instant, Limit, LimitOrInstant, Name, Priority, Seconds, span_or_instant

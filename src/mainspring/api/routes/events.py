@@ -8,10 +8,10 @@ from litestar import Request, get
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter, QueryParameter
 
-from ...job import Shown
-from ...notice import asked
-from ..access.door import Who, may, still_may
-from ..served import served
+from ...feed.event import asked
+from ...records.job import Shown
+from ..access.authenticate import Who, may, still_may
+from ..app_scope import served
 from ..stream import EventStream
 
 # How often a filter may be repeated, and the highest number that every client can say.

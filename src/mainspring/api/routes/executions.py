@@ -8,9 +8,9 @@ from litestar import get
 from litestar.params import FromPath, QueryParameter
 
 from ...control.jobs import MOST
-from ...handle import missing
-from ...stats import Figures
-from ..access.door import Spring, may
+from ...insight.stats import Figures
+from ...task.handle import missing
+from ..access.authenticate import Spring, may
 from ..showing import shown_each, shown_one
 from .job_view import ExecutionPage, ExecutionView, execution_view
 

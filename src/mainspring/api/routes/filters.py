@@ -10,9 +10,9 @@ from litestar.params import QueryParameter
 from msgspec.structs import replace
 
 from ...app import Mainspring
-from ...job import Filter, Shown
 from ...mask import MASK
-from ..access.door import Spring
+from ...records.job import Filter, Shown
+from ..access.authenticate import Spring
 from ..access.redaction import hiding, shown_error
 from ..parameters import When, instant
 from ..problem import Problem

@@ -7,7 +7,7 @@ from litestar.datastructures import ResponseHeader
 from litestar.openapi.datastructures import ResponseSpec
 
 from ...health import Answer, Body
-from ..access.door import ANYONE, Spring, may
+from ..access.authenticate import ANYONE, Spring, may
 
 _FAILING = {503: ResponseSpec(Body, description="It is not, for these reasons.", generate_examples=False)}
 _FRESH = [ResponseHeader(name="Cache-Control", value="no-store")]

@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 
 from ...app import Mainspring
 from ...errors import ShuttingDown, StoreError
-from ...handle import Handle
-from ...job import NewJob
+from ...records.job import NewJob
+from ...task.handle import Handle
 
 # As many go in one round trip.
 BATCH = 200

@@ -9,7 +9,7 @@ from litestar.params import FromPath, JSONBody
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from ...bounds import MAX_REASON_CHARACTERS
-from ..access.door import Spring, may
+from ..access.authenticate import Spring, may
 from ..idempotency import minted
 from ..problem import Problem
 from .enqueue import Accepted, accepted

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
-from ...job import BRIEF_CHARACTERS, Action, Execution, Job, LogLine, Progress, Shown, State, Update
+from ...records.job import BRIEF_CHARACTERS, Action, Execution, Job, LogLine, Progress, Shown, State, Update
 from ..access.redaction import (
     shown_data,
     shown_error,

@@ -13,13 +13,13 @@ from msgspec.structs import asdict, replace
 from ...app import Mainspring
 from ...control.job_page import whole_page
 from ...errors import BadInput
-from ...job import Filter, Job, Sort
-from ...why import Reason
-from ..access.door import Spring, may
+from ...insight.why import Reason
+from ...records.job import Filter, Job, Sort
+from ..access.authenticate import Spring, may
 from ..access.redaction import shown_line, shown_text
 from ..edit_claim import unchanged
 from ..etag import etag
-from ..recent import Lately
+from ..response_cache import Lately
 from ..showing import shown_each, shown_one
 from ..unchanged import given_values, kept, kept_arguments
 from . import values

@@ -8,11 +8,11 @@ from litestar import Request, delete, get, post
 from litestar.params import FromPath, JSONBody
 from msgspec import Struct
 
-from ...credential import ApiKey, Role, covers, id_of
 from ...errors import ApiKeyNotFound
+from ...records.api_key import ApiKey, Role, covers, id_of
+from ..access.authenticate import Principal, Spring, Who, may, unauthenticated
 from ..access.bearer import bearer
-from ..access.door import Principal, Spring, Who, may, unauthenticated
-from ..access.welcome import FIRST, used_up
+from ..access.first_run import FIRST, used_up
 from ..problem import Problem
 from .values import KeyName
 

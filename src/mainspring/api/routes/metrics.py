@@ -9,8 +9,8 @@ from litestar import Request, Response, get
 from ...metrics import exposition
 from ...metrics.process import families
 from ...metrics.timed import meter_of
-from ..access.door import Spring, may
-from ..served import served
+from ..access.authenticate import Spring, may
+from ..app_scope import served
 
 
 @get("/metrics", media_type="text/plain", **may("viewer"))

@@ -12,8 +12,8 @@ from litestar.params import QueryParameter
 from msgspec import Struct
 
 from ...app import Mainspring
-from ...schedule import Schedule
-from ..access.door import Spring, may
+from ...schedule.record import Schedule
+from ..access.authenticate import Spring, may
 from ..showing import shown_each
 from .schedule_view import ScheduleView, schedule_view
 

@@ -8,10 +8,10 @@ from litestar import Request, Response, get
 from litestar.exceptions import NotFoundException
 from litestar.params import FromPath
 
-from ..access.door import ANYONE, may
-from ..header import header
-from ..mounted import ROOT
+from ..access.authenticate import ANYONE, may
+from ..mount_path import ROOT
 from ..problem import Problem, answer_of
+from ..security_headers import header
 from .site import site
 
 NAMES = ("jobs", "schedules", "queues", "dead", "workers", "audit", "keys", "webhooks", "settings")

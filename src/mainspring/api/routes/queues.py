@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from ...app import Mainspring
 from ...bounds import MAX_NOTE_CHARACTERS
 from ...control.queue_pauses import Pause
-from ...job import Queue
-from ..access.door import Spring, may
+from ...records.job import Queue
+from ..access.authenticate import Spring, may
 from ..access.redaction import shown_text
 from ..problem import Problem
-from ..recent import Lately
+from ..response_cache import Lately
 
 Note = Annotated[str, Meta(max_length=MAX_NOTE_CHARACTERS)]
 

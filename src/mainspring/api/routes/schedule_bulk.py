@@ -12,8 +12,8 @@ from msgspec.structs import asdict, replace
 from ...app import Mainspring
 from ...bounds import MAX_NOTE_CHARACTERS
 from ...control.schedule_bulk import MOST_ROWS, ScheduleBulk, ScheduleFilter
-from ...schedule import Owner, Status
-from ..access.door import Spring, may
+from ...schedule.record import Owner, Status
+from ..access.authenticate import Spring, may
 from ..access.redaction import shown_line
 from ..problem import Problem
 

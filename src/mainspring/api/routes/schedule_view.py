@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
-from ...schedule import CatchUp, Overlap, Schedule, Spec, Status
+from ...schedule.record import CatchUp, Overlap, Schedule, Spec, Status
 from ...trigger import AnyTrigger, Preview, Window, cron
 from ..access.redaction import shown_data, shown_mapping, shown_text
 from ..unchanged import kept, kept_arguments

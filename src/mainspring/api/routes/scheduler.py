@@ -11,12 +11,12 @@ from litestar.params import JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
 from ...control.computation import Computation
-from ...distribution import WEEK, Distribution
-from ...spread import Rebalance
+from ...schedule.balance.distribution import WEEK, Distribution
+from ...schedule.balance.spread import Rebalance
 from ...trigger import AnyTrigger, Cron, cron
 from ...trigger.bounds import MAX_NAME_CHARACTERS
-from ..access.door import Spring, may
-from ..recent import Lately
+from ..access.authenticate import Spring, may
+from ..response_cache import Lately
 from .jobs import Counts
 from .schedule_view import TickView, tick_views
 

@@ -9,16 +9,16 @@ from litestar import Response, delete, get, patch, post
 from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody, QueryParameter
 from msgspec import Struct
 
-from ...amendment import fingerprint
 from ...app import Mainspring
 from ...config import span
 from ...control import Backfill, ScheduleStats
 from ...control.schedule_history import MAX_TICK_NUMBER
-from ...schedule import Owner, Schedule, Spec, Status, Tick
-from ..access.door import Spring, may
+from ...schedule.edit import fingerprint
+from ...schedule.record import Owner, Schedule, Spec, Status, Tick
+from ..access.authenticate import Spring, may
 from ..access.redaction import shown_tick
 from ..etag import etag, keyed, secret_of
-from ..recent import Lately
+from ..response_cache import Lately
 from ..showing import shown_each, shown_one
 from ..unchanged import given_values, kept_arguments
 from .schedule_run_view import ScheduleExecution, schedule_execution, shown_stats

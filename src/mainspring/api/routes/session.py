@@ -18,16 +18,16 @@ from msgspec.structs import replace
 
 from ...app import Mainspring
 from ...control.keys import HOLDS
-from ...credential import fingerprint
-from ...document import Document, Entry
 from ...ids import new_id
-from ...unreadable import decoded_documents
+from ...records.api_key import fingerprint
+from ...records.document import Document, Entry
+from ...records.unreadable import decoded_documents
 from ..access import cookie
 from ..access.attempts import Attempts, Bucket, address_of
+from ..access.authenticate import ANYONE, UNSAFE, Connection, Principal, Who, may, unauthenticated
 from ..access.bearer import of_key
-from ..access.door import ANYONE, UNSAFE, Connection, Principal, Who, may, unauthenticated
+from ..access.first_run import FIRST, is_token, used_up
 from ..access.origin import check_not_foreign, check_same_origin
-from ..access.welcome import FIRST, is_token, used_up
 from ..problem import Problem
 
 # Sessions that a process remembers.

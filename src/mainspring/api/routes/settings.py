@@ -5,8 +5,8 @@ from __future__ import annotations
 from litestar import get
 from msgspec import Struct
 
-from ...settings_report import Setting, report
-from ..access.door import Spring, may
+from ...insight.settings_report import Setting, report
+from ..access.authenticate import Spring, may
 
 
 class SettingPage(Struct, frozen=True):

@@ -10,10 +10,10 @@ from litestar.params import QueryParameter
 from msgspec.structs import replace
 
 from ...config import span
-from ...stats import Stats, TopError
-from ..access.door import Spring, may
+from ...insight.stats import Stats, TopError
+from ..access.authenticate import Spring, may
 from ..access.redaction import shown_error, shown_message, shown_text
-from ..recent import Lately
+from ..response_cache import Lately
 
 EVER = "ever"
 Window = Annotated[str, QueryParameter(max_length=20, description="A span such as 15m, 1h, 24h, 7d; or ever.")]

@@ -10,10 +10,10 @@ from litestar import get
 from msgspec import Struct
 
 from ...config import Settings
-from ...outcome import Policy
+from ...records.outcome import Policy
 from ...retry import Backoff
-from ...task import Task
-from ..access.door import Spring, may
+from ...task.task import Task
+from ..access.authenticate import Spring, may
 
 # Tasks after which other requests have their turn: the first time, each takes some hundred microseconds.
 TURN_TASKS = 50

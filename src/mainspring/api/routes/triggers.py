@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 from ...errors import NotSigned
 from ...webhook.inbound import UNSIGNED, Call, InboundTrigger
 from ...webhook.signature import ID, SIGNATURE, TIMESTAMP
-from ..access.door import Spring, may
+from ..access.authenticate import Spring, may
 from ..access.redaction import shown_mapping, shown_text
 from ..showing import shown_each
 from ..unchanged import given_values, kept

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from ...bounds import MAX_NAME_CHARACTERS, MAX_SPAN_SECONDS
 from ...errors import BadInput
-from ...job import MAX_PRIORITY, MIN_PRIORITY
+from ...records.job import MAX_PRIORITY, MIN_PRIORITY
 from ...retry import Backoff
 from ...span import parsed
 

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from ...app import Mainspring
 from ...span import seconds
 from ...webhook.record import Extra, Kind, Standing, Webhook, abridged
-from ..access.door import Principal, Spring, Who, may
+from ..access.authenticate import Principal, Spring, Who, may
 from ..access.redaction import shown_line, shown_text
 from ..problem import Problem
 from ..showing import shown_each

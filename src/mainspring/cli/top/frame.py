@@ -9,7 +9,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from ...job import LiveWorker, Queue, Shown
+from ...records.job import LiveWorker, Queue, Shown
 from .. import figures, render
 from ..text import clean
 from ..worker_page import STATES, slots

@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ...job import Job, Progress, Shown
-from ...schedule import Schedule
+from ...records.job import Job, Progress, Shown
+from ...schedule.record import Schedule
 from .. import figures, render
 from ..schedule_page import STATUSES, local, rule
 from ..text import clean

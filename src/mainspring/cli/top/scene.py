@@ -11,9 +11,9 @@ from msgspec import Struct
 from ...app import Mainspring
 from ...errors import MainspringError
 from ...health import PATIENCE
-from ...job import DeadGroup, Filter, Job, LiveWorker, Queue
-from ...schedule import Schedule
-from ...stats import Stats
+from ...insight.stats import Stats
+from ...records.job import DeadGroup, Filter, Job, LiveWorker, Queue
+from ...schedule.record import Schedule
 from ..loading import place
 from ..text import safe
 

@@ -8,9 +8,9 @@ from typing import Any, Generic, TypeVar
 from msgspec import Raw, Struct
 from msgspec.structs import asdict
 
-from ...document import Entry
-from ...job import Execution, Job, LiveWorker, Orders, State, WorkerInfo
-from ...schedule import Schedule, Spec, Tick
+from ...records.document import Entry
+from ...records.job import Execution, Job, LiveWorker, Orders, State, WorkerInfo
+from ...schedule.record import Schedule, Spec, Tick
 
 T = TypeVar("T")
 

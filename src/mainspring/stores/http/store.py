@@ -9,22 +9,12 @@ from typing import Any, NoReturn, TypeVar
 from msgspec import UNSET, Raw
 from msgspec.structs import asdict
 
-from ...document import Entry, Trail
 from ...errors import BadInput, BadSetting, StoreError, StoreUnavailable
-from ...finding import Finding
-from ...job import (
-    DeadGroup,
-    Enqueued,
-    Execution,
-    JobId,
-    LiveWorker,
-    LogLine,
-    NewJob,
-    Queue,
-    Shown,
-)
-from ...schedule import Schedule, Tick
-from ...schema import Schema
+from ...records.document import Entry, Trail
+from ...records.finding import Finding
+from ...records.job import DeadGroup, Enqueued, Execution, JobId, LiveWorker, LogLine, NewJob, Queue, Shown
+from ...records.schema import Schema
+from ...schedule.record import Schedule, Tick
 from ..rules import ids_in
 from .answers import EntryAnswer, Page, ScheduleAnswer, Time, WorkerAnswer
 from .line import Line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from ...job import Action, Changed, Filter, Job, JobId, Refusal, Updates
+from ...records.job import Action, Changed, Filter, Job, JobId, Refusal, Updates
 from ..rules import act, lapsed, refused
 from .jobs import Jobs
 from .ledger import Ledger

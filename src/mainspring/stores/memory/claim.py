@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 from msgspec.structs import replace
 
 from ...bounds import CLAIM_BYTES
-from ...job import SUSPECT, Circuit, Job, JobId, Lease, State, WorkerId
+from ...records.job import SUSPECT, Circuit, Job, JobId, Lease, State, WorkerId
 from ..rules import size_of
 from .jobs import Group, Jobs
 from .ledger import Ledger

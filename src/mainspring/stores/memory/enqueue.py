@@ -7,7 +7,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from ...job import Enqueued, NewJob, State
+from ...records.job import Enqueued, NewJob, State
 from ..rules import admit, meet
 from .jobs import Jobs
 

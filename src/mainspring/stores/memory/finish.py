@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ...job import Report, State
-from ...outcome import Outcome
+from ...records.job import Report, State
+from ...records.outcome import Outcome
 from ..rules import newer, settle
 from .enqueue import enqueue
 from .jobs import Jobs

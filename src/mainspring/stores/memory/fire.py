@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from ...job import Action, Filter
-from ...schedule import Fired, Firing
+from ...records.job import Action, Filter
+from ...schedule.record import Fired, Firing
 from ..rules import CANCELLED_BY, standing, taken
 from .change import change
 from .enqueue import enqueue

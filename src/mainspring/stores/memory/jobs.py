@@ -7,8 +7,8 @@ from heapq import heappop, heappush
 
 from msgspec.structs import replace
 
-from ...job import IDEMPOTENT, SUSPECT, UNFINISHED, Job, JobId, NewJob, State, WorkerId
-from .series import Series
+from ...records.job import IDEMPOTENT, SUSPECT, UNFINISHED, Job, JobId, NewJob, State, WorkerId
+from .schedules import Series
 
 Group = tuple[str, str, int]
 """Queue, task and priority."""

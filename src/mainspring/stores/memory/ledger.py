@@ -9,9 +9,9 @@ from heapq import heappop, heappush
 
 from msgspec.structs import replace
 
-from ...job import Circuit, Execution, Job, JobId, LogLine
-from ...outcome import Outcome
-from ...tally import KEPT, SECONDS, Span, Sums, Tally, begin, counted
+from ...records.job import Circuit, Execution, Job, JobId, LogLine
+from ...records.outcome import Outcome
+from ...records.tally import KEPT, SECONDS, Span, Sums, Tally, begin, counted
 from ..rules import execution, moved
 
 # Outcomes that are added to the tallies together: adding each by itself takes longer than its run.

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import cast
 
 from ...clock import EPOCH
-from ...job import UNFINISHED, Cursor, DeadGroup, Filter, Job, JobId, Queue, Shown, Sort, State
+from ...records.job import UNFINISHED, Cursor, DeadGroup, Filter, Job, JobId, Queue, Shown, Sort, State
 from ..rules import matches
 from .jobs import Jobs
 

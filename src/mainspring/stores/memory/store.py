@@ -10,8 +10,8 @@ from typing import Any
 
 from ...clock import Clock, SystemClock
 from ...errors import BadInput, ShuttingDown
-from ...finding import Finding
-from ...job import (
+from ...records.finding import Finding
+from ...records.job import (
     Action,
     Beat,
     Changed,
@@ -37,17 +37,17 @@ from ...job import (
     WorkerId,
     WorkerInfo,
 )
-from ...outcome import Outcome
-from ...retention import Rules
-from ...schedule import Due, Fired, Firing, Leadership, Schedule, Tick
-from ...schema import Schema
+from ...records.outcome import Outcome
+from ...records.schema import Schema
+from ...records.tally import Span, Tally
+from ...schedule.record import Due, Fired, Firing, Leadership, Schedule, Tick
 from ...store import Store, Transaction
-from ...tally import Span, Tally
-from ..bell import Bell
+from ...task.retention import Rules
+from ..broadcast import Bell
 from ..rules import brief_job, ids_in
 from . import change, claim, enqueue, finish, fire, read
+from .documents import MemoryKeeper
 from .jobs import Jobs
-from .keeper import MemoryKeeper
 from .ledger import Ledger
 from .workers import Workers
 

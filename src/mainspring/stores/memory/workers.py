@@ -7,7 +7,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from ...job import LiveWorker, Orders, WorkerId, WorkerInfo
+from ...records.job import LiveWorker, Orders, WorkerId, WorkerInfo
 from ..rules import LONG_SILENT, ordered
 
 

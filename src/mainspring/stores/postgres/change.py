@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from ...clock import micros
-from ...job import Action, Changed, Cursor, Filter, Job, JobId, Refusal, Updates
+from ...records.job import Action, Changed, Cursor, Filter, Job, JobId, Refusal, Updates
 from ..rows import job_of
 from ..rules import act, lapsed, matches, refused
-from . import series
+from . import schedules as series
 from .jobs import Holders, Pair, drop, follow, lock, lock_keys, series_of, write
 from .lists import jobs
 from .pool import Session

@@ -13,14 +13,14 @@ from msgspec.structs import replace
 
 from ...bounds import CLAIM_BYTES
 from ...clock import instant, micros
-from ...job import SUSPECT, UNREADABLE, Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
-from ...outcome import Outcome
-from ...unreadable import readable
+from ...records.job import SUSPECT, UNREADABLE, Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
+from ...records.outcome import Outcome
+from ...records.unreadable import readable
 from ..rows import CLAIMED, COLUMNS, job_of
 from ..rules import LONG_SILENT, ordered
-from . import series
+from . import schedules as series
+from .documents import WATCHED
 from .jobs import BOTH, OVER, follow, write
-from .keeper import WATCHED
 from .pool import Session
 
 # A claim ends at most this many expired jobs, so that a flood of them does not keep it.

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...clock import instant
-from ...job import DeadGroup, Queue, Shown
+from ...records.job import DeadGroup, Queue, Shown
 from .lists import FINISHED, GROUP, GROUPS, HELD, JOBS, Table, hops, shown_sql
 from .pool import Session
 

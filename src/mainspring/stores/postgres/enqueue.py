@@ -10,10 +10,10 @@ import asyncpg
 from msgspec.structs import replace
 
 from ...clock import micros
-from ...job import Enqueued, Job, JobId, NewJob, State
+from ...records.job import Enqueued, Job, JobId, NewJob, State
 from ..rows import options_of
 from ..rules import admit, meet
-from . import series
+from . import schedules as series
 from .jobs import Holders, Pair, array_text, create, follow, lock, lock_keys, series_of, write
 from .pool import NUMBERS, Session
 

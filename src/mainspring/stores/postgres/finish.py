@@ -10,13 +10,13 @@ import msgspec
 
 from ...clock import instant, micros
 from ...failpoint import failpoint
-from ...job import Circuit, Execution, Job, JobId, Report, State
-from ...outcome import Outcome
-from ...tally import counted
+from ...records.job import Circuit, Execution, Job, JobId, Report, State
+from ...records.outcome import Outcome
+from ...records.tally import counted
 from ..job_ends import JobEnd, JobNews, ScheduleBatch, news_of
 from ..rows import COLUMNS, failure_text, job_of, progress_or_none, text_of
 from ..rules import execution, moved, newer, plain, settle
-from . import series
+from . import schedules as series
 from .enqueue import enqueue, keyed
 from .jobs import OVER, Pair, lock_keys, series_of, write
 from .pool import NUMBERS, SEPARATOR, Session

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from ...failpoint import failpoint
-from ...job import Action, Job, JobId, NewJob, State
-from ...schedule import Fired, Firing, Tick
+from ...records.job import Action, Job, JobId, NewJob, State
+from ...schedule.record import Fired, Firing, Tick
 from ..job_ends import ScheduleBatch, news_of
 from ..rules import CANCELLED_BY, act, lapsed, refused, standing, taken
-from . import series
+from . import schedules as series
 from .enqueue import Admission
 from .jobs import INSERT_NEW, Holders, Pair, find, lock, lock_names, new_columns, series_of
 from .pool import Session

@@ -12,10 +12,10 @@ from datetime import datetime
 from typing import Any
 
 from ...clock import micros
-from ...job import Job, JobId, NewJob, State
+from ...records.job import Job, JobId, NewJob, State
 from ..job_ends import JobEnd, news_of
 from ..rows import COLUMNS, NEW_COLUMNS, Row, job_of, new_row, row_of
-from . import series
+from . import schedules as series
 from .pool import NUMBERS, Session
 
 BESIDE = "error, tags, schedule"

@@ -13,9 +13,9 @@ import asyncpg
 from ...config import Durability
 from ...errors import ShuttingDown, StoreError, StoreUnavailable
 from ...survived_errors import SurvivedErrors
-from .doubt import Doubt
-from .place import Place
-from .route import Route, hang_up
+from .connector import Route, hang_up
+from .stalled import Doubt
+from .url import Place
 
 _cold = SurvivedErrors("warm_up", "connections are made when they are needed")
 T = TypeVar("T")

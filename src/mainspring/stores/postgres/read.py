@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from ...clock import instant, micros
-from ...job import Execution, JobId, LogLine, State
+from ...records.job import Execution, JobId, LogLine, State
 from ..rows import COLUMNS, executions_of
 from .lists import FINISHED, GROUPS
 from .pool import Session

@@ -11,8 +11,8 @@ import asyncpg
 
 from ...errors import SchemaMismatch, StoreError, StoreUnavailable
 from ...mask import mask_to_cut
-from ...schema import Schema
-from ..steps import Steps, steps
+from ...records.schema import Schema
+from ..migrations import Steps, steps
 from . import script
 from .pool import Session
 

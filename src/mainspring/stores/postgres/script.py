@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..steps import Steps
-from .place import Place
+from ..migrations import Steps
+from .url import Place
 
 # While a step waits for a table, everyone else waits behind it: it gives up soon, so that they get through.
 LOCK_SECONDS = 2.0

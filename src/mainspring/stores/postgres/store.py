@@ -16,8 +16,8 @@ from ...clock import EPOCH, Clock, SystemClock, instant, micros, nearest_instant
 from ...config import Durability
 from ...errors import SchemaMismatch, ShuttingDown, StoreError
 from ...failpoint import failpoint
-from ...finding import Finding
-from ...job import (
+from ...records.finding import Finding
+from ...records.job import (
     Action,
     Beat,
     Changed,
@@ -44,42 +44,30 @@ from ...job import (
     WorkerId,
     WorkerInfo,
 )
-from ...outcome import Outcome
-from ...retention import Rules
-from ...schedule import Due, Fired, Firing, Leadership, Schedule, Tick
-from ...schema import Schema
+from ...records.outcome import Outcome
+from ...records.schema import Schema
+from ...records.tally import Span, Tally
+from ...records.unreadable import decoded, readable
+from ...schedule.record import Due, Fired, Firing, Leadership, Schedule, Tick
 from ...store import Store, Transaction
 from ...survived_errors import SurvivedErrors
-from ...tally import Span, Tally
-from ...unreadable import decoded, readable
+from ...task.retention import Rules
+from ..migrations import Steps
 from ..rows import Row, claimed_of, job_of
 from ..rules import ids_in
-from ..steps import Steps
-from . import (
-    change,
-    claim,
-    condition,
-    count,
-    days,
-    enqueue,
-    finish,
-    fire,
-    forget,
-    lists,
-    read,
-    schema,
-    script,
-    series,
-    tally,
-)
+from . import change, claim, count, enqueue, finish, fire, lists, read, schema, script, tally
+from . import doctor as condition
+from . import partition_pruning as forget
+from . import partitions as days
+from . import schedules as series
+from .beat_findings import News, news
 from .claim import Asked
-from .ear import Ear
-from .keeper import PostgresKeeper
-from .news import News, news
-from .place import Place
+from .documents import PostgresKeeper
+from .listener import Ear
+from .notifier import Kin, Wire, Word, soon
 from .pool import Pool, Session, Verb
 from .transaction import Lender
-from .wire import Kin, Wire, Word, soon
+from .url import Place
 from .within import Within
 
 _unlearned = SurvivedErrors("backlog", "the next claim of a long backlog looks again")

@@ -8,9 +8,9 @@ from datetime import datetime
 import msgspec
 
 from ...clock import instant, micros
-from ...outcome import Outcome
-from ...tally import KEPT, SECONDS, Span, Sums, Tally, begin, counted
-from ...unreadable import sums_of
+from ...records.outcome import Outcome
+from ...records.tally import KEPT, SECONDS, Span, Sums, Tally, begin, counted
+from ...records.unreadable import sums_of
 from .pool import NUMBERS, Session
 
 _encode = msgspec.json.Encoder().encode

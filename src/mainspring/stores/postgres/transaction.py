@@ -10,12 +10,13 @@ from typing import Any
 import asyncpg
 
 from ...errors import BadInput
-from ...job import JobId, Lease, Report
-from ...outcome import Outcome
-from . import finish, series
-from .place import Place
+from ...records.job import JobId, Lease, Report
+from ...records.outcome import Outcome
+from . import finish
+from . import schedules as series
+from .connector import CALL_SECONDS, Route
 from .pool import SETTINGS, Pool, Session, translated
-from .route import CALL_SECONDS, Route
+from .url import Place
 
 CLEAR_SECONDS = 5
 # A process that is stopped or cut off lets go of what its tasks have locked.

@@ -9,14 +9,14 @@ from typing import Any
 import asyncpg
 
 from ...errors import BadInput, MainspringError, StoreError, StoreUnavailable
-from ...job import Enqueued, NewJob
+from ...records.job import Enqueued, NewJob
 from ...sync import aside, plain
-from ..borrowed import DJANGO, Loan, awaited, borrowed, borrowed_async, itself, kinds
+from ..caller_connection import DJANGO, Loan, awaited, borrowed, borrowed_async, itself, kinds
 from . import enqueue
 from .jobs import Holders, lock_keys
-from .place import Place
+from .notifier import notice, soon
 from .pool import AGAIN, PASSING, Pool, Session, translated
-from .wire import notice, soon
+from .url import Place
 
 _ASYNCPG = ("asyncpg.connection.Connection", "asyncpg.pool.PoolConnectionProxy")
 _TAKES = "a connection of asyncpg or psycopg 3, a Session or Connection of SQLAlchemy over one of them, or Django's"

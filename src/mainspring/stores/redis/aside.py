@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from ...finding import Finding
-from ...job import Changed, Job, JobId, State, UnreadableRecord, WorkerId
-from ...schedule import Schedule
-from ...unreadable import decoded, finding, unreadable
-from .home import Home, Homes
+from ...records.finding import Finding
+from ...records.job import Changed, Job, JobId, State, UnreadableRecord, WorkerId
+from ...records.unreadable import decoded, finding, unreadable
+from ...schedule.record import Schedule
 from .index import Arguments, final_spots
 from .known import read_home
 from .records import CLAIM_PARTS, Raw, aside_of, packed, unpacked
+from .shard import Home, Homes
 from .snapshot import Found
-from .step import Unit, commit_one, has
+from .two_phase import Unit, commit_one, has
 
 _schedule = msgspec.json.Decoder(Schedule).decode
 # Schedules read at a time.

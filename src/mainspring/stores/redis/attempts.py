@@ -6,7 +6,7 @@ import asyncio
 import random
 
 from ...errors import StoreUnavailable
-from .home import Homes
+from .shard import Homes
 
 # Seconds: the longest pause after the first lost race, and after any.
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.0005, 0.05

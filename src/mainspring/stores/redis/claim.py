@@ -13,25 +13,25 @@ from msgspec.structs import replace
 
 from ...bounds import CLAIM_BYTES
 from ...clock import micros, nearest_instant
-from ...job import Beat, Claim, Job, JobId, LiveWorker, Orders, State, UnreadableRecord, WorkerId, WorkerInfo
-from ...unreadable import decoded, unreadable
+from ...records.job import Beat, Claim, Job, JobId, LiveWorker, Orders, State, UnreadableRecord, WorkerId, WorkerInfo
+from ...records.unreadable import decoded, unreadable
 from ..memory import claim as memory
 from ..memory.workers import Workers
+from .access_paths import group_names
 from .aside import set_aside, take_out
 from .attempts import Attempts
+from .connection import Word
 from .diff import unit_of
-from .home import Home, Homes
 from .index import Arguments
 from .kept import instant_of, watched
 from .known import named, read_brief, read_hash, read_home, worker_text, workers_of
-from .line import Word
 from .reads import fetch
 from .records import taken, unpacked
+from .shard import Home, Homes
 from .snapshot import Found, Name, Snapshot
-from .step import Condition, Unit, has, settle
 from .tables import Tables
 from .transact import contend_one
-from .ways import group_names
+from .two_phase import Condition, Unit, has, settle
 
 # A home of a cluster is asked for at least so many when it may be asked for fewer than all.
 FEW = 16

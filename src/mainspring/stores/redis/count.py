@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import Any
 
 from ...clock import instant, micros
-from ...job import UNREADABLE, DeadGroup, Job, Queue, Shown, State
+from ...records.job import UNREADABLE, DeadGroup, Job, Queue, Shown, State
+from .access_paths import group_names
 from .claim import paused_queues
-from .home import Home, Homes
 from .index import REGISTERS
 from .known import read_home
 from .records import CLAIM_PARTS, packed, unpacked
-from .ways import group_names
+from .shard import Home, Homes
 
 _ASIDE = UNREADABLE.encode()
 ByQueue = dict[str, Counter[str]]

@@ -8,15 +8,15 @@ from datetime import datetime
 import msgspec
 
 from ...clock import micros
-from ...job import Circuit, Job, JobId
-from ...schedule import TICKS_KEPT, Schedule
-from ...tally import counted
-from .home import Homes
+from ...records.job import Circuit, Job, JobId
+from ...records.tally import counted
+from ...schedule.record import TICKS_KEPT, Schedule
 from .index import Arguments, final_spots, held_keys, moves
 from .records import Raw, claim_of, last_run, packed, record
+from .shard import Homes
 from .snapshot import Found, Snapshot
-from .step import Condition, Unit, has, has_members, lacks_member
 from .tables import NotRead, Tables
+from .two_phase import Condition, Unit, has, has_members, lacks_member
 
 _encode = msgspec.json.Encoder().encode
 # Seconds for which a home remembers that a job was there: an enqueue is not repeated for longer.

@@ -6,17 +6,17 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 
 from ...clock import micros
-from ...job import Enqueued, NewJob
+from ...records.job import Enqueued, NewJob
 from ..memory import enqueue as memory
 from .attempts import Attempts
-from .home import Home, Homes
+from .connection import Word
 from .index import Arguments, group, tells
-from .line import Word
 from .reads import of_new_jobs
 from .records import new_record, packed, place
-from .step import Condition, Unit, commit_one, has, settle
+from .shard import Home, Homes
 from .tables import Tables
 from .transact import transact
+from .two_phase import Condition, Unit, commit_one, has, settle
 
 # Jobs that go in one script: others wait for as long. More go in one transaction of several scripts, up to a number for
 # which a server may be kept busy; more than that, and those over several homes, are written as a step.

@@ -11,19 +11,19 @@ from msgspec.structs import replace
 
 from ...clock import EPOCH, micros
 from ...failpoint import failpoint
-from ...job import Action, Changed, Cursor, Filter, JobId, Lease, Refusal, Report, Updates
-from ...outcome import Outcome
-from ...tally import counted
+from ...records.job import Action, Changed, Cursor, Filter, JobId, Lease, Refusal, Report, Updates
+from ...records.outcome import Outcome
+from ...records.tally import counted
 from .. import rules
 from ..memory import change as memory_change
 from ..memory import finish as memory
 from . import plain
-from .home import Home, Homes
+from .connection import Word
 from .known import read_jobs
-from .line import Word
 from .lists import page
 from .reads import of_change, of_outcome, of_report
 from .records import packed, unpacked
+from .shard import Home, Homes
 from .snapshot import Name, Snapshot
 from .tables import Tables
 from .transact import transact

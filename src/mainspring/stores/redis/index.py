@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from ...clock import micros
-from ...job import FINAL, IDEMPOTENT, SUSPECT, UNFINISHED, Job, State
+from ...records.job import FINAL, IDEMPOTENT, SUSPECT, UNFINISHED, Job, State
 from .records import packed, place
 
 Arguments = tuple[str | bytes | int, ...]

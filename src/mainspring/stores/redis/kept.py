@@ -11,13 +11,13 @@ import msgspec
 from msgspec.structs import replace
 
 from ...clock import EPOCH, instant, micros
-from ...document import Document, Entry
-from ...unreadable import readable
-from ..memory.keeper import MemoryKeeper
-from .home import Home, Homes
+from ...records.document import Document, Entry
+from ...records.unreadable import readable
+from ..memory.documents import MemoryKeeper
 from .index import Arguments
-from .step import Condition, Unit, has
+from .shard import Home, Homes
 from .transact import contend_one
+from .two_phase import Condition, Unit, has
 
 T = TypeVar("T")
 Key = tuple[str, str]

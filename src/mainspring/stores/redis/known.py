@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from ...clock import instant, micros
-from ...job import Execution, Job, JobId, LiveWorker, LogLine, Orders, WorkerInfo
-from ...schedule import Schedule
-from ...unreadable import readable
+from ...records.job import Execution, Job, JobId, LiveWorker, LogLine, Orders, WorkerInfo
+from ...records.unreadable import readable
+from ...schedule.record import Schedule
 from ..rules import brief_job
-from .home import Home, Homes
 from .records import Raw, job_from, last_run, packed
+from .shard import Home, Homes
 from .snapshot import Found
 
 # Bytes of a record beyond which it is not read with others.

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from ...clock import micros
-from ...job import Cursor, Filter, Job, JobId, Sort, State
+from ...records.job import Cursor, Filter, Job, JobId, Sort, State
 from ..rules import matches
-from .home import Home, Homes
+from .access_paths import Names, Way, early, end_of, names_in, ranks_in, ways
 from .index import Arguments, ids_of
 from .known import read_brief, read_home
 from .records import packed, place, unpacked
-from .ways import Names, Way, early, end_of, names_in, ranks_in, ways
+from .shard import Home, Homes
 
 # A set is read whole if it has up to so many: their ids alone, or all of them where the order is not that of ids.
 FEW, FEW_WHOLE = 50_000, 5_000

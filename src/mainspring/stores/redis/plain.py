@@ -14,20 +14,20 @@ from typing import TypeVar
 
 import msgspec
 
-from ...aftermath import ended
 from ...clock import micros
-from ...job import Job, JobId, NewJob, State
-from ...outcome import Outcome
-from ...schedule import TICKS_KEPT, Firing, Schedule
-from ...tally import counted
+from ...records.job import Job, JobId, NewJob, State
+from ...records.outcome import Outcome
+from ...records.tally import counted
+from ...schedule.job_ended import ended
+from ...schedule.record import TICKS_KEPT, Firing, Schedule
 from ..rules import admit
+from .connection import Word
 from .diff import schedule_moves
-from .home import Home, Homes
 from .index import Arguments, held_keys, spots
 from .known import schedule_of
-from .line import Word
 from .records import job_from, new_record, packed
-from .step import Condition, has, has_members
+from .shard import Home, Homes
+from .two_phase import Condition, has, has_members
 
 Item = TypeVar("Item")
 

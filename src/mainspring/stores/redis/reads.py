@@ -11,17 +11,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ...job import Action, JobId, NewJob, Report, State, Update
-from ...outcome import Outcome
-from ...schedule import Firing
+from ...records.job import Action, JobId, NewJob, Report, State, Update
+from ...records.outcome import Outcome
+from ...schedule.record import Firing
 from .attempts import Attempts
-from .home import Home, Homes
 from .index import Arguments
 from .known import columns, found_in, merged, named, runs_in, schedule_of
 from .records import circuits_of, packed, unpacked
+from .shard import Home, Homes
 from .snapshot import Found, Name, Snapshot
-from .step import settle
 from .tables import keys_of
+from .two_phase import settle
 
 Item = TypeVar("Item")
 Needs = Callable[[Item, Snapshot], Iterator[Name]]

@@ -11,8 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ...clock import EPOCH, instant
-from ...job import UNREADABLE, Circuit, Ending, Execution, Job, JobId, Lease, NewJob, State, WorkerId
-from ...unreadable import readable
+from ...records.job import UNREADABLE, Circuit, Ending, Execution, Job, JobId, Lease, NewJob, State, WorkerId
+from ...records.unreadable import readable
 from ..rows import (
     COLUMNS,
     brief_options,

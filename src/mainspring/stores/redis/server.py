@@ -10,8 +10,8 @@ from ssl import SSLCertVerificationError
 from hiredis import ReplyError
 
 from ...errors import ShuttingDown, StoreError, StoreUnavailable
-from .line import Answer, Line, Lost, Word, connect, pack
-from .place import Target
+from .connection import Answer, Line, Lost, Word, connect, pack
+from .url import Target
 
 # What the server says when it cannot now: it is full, loads, is a copy of another, runs a script, looks for its master.
 PASSING = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from ...job import Circuit, Execution, Job, JobId
-from ...schedule import Schedule
+from ...records.job import Circuit, Execution, Job, JobId
+from ...schedule.record import Schedule
 from .records import Raw
 
 Kind = Literal["job", "key", "schedule", "seen", "waiting", "worker", "circuits", "circuit", "runs", "lines"]

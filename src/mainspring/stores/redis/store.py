@@ -13,8 +13,8 @@ from ...clock import Clock, SystemClock, instant
 from ...config import Durability
 from ...errors import BadInput, ShuttingDown, StoreError
 from ...failpoint import failpoint
-from ...finding import Finding
-from ...job import (
+from ...records.finding import Finding
+from ...records.job import (
     Action,
     Beat,
     Changed,
@@ -40,26 +40,27 @@ from ...job import (
     WorkerId,
     WorkerInfo,
 )
-from ...outcome import Outcome
-from ...retention import Rules
-from ...schedule import Due, Fired, Firing, Leadership, Schedule, Tick
-from ...schema import Schema
+from ...records.outcome import Outcome
+from ...records.schema import Schema
+from ...records.tally import Span, Tally
+from ...schedule.record import Due, Fired, Firing, Leadership, Schedule, Tick
 from ...store import Store, Transaction
 from ...survived_errors import SurvivedErrors
-from ...tally import Span, Tally
+from ...task.retention import Rules
 from ..rules import ids_in
-from . import claim, count, enqueue, finish, lists, series, tally
+from . import claim, count, enqueue, finish, lists, tally
+from . import schedules as series
 from .aside import delete_queueless, set_aside_schedules
-from .condition import condition, listener, refuse
-from .ear import Ear, Kin, Word
-from .home import Homes
-from .keeper import RedisKeeper
+from .connector import Route
+from .doctor import condition, listener, refuse
+from .documents import RedisKeeper
 from .known import executions, lines, read_hash, workers_of
-from .mend import mend, mend_keys
-from .place import Place
+from .listener import Ear, Kin, Word
 from .records import circuits_of
-from .route import Route
-from .step import sweep
+from .repair import mend, mend_keys
+from .shard import Homes
+from .two_phase import sweep
+from .url import Place
 
 _unfolded = SurvivedErrors("tally", "the next beat sums up the runs and ends what was left half done")
 # Seconds until it must be known whether word from others reaches us.

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from ...job import Circuit, Execution, Job, JobId, NewJob
-from ...outcome import Outcome
-from ...schedule import Schedule
+from ...records.job import Circuit, Execution, Job, JobId, NewJob
+from ...records.outcome import Outcome
+from ...schedule.record import Schedule
 from ..memory.jobs import Jobs
 from ..memory.ledger import Ledger
-from ..memory.series import Series
+from ..memory.schedules import Series
 from ..memory.workers import Workers
 from .known import workers_of
 from .records import unpacked

@@ -7,12 +7,12 @@ from datetime import datetime
 import msgspec
 
 from ...clock import instant, micros
-from ...tally import KEPT, SECONDS, Span, Sums, Tally, begin
-from ...unreadable import readable, sums_of
-from .home import Home, Homes
+from ...records.tally import KEPT, SECONDS, Span, Sums, Tally, begin
+from ...records.unreadable import readable, sums_of
 from .index import Arguments
 from .known import read_hash
-from .step import Unit, commit_one, has
+from .shard import Home, Homes
+from .two_phase import Unit, commit_one, has
 
 Counted = tuple[int, str, str, Sums]
 Key = tuple[Span, datetime, str, str]

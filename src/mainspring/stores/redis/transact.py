@@ -10,11 +10,11 @@ from typing import Generic, NamedTuple, TypeVar
 from ...clock import micros
 from .attempts import Attempts
 from .diff import unit_of
-from .home import Homes
 from .reads import Item, Needs, read_all
+from .shard import Homes
 from .snapshot import Name
-from .step import Condition, Unit, commit, locked
 from .tables import Tables
+from .two_phase import Condition, Unit, commit, locked
 
 Answer = TypeVar("Answer")
 

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from ...clock import micros
-from ...job import Action, Changed, Cursor, Filter, Job, JobId, Refusal, Updates
+from ...records.job import Action, Changed, Cursor, Filter, Job, JobId, Refusal, Updates
 from ..rows import Row, job_of
 from ..rules import act, lapsed, refused
 from .enqueue import drop, holder, save

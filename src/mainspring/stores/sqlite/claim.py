@@ -11,15 +11,15 @@ import msgspec
 
 from ...bounds import CLAIM_BYTES
 from ...clock import instant
-from ...job import UNREADABLE, Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
-from ...unreadable import readable
+from ...records.job import UNREADABLE, Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
+from ...records.unreadable import readable
 from ..job_ends import JobEnd
 from ..rows import CLAIMED, HELD, Row, series_of
 from ..rules import LONG_SILENT, ordered
+from .documents import watched
 from .enqueue import count
-from .keeper import watched
 from .lenient import holds_no_text, lenient
-from .series import tell
+from .schedules import tell
 
 # A claim ends at most this many expired jobs, so that a flood of them cannot hold the write lock.
 EXPIRE_LIMIT = 1000

@@ -10,14 +10,14 @@ import msgspec
 from msgspec.structs import replace
 
 from ...clock import micros
-from ...job import Enqueued, Job, JobId, NewJob, State
+from ...records.job import Enqueued, Job, JobId, NewJob, State
 from ..rows import COLUMNS, NEW_COLUMNS, job_of, new_row, row_of
 from ..rules import meet
-from . import odd
+from . import out_of_order as odd
 from .batch import CHUNKS, chunks, flat, places
 from .lenient import rows_of
 from .lists import marked
-from .series import follow
+from .schedules import follow
 
 _encode = msgspec.json.Encoder().encode
 _INSERT = {

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from ...config import Durability
 from ...errors import BadInput, SchemaMismatch, StoreError, StoreUnavailable
-from ...schema import Schema
+from ...records.schema import Schema
+from ..migrations import Steps, steps
 from ..rows import kind_of
-from ..steps import Steps, steps
-from .lane import translated
-from .odd import is_odd
+from .out_of_order import is_odd
+from .writer_thread import translated
 
 MINIMUM = (3, 37, 0)  # STRICT tables, RETURNING, UPDATE FROM
 BUSY_SECONDS = 30.0

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 from ...clock import instant, micros
 from ...failpoint import failpoint
-from ...job import Circuit, JobId, Report, State
-from ...outcome import Outcome
+from ...records.job import Circuit, JobId, Report, State
+from ...records.outcome import Outcome
 from ..job_ends import JobEnd
 from ..rows import Row, failure_text, progress_or_none, series_of, text_of
 from ..rules import moved, newer, plain
 from .batch import CHUNKS, chunks, flat, places
 from .enqueue import count, enqueue
-from .series import tell
+from .schedules import tell
 from .tally import tally
 
 # The last run of a finished job needs no execution row: the job's own row has it all, and its `ending`

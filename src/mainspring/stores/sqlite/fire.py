@@ -8,12 +8,12 @@ from datetime import datetime
 
 from ...clock import micros
 from ...failpoint import failpoint
-from ...job import Action, Filter
-from ...schedule import Fired, Firing
+from ...records.job import Action, Filter
+from ...schedule.record import Fired, Firing
 from ..rules import CANCELLED_BY, standing, taken
 from .change import change
 from .enqueue import all_new, enqueue, holder, insert
-from .series import record, revisions, write
+from .schedules import record, revisions, write
 
 
 def fire(db: sqlite3.Connection, firings: Sequence[Firing], now: datetime) -> list[Fired]:

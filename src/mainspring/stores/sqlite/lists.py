@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...clock import micros
-from ...job import FINAL, Cursor, Filter, Sort
+from ...records.job import FINAL, Cursor, Filter, Sort
 from ..rows import COLUMNS, END_SQL, HELD, SHOWN_SQL, Row, beyond, brief_columns, end_texts, stored
 from .lenient import holds_no_text, lenient, too_big
-from .odd import earliest, latest
+from .out_of_order import earliest, latest
 
 # Some ways to a page are tried. Where an index on what was asked leads to hardly any, SOON at most, these are put in
 # order. Where many match, they are among the NEAR next ones in the order asked for, or the FIRST next ones if that

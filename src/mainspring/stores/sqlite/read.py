@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from ...clock import instant, micros
-from ...job import DeadGroup, Filter, JobId, LogLine, Queue, Shown, State
+from ...records.job import DeadGroup, Filter, JobId, LogLine, Queue, Shown, State
 from ..rows import HELD, Row
 from .claim import PAUSED
 from .lists import ENDED, ENDED_GROUPS, FINISHED_AT, READY, RETRIED, jobs

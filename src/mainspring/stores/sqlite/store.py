@@ -18,8 +18,8 @@ from ...clock import Clock, SystemClock, instant, micros, nearest_instant
 from ...config import Durability
 from ...errors import BadInput, ShuttingDown, StoreError
 from ...failpoint import failpoint
-from ...finding import Finding
-from ...job import (
+from ...records.finding import Finding
+from ...records.job import (
     Action,
     Beat,
     Changed,
@@ -46,26 +46,28 @@ from ...job import (
     WorkerId,
     WorkerInfo,
 )
-from ...outcome import Outcome
-from ...retention import Rules
-from ...schedule import Due, Fired, Firing, Leadership, Schedule, Tick
-from ...schema import Schema
+from ...records.outcome import Outcome
+from ...records.schema import Schema
+from ...records.tally import Span, Tally
+from ...records.unreadable import decoded, readable
+from ...schedule.record import Due, Fired, Firing, Leadership, Schedule, Tick
 from ...store import Store, Transaction
 from ...survived_errors import SurvivedErrors
 from ...sync import aside, plain
-from ...tally import Span, Tally
-from ...unreadable import decoded, readable
-from ..bell import Bell
-from ..borrowed import awaited, borrowed, itself
+from ...task.retention import Rules
+from ..broadcast import Bell
+from ..caller_connection import awaited, borrowed, itself
+from ..migrations import Steps
 from ..rows import COLUMNS, HELD, Row, claimed_of, executions_of, job_of
 from ..rules import ids_in
-from ..steps import Steps
-from . import change, claim, condition, enqueue, file, finish, fire, lists, read, series, tally, transaction
+from . import change, claim, enqueue, file, finish, fire, lists, read, tally, transaction
+from . import doctor as condition
+from . import schedules as series
+from .documents import SqliteKeeper
+from .fair_lock import Turnstile
 from .inotify import WriteWatch
-from .keeper import SqliteKeeper
-from .lane import Lane, Watcher, translated
 from .lenient import only_text, rows_of
-from .turnstile import Turnstile
+from .writer_thread import Lane, Watcher, translated
 
 T = TypeVar("T")
 _unwatched = SurvivedErrors("listener", "changes by other processes are found by polling")

@@ -9,9 +9,9 @@ from datetime import datetime
 import msgspec
 
 from ...clock import instant, micros
-from ...outcome import Outcome
-from ...tally import KEPT, SECONDS, Span, Sums, Tally, begin, counted
-from ...unreadable import sums_of
+from ...records.outcome import Outcome
+from ...records.tally import KEPT, SECONDS, Span, Sums, Tally, begin, counted
+from ...records.unreadable import sums_of
 
 _OPEN = "SELECT at, sums FROM mainspring_counting WHERE queue = ? AND task = ?"
 _PUT_OPEN = """INSERT INTO mainspring_counting VALUES (?, ?, ?, ?)

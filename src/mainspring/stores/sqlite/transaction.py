@@ -11,11 +11,11 @@ from typing import Any
 
 from ...config import Durability
 from ...errors import BadInput
-from ...job import JobId, Lease, Report
-from ...outcome import Outcome
+from ...records.job import JobId, Lease, Report
+from ...records.outcome import Outcome
 from ...sync import Errands
 from . import file, finish
-from .lane import Lane, translated
+from .writer_thread import Lane, translated
 
 _inside: ContextVar[SqliteTransaction | None] = ContextVar("mainspring_sqlite_transaction", default=None)
 

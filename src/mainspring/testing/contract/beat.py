@@ -6,23 +6,9 @@ from datetime import datetime
 
 import pytest
 
-from ...job import Action, LiveWorker, Orders, State
-from ...outcome import Crashed, Done, Retry
-from .build import (
-    NOW,
-    Contract,
-    a_worker,
-    act,
-    beat,
-    claim,
-    claimed,
-    later,
-    new_job,
-    put,
-    see,
-    settle,
-    start,
-)
+from ...records.job import Action, LiveWorker, Orders, State
+from ...records.outcome import Crashed, Done, Retry
+from .build import NOW, Contract, a_worker, act, beat, claim, claimed, later, new_job, put, see, settle, start
 
 
 class BeatContract(Contract):

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import UNSET
 
-from ...job import BRIEF_CHARACTERS, LEFT_OUT, SORTS, Filter, Job, NewJob, Sort, State
-from ...outcome import Done
+from ...records.job import BRIEF_CHARACTERS, LEFT_OUT, SORTS, Filter, Job, NewJob, Sort, State
+from ...records.outcome import Done
 from ...store import Store
 from .build import NOW, Contract, bring, later, new_job, put, settle, start
 

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...ids import new_id
-from ...job import (
+from ...records.job import (
     SUSPECT,
     Action,
     Beat,
@@ -28,8 +28,8 @@ from ...job import (
     Update,
     WorkerInfo,
 )
-from ...outcome import Crashed, Discard, Done, Ended, Policy, decide
-from ...schedule import Fired, Firing, Schedule, Spec, Tick, key_of
+from ...records.outcome import Crashed, Discard, Done, Ended, Policy, decide
+from ...schedule.record import Fired, Firing, Schedule, Spec, Tick, key_of
 from ...store import Store
 from ...trigger import Every
 

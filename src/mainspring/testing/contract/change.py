@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ...job import ALLOWED, Action, Changed, Filter, Refusal, State
-from ...outcome import Crashed, Done, Retry
+from ...records.job import ALLOWED, Action, Changed, Filter, Refusal, State
+from ...records.outcome import Crashed, Done, Retry
 from .build import (
     NOW,
     REACHABLE,

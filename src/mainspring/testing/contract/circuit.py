@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from ...errors import JobTimeout
-from ...job import Action, Breaker, Circuit, Ending, State
-from ...outcome import Cancel, Crashed, Died, Discard, Done, Policy, Released, Retry, Snooze, Stopped, decide
+from ...records.job import Action, Breaker, Circuit, Ending, State
+from ...records.outcome import Cancel, Crashed, Died, Discard, Done, Policy, Released, Retry, Snooze, Stopped, decide
 from .build import (
     BREAKER,
     NO_RETRY,

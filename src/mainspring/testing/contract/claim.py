@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ...bounds import CLAIM_BYTES
-from ...job import Action, JobId, State
-from ...outcome import Done, Retry
+from ...records.job import Action, JobId, State
+from ...records.outcome import Done, Retry
 from .build import (
     NOW,
     Contract,

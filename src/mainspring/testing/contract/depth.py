@@ -6,8 +6,8 @@ import asyncio
 from datetime import datetime, timedelta
 
 from ...clock import EPOCH
-from ...depth import KIND, Depth, Sample, history, sound
-from ...outcome import Retry
+from ...insight.queue_depth import KIND, Depth, Sample, history, sound
+from ...records.outcome import Retry
 from ...store import Store
 from .build import NOW, Contract, later, new_job, put, settle, start
 

@@ -9,8 +9,8 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import asdict
 
-from ...job import MAX_PRIORITY, MIN_PRIORITY, Action, Enqueued, Filter, State, Update
-from ...outcome import Done, decide
+from ...records.job import MAX_PRIORITY, MIN_PRIORITY, Action, Enqueued, Filter, State, Update
+from ...records.outcome import Done, decide
 from ...retry import Backoff
 from .build import (
     NOW,

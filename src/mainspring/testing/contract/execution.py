@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ...job import Account, Action, Ending, Items, State, Usage
-from ...outcome import Discard, Done, Released, Retry, Snooze
+from ...records.job import Account, Action, Ending, Items, State, Usage
+from ...records.outcome import Discard, Done, Released, Retry, Snooze
 from .build import NOW, Contract, act, bring, later, new_job, put, run_again, settle, start
 from .finish import FAILURE, kind, outcome
 

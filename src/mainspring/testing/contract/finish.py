@@ -8,8 +8,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ...job import Action, Ending, Failure, Job, State
-from ...outcome import Cancel, Crashed, Died, Discard, Done, Ended, Outcome, Released, Retry, Snooze, Stopped, decide
+from ...records.job import Action, Ending, Failure, Job, State
+from ...records.outcome import (
+    Cancel,
+    Crashed,
+    Died,
+    Discard,
+    Done,
+    Ended,
+    Outcome,
+    Released,
+    Retry,
+    Snooze,
+    Stopped,
+    decide,
+)
 from .build import (
     NOW,
     Contract,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ...job import Action, Job, State
-from ...schedule import Fired, Firing, Schedule, key_of
+from ...records.job import Action, Job, State
+from ...schedule.record import Fired, Firing, Schedule, key_of
 from ...store import Store
 from .build import (
     NOW,

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...document import NEWS_KEPT, TIDIED, Document, Entry, Trail
 from ...ids import new_id
+from ...records.document import NEWS_KEPT, TIDIED, Document, Entry, Trail
 from ...store import Store
 from .build import NOW, Contract, beat, later
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from ...job import INTERNAL, Action, Enqueued, State
-from ...outcome import Retry, Snooze
+from ...records.job import INTERNAL, Action, Enqueued, State
+from ...records.outcome import Retry, Snooze
 from .build import (
     NOW,
     Contract,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime
 
-from ...schedule import Leadership
+from ...schedule.record import Leadership
 from ...store import Store
 from .build import NOW, Contract, later
 

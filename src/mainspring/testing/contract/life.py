@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 
 from ...errors import ShuttingDown
-from ...job import Action, Filter, Orders, State
-from ...outcome import Done
+from ...records.job import Action, Filter, Orders, State
+from ...records.outcome import Done
 from ...store import Store
 from .build import NOW, Contract, a_worker, act, beat, claim, everything, new_job, put, see, settle
 

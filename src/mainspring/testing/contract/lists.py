@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ...job import (
+from ...records.job import (
     FINAL,
     PARTIAL_KIND,
     SORTS,
@@ -26,7 +26,7 @@ from ...job import (
     State,
     Update,
 )
-from ...outcome import Cancel, Discard, Done, Ended, Released, Retry, Snooze
+from ...records.outcome import Cancel, Discard, Done, Ended, Released, Retry, Snooze
 from ...store import Store
 from .build import NOW, Contract, act, beat, bring, claim, everything, later, new_job, put, run_again, settle, start
 from .read import found

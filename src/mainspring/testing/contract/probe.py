@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ...job import Action, Circuit
-from ...outcome import Done, Policy, Retry
+from ...records.job import Action, Circuit
+from ...records.outcome import Done, Policy, Retry
 from .build import (
     BREAKER,
     Contract,

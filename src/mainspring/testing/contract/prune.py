@@ -6,8 +6,8 @@ from datetime import datetime
 
 import pytest
 
-from ...job import Action, End, Filter, Job, JobId, State
-from ...outcome import Cancel, Discard, Done, Ended
+from ...records.job import Action, End, Filter, Job, JobId, State
+from ...records.outcome import Cancel, Discard, Done, Ended
 from ...store import Store
 from .build import (
     A_MINUTE_LATER,

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from ...job import SHOWN, Action, Cursor, Filter, JobId, Queue, Shown, State
-from ...outcome import Retry
+from ...records.job import SHOWN, Action, Cursor, Filter, JobId, Queue, Shown, State
+from ...records.outcome import Retry
 from ...store import Store
 from .build import NOW, Contract, act, bring, claimed, everything, later, new_job, put, settle, start
 

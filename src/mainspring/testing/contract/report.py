@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ...job import Action, Job, Progress, Report, State
-from ...outcome import Crashed, Discard, Done, Released, Retry, Snooze
+from ...records.job import Action, Job, Progress, Report, State
+from ...records.outcome import Crashed, Discard, Done, Released, Retry, Snooze
 from .build import (
     NOW,
     Contract,

@@ -9,9 +9,9 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import fields
 
-from ...job import Action, Filter, State
+from ...records.job import Action, Filter, State
 from ...retry import Backoff
-from ...schedule import TICKS_KEPT, Due, Firing, Schedule, Spec, key_of
+from ...schedule.record import TICKS_KEPT, Due, Firing, Schedule, Spec, key_of
 from ...store import Store
 from ...trigger import Window, at, cron, every
 from .build import (

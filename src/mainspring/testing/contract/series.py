@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ...aftermath import ended, revived, roused
-from ...job import Account, Action, Failure, Filter, Items, JobId, State, Update
-from ...outcome import Cancel, Crashed, Discard, Done, Policy, Released, Retry, Snooze, decide
-from ...schedule import Schedule
+from ...records.job import Account, Action, Failure, Filter, Items, JobId, State, Update
+from ...records.outcome import Cancel, Crashed, Discard, Done, Policy, Released, Retry, Snooze, decide
+from ...schedule.job_ended import ended, revived, roused
+from ...schedule.record import Schedule
 from ...store import Store
 from .build import (
     NOW,

@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from ...clock import EPOCH, micros
-from ...job import Account, Action, Ending, Failure, Items, Job, State
-from ...outcome import Crashed, Discard, Done, Ended, Outcome, Released, Retry, Snooze, decide
+from ...records.job import Account, Action, Ending, Failure, Items, Job, State
+from ...records.outcome import Crashed, Discard, Done, Ended, Outcome, Released, Retry, Snooze, decide
+from ...records.tally import KEPT, NOT_COUNTED, SECONDS, Span, Sums, Tally, bucket
 from ...store import Store
-from ...tally import KEPT, NOT_COUNTED, SECONDS, Span, Sums, Tally, bucket
 from .build import NOW, Contract, act, beat, claim, later, new_job, put, run_again, settle, start
 
 SPANS = tuple(SECONDS)

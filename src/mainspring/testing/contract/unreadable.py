@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ...document import Document
-from ...job import UNREADABLE, Action, Filter, JobId, State
-from ...outcome import Discard, Done
+from ...records.document import Document
+from ...records.job import UNREADABLE, Action, Filter, JobId, State
+from ...records.outcome import Discard, Done
 from ...store import Store
 from .build import (
     NOW,

@@ -8,8 +8,8 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ...job import Action, Changed, Filter, Job, Refusal, State, Update
-from ...outcome import Discard, Retry
+from ...records.job import Action, Changed, Filter, Job, Refusal, State, Update
+from ...records.outcome import Discard, Retry
 from ...store import Store
 from .build import (
     NOW,

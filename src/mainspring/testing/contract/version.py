@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ...job import Action, Failure, Filter, Job, State, Update
-from ...outcome import Discard, Done, Retry, Snooze
-from ...skew import Unreadable
+from ...records.job import Action, Failure, Filter, Job, State, Update
+from ...records.outcome import Discard, Done, Retry, Snooze
+from ...records.skew import Unreadable
 from ...store import Store
 from .build import (
     A_MINUTE_LATER,

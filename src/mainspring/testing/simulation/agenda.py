@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ...app import Mainspring
 from ...clock import EPOCH, micros
-from ...spec import checked
+from ...schedule.options import checked
 from ...trigger import AnyTrigger, Timetable, cron, every
 from ..clock import START
 

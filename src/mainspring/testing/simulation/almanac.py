@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct, field
 
-from ...job import IDEMPOTENT, Job, JobId, State
-from ...schedule import Schedule, Spec, Tick
+from ...records.job import IDEMPOTENT, Job, JobId, State
+from ...schedule.record import Schedule, Spec, Tick
 from . import ideal
 from .loop import TrueClock
 from .watch import Watch

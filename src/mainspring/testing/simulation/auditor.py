@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import NamedTuple
 
-from ...job import TRANSITIONS, UNFINISHED, Ending, Job, JobId, Lease, State, WorkerId
-from ...outcome import Outcome
+from ...records.job import TRANSITIONS, UNFINISHED, Ending, Job, JobId, Lease, State, WorkerId
+from ...records.outcome import Outcome
 from .almanac import Almanac
 from .host import Host
 from .loop import TrueClock

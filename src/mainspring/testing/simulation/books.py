@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from ...job import Ending, Execution, Job, State
+from ...records.job import Ending, Execution, Job, State
 from .auditor import Auditor
 from .ledger import Ledger
 from .reckoning import reckon

@@ -8,20 +8,21 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from ... import limits, pulse
 from ...app import Mainspring
 from ...clock import StoreClock
 from ...errors import StoreUnavailable
-from ...handle import Handle
-from ...job import Enqueued, NewJob
-from ...outcome import Outcome
+from ...records.job import Enqueued, NewJob
+from ...records.outcome import Outcome
 from ...stores.memory import enqueue, finish
 from ...stores.memory.jobs import Jobs
 from ...stores.memory.store import MemoryStore
 from ...stores.memory.workers import Workers
 from ...stores.rules import settle
-from ...sweep import Sweeper
-from ...worker import Worker
+from ...task.handle import Handle
+from ...worker import claims
+from ...worker import heartbeat as pulse
+from ...worker.rescue import Sweeper
+from ...worker.worker import Worker
 from . import bugs_of_schedules
 from .swap import swap
 
@@ -100,7 +101,7 @@ def _claims_in_silence() -> AbstractContextManager[None]:
 
 
 def _no_limit() -> AbstractContextManager[None]:
-    return swap(limits, "_groups", lambda rooms: [(None if rooms is None else list(rooms), None)])
+    return swap(claims, "_groups", lambda rooms: [(None if rooms is None else list(rooms), None)])
 
 
 def _hopeful_enqueue() -> AbstractContextManager[None]:

@@ -9,15 +9,20 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from ... import aftermath, amendment, plan, scheduler, standing
 from ...control import schedules
 from ...errors import StoreUnavailable
-from ...job import JobId, NewJob, State
-from ...schedule import Fired, Firing, Schedule
-from ...scheduler import Scheduler
+from ...records.job import JobId, NewJob, State
+from ...schedule import edit as amendment
+from ...schedule import job_ended as aftermath
+from ...schedule import plan
+from ...schedule import status as standing
+from ...schedule.record import Fired, Firing, Schedule
 from ...store import Store
-from ...stores.memory import fire, series
+from ...stores.memory import fire
+from ...stores.memory import schedules as series
 from ...stores.memory.enqueue import enqueue
+from ...worker import scheduler
+from ...worker.scheduler import Scheduler
 from .swap import swap
 
 Plant = Callable[[], AbstractContextManager[None]]

@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...amendment import paused
 from ...errors import InvalidTransition, JobExists, JobNotFound, StoreUnavailable
-from ...schedule import Firing
+from ...schedule.edit import paused
+from ...schedule.record import Firing
 from .auditor import Auditor
 from .host import Host
 from .ledger import Ledger

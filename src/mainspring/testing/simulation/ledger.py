@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from ...job import Beat, Job, WorkerInfo
-from ...outcome import Outcome
-from ...schedule import Schedule, Tick
+from ...records.job import Beat, Job, WorkerInfo
+from ...records.outcome import Outcome
+from ...schedule.record import Schedule, Tick
 from ...stores.memory.jobs import Jobs
-from ...stores.memory.series import Series
+from ...stores.memory.schedules import Series
 from ...stores.memory.store import MemoryStore
 from .auditor import Auditor
 from .loop import TrueClock

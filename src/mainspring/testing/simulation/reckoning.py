@@ -10,9 +10,9 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from ...job import JobId
-from ...schedule import Spec, Tick
-from ...standing import COUNTED
+from ...records.job import JobId
+from ...schedule.record import Spec, Tick
+from ...schedule.status import COUNTED
 from ...trigger import Every
 from . import ideal
 from .almanac import ASIDE, Almanac, Era, Life

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping
 
 from ...app import Mainspring
-from ...context import Context
-from ...outcome import Snooze
+from ...records.outcome import Snooze
+from ...task.context import Context
 from .auditor import Auditor
 from .host import Host
 

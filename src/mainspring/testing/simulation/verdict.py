@@ -12,9 +12,10 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from ... import ids, scheduler, worker
+from ... import ids
 from ...control import schedules
 from ...stores.memory import claim
+from ...worker import scheduler, worker
 from .auditor import RULES, Fact, Violation
 from .books import audit
 from .bugs import BUGS

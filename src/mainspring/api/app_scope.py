@@ -1,0 +1,63 @@
+"""Whom a request is for: there is one application of the framework in a process, whatever number of apps it serves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from litestar import Litestar
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from ..app import Mainspring
+
+if TYPE_CHECKING:
+    from ..metrics.cluster import Cluster
+    from .access.authenticate import Way
+    from .access.greeting import Greeting
+    from .idempotency import Answers
+    from .response_cache import Recent
+    from .routes.session import Sessions
+    from .stream import Streams
+
+SERVED = "mainspring.served"
+_living: ContextVar[Mainspring] = ContextVar("mainspring.living")
+
+
+@dataclass(frozen=True)
+class Served:
+    """One app, and what is remembered of its requests."""
+
+    through: ASGIApp
+    app: Mainspring
+    ways: tuple[Way, ...]
+    sessions: Sessions
+    recent: Recent
+    answers: Answers
+    streams: Streams
+    cluster: Cluster
+    greeting: Greeting
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[SERVED] = self  # type: ignore[literal-required]
+        _living.set(self.app)
+        await self.greeting(scope)
+        await self.through(scope, receive, send)
+
+
+def served(scope: Any) -> Served:
+    found: Served = scope[SERVED]
+    return found
+
+
+@asynccontextmanager
+async def opened(_: Litestar) -> AsyncIterator[None]:
+    """Whoever has opened the app before, a worker beside us perhaps, closes it himself."""
+    app = _living.get()
+    if app.is_open:
+        yield
+    else:
+        async with app:
+            yield

@@ -1,0 +1,108 @@
+"""What a process counts of itself, as values that can be sent and added up: sums never go back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, KeysView
+
+from msgspec import Struct
+
+from .histogram import bucket
+
+# As many sets of label values are told apart in one metric; what comes after them is counted together.
+LABELS = 200
+OTHER = "(other)"
+_SEPARATOR = "\x00"
+
+
+class Spread(Struct, omit_defaults=True):
+    """Measured values: their sum, and how many lie in which bucket() of their millionths."""
+
+    total: float = 0.0
+    buckets: dict[int, int] = {}
+
+    def add(self, other: Spread) -> None:
+        self.total += other.total
+        for number, count in other.buckets.items():
+            self.buckets[number] = self.buckets.get(number, 0) + count
+
+
+class Counts(Struct, omit_defaults=True):
+    """By metric and label values."""
+
+    totals: dict[str, dict[str, float]] = {}
+    spreads: dict[str, dict[str, Spread]] = {}
+
+    def count(self, name: str, labels: str, by: float) -> None:
+        series = self.totals.setdefault(name, {})
+        labels = _place(series.keys(), labels)
+        series[labels] = series.get(labels, 0) + by
+
+    def spread(self, name: str, labels: str) -> Spread:
+        series = self.spreads.setdefault(name, {})
+        labels = _place(series.keys(), labels)
+        found = series.get(labels)
+        if found is None:
+            found = series[labels] = Spread()
+        return found
+
+    def add(self, other: Counts) -> None:
+        for name, series in other.totals.items():
+            for labels, count in series.items():
+                self.count(name, labels, count)
+        for name, spreads in other.spreads.items():
+            for labels, spread in spreads.items():
+                self.spread(name, labels).add(spread)
+
+    def __bool__(self) -> bool:
+        return bool(self.totals or self.spreads)
+
+
+class Meter:
+    """Counts, in any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts = Counts()
+
+    def count(self, name: str, *labels: str, by: float = 1) -> None:
+        with self._lock:
+            self._counts.count(name, _SEPARATOR.join(labels), by)
+
+    def observe(self, name: str, values: Iterable[float], *labels: str) -> None:
+        with self._lock:
+            spread = self._counts.spread(name, _SEPARATOR.join(labels))
+            for value in values:
+                spread.total += value
+                number = bucket(max(0, int(value * 1_000_000)))
+                spread.buckets[number] = spread.buckets.get(number, 0) + 1
+
+    def whole(self) -> Counts:
+        """A copy of everything that was counted and not taken."""
+        counts = Counts()
+        with self._lock:
+            counts.add(self._counts)
+        return counts
+
+    def add(self, counts: Counts) -> None:
+        """What another process has counted."""
+        with self._lock:
+            self._counts.add(counts)
+
+    def take(self) -> Counts:
+        """What was counted since it was last taken."""
+        with self._lock:
+            taken, self._counts = self._counts, Counts()
+        return taken
+
+
+def values(labels: str) -> list[str]:
+    """The label values that stand under one key."""
+    return labels.split(_SEPARATOR)
+
+
+def _place(known: KeysView[str], labels: str) -> str:
+    """Where to count these labels: their own place while there is room, then that of all others."""
+    if labels in known or len(known) < LABELS:
+        return labels
+    return _SEPARATOR.join(OTHER for _ in values(labels))

@@ -1,0 +1,1 @@
+"""Where the function of a task runs: the event loop, a thread, or a child process with limits."""

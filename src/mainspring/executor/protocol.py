@@ -1,0 +1,177 @@
+"""What a worker and its child processes say to each other: JSON values, each with its length before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from ..records.job import Failure, Job, Usage
+from ..records.outcome import Cancel, Discard, Retry, Snooze, Steer, failure_of
+
+# Longer than any order or report: whoever announces more does not speak our language.
+LIMIT = 2**28
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """To a child: run this function. The place comes from the worker's own registry, never from stored data."""
+
+    module: str
+    qualname: str
+    main: str | None = None
+    """The file of the worker's __main__, if that is the module."""
+    job: Job
+    timeout: float | None = None
+    deadline: datetime | None = None
+    soft_timeout: float | None = None
+    """Seconds after which an interruption is raised inside the function."""
+    memory_limit: int | None = None
+    """Bytes the run may add to what the process held when it began: imports and earlier runs are not its fault."""
+    cpu_limit: float | None = None
+    """CPU seconds."""
+    result_limit: int
+
+
+# while it runs
+
+
+class Began(Struct, frozen=True, tag=True):
+    """The child has read its order: from here on, its death is the run's."""
+
+    spent: float
+    """CPU seconds of its life so far."""
+
+
+class LogLine(Struct, frozen=True, tag=True):
+    level: int
+    text: str
+
+
+class Progress(Struct, frozen=True, tag=True):
+    done: float
+    total: float | None = None
+    note: str = ""
+
+
+class Items(Struct, frozen=True, tag=True):
+    success: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+
+class Note(Struct, frozen=True, tag=True):
+    metadata: dict[str, Any]
+
+
+Message = LogLine | Progress | Items | Note
+
+
+# how it ended
+
+Kind = Literal["error", "timeout", "memory", "cpu", "unreadable"]
+
+
+class Returned(Struct, frozen=True, tag=True):
+    """The function returned. `note` says why its result could not be kept."""
+
+    result: str | None = None
+    note: Failure | None = None
+    usage: Usage | None = None
+
+
+class Steered(Struct, frozen=True, tag=True):
+    """The function steers its job."""
+
+    steer: Steer
+    usage: Usage | None = None
+
+
+class Raised(Struct, frozen=True, tag=True):
+    """The function raised, was interrupted, or went over a limit."""
+
+    failure: Failure
+    kind: Kind = "error"
+    bases: tuple[str, ...] = ()
+    """Its class and what that inherits from, by name, for the task's rules in the worker; none: not the function's."""
+    usage: Usage | None = None
+    version: tuple[str, str] | None = None
+    """If it is unreadable: the fingerprint and the parameters of the function in this process."""
+
+
+class Died(Struct, frozen=True):
+    """The process ended under the run."""
+
+    reason: str
+    usage: Usage | None = None
+
+
+class Report(Struct, frozen=True, tag=True):
+    """The last word of a child on a run."""
+
+    ending: Returned | Steered | Raised
+    retire: bool = False
+    """The child should not be used again."""
+
+
+def _enc_hook(value: Any) -> Any:
+    reason = failure_of(value, stack=False).message
+    match value:
+        case Retry(after=after):
+            return "retry", after, reason
+        case Snooze(delay=delay):
+            return "snooze", delay, reason
+        case Discard():
+            return "discard", None, reason
+        case Cancel():
+            return "cancel", None, reason
+    raise TypeError(f"{type(value).__name__} has no place in a message")
+
+
+def _dec_hook(_wanted: Any, value: Any) -> Steer:
+    kind, number, reason = value
+    match kind:
+        case "retry":
+            return Retry(number, reason)
+        case "snooze":
+            return Snooze(number, reason)
+        case "discard":
+            return Discard(reason)
+    return Cancel(reason)
+
+
+def as_decoded(steer: Steer) -> Steer:
+    """As the worker will decode it; raises for one that it could not."""
+    return _dec_hook(Steer, _enc_hook(steer))
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_enc_hook)
+orders = msgspec.json.Decoder(Order, dec_hook=_dec_hook)
+answers = msgspec.json.Decoder(Began | LogLine | Progress | Items | Note | Report, dec_hook=_dec_hook)
+
+
+def frame(value: Struct) -> bytes:
+    data = _encoder.encode(value)
+    return len(data).to_bytes(4, "big") + data
+
+
+class Frames:
+    """Bytes as they come, cut into whole messages."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Raises ValueError for what cannot be the length of a message."""
+        self._rest += data
+        while len(self._rest) >= 4:
+            end = 4 + int.from_bytes(self._rest[:4], "big")
+            if end > LIMIT:
+                raise ValueError("no message is that long")
+            if len(self._rest) < end:
+                return
+            whole = bytes(self._rest[4:end])
+            del self._rest[:end]
+            yield whole

@@ -1,0 +1,168 @@
+"""Threads for synchronous tasks, each of which can be interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any
+
+from ..clock import Alarm, Clock
+from ..task.interruption import Interrupted
+
+_logger = logging.getLogger("mainspring")
+# How long a task's thread may go on after it was interrupted before its slot is given up.
+PATIENCE = 2.0
+
+
+class _Call:
+    """One function call and the loop that waits for it."""
+
+    def __init__(self, fn: Callable[[], Any]) -> None:
+        self.fn = fn
+        self.context = contextvars.copy_context()
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.lock = threading.Lock()
+        self.thread: int | None = None
+        self.interrupted = False
+
+    def run(self) -> None:
+        """Calls the function and delivers what came of it, wherever an interruption meets it."""
+        with self.lock:
+            if self.interrupted:
+                return self._deliver(None, Interrupted())
+            self.thread = threading.get_ident()
+        value, error = None, None
+        try:
+            value = self.context.run(self.fn)
+        except BaseException as raised:
+            error = raised
+        while self.thread is not None:
+            with suppress(Interrupted):  # meant for the function, which has ended
+                self._leave()
+        return self._deliver(value, error)
+
+    def abandon(self) -> None:
+        """The interruption met the thread after the function, before what it returned was safe."""
+        self._leave()
+        self._deliver(None, Interrupted())
+
+    def _leave(self) -> None:
+        """From here on nothing interrupts this thread."""
+        with self.lock:
+            self.thread = None
+            if self.interrupted:
+                _raise_in(threading.get_ident(), None)
+
+    def interrupt(self) -> None:
+        with self.lock:
+            self.interrupted = True
+            if self.thread is not None:
+                _raise_in(self.thread, Interrupted)
+
+    def stack(self) -> str:
+        frame = sys._current_frames().get(self.thread or 0)
+        return "".join(traceback.format_stack(frame)) if frame else ""
+
+    def _deliver(self, value: Any, error: BaseException | None) -> None:
+        # A future refuses to carry it. Not isinstance(), which asks the exception for its class.
+        if error is not None and issubclass(type(error), StopIteration):
+            error = RuntimeError("the task raised StopIteration")
+        try:
+            self.loop.call_soon_threadsafe(self._settle, value, error)
+        except RuntimeError:
+            _logger.warning("a task ended after its worker's event loop was closed")
+
+    def _settle(self, value: Any, error: BaseException | None) -> None:
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(value)
+        else:
+            self.future.set_exception(error)
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    import ctypes
+
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error) if error else None)
+
+
+class Threads:
+    """Daemon threads, made when needed and kept: one stuck in C code never keeps the process from ending."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.leaked: Callable[[Any, str], object] = lambda tag, stack: None
+        """Called with a call's tag and its stack when it ignores its interruption."""
+        self.returned: Callable[[Any], object] = lambda tag: None
+        """Called with the tag of a leaked call that has ended after all."""
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._idle = 0
+        self._count = 0
+
+    async def call(self, fn: Callable[[], Any], tag: Any = None) -> Any:
+        """The function's value. If cancelled: interrupts it, and gives it PATIENCE to end.
+
+        A tag with an `interrupt` gets one that interrupts the function alone: what it then returns counts.
+        """
+        call = _Call(fn)
+        if hasattr(tag, "interrupt"):
+            tag.interrupt = call.interrupt
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+            else:
+                self._count += 1
+                threading.Thread(target=self._work, name=f"mainspring-task-{self._count}", daemon=True).start()
+        self._calls.put(call)
+        try:
+            with self._clock.outside(task=True):
+                # Not a shield: from Python 3.14 on it reports how a call ended that was interrupted on purpose.
+                await asyncio.wait((call.future,))
+                return call.future.result()
+        except asyncio.CancelledError:
+            call.interrupt()
+            await self._ended(call, tag)
+            raise
+
+    async def _ended(self, call: _Call, tag: Any) -> None:
+        done = Alarm(self._clock)
+
+        def ended(future: asyncio.Future[Any]) -> None:
+            future.exception()
+            done.ring()
+
+        call.future.add_done_callback(ended)
+        try:
+            with self._clock.outside(task=True):
+                await done.wait(PATIENCE)
+        finally:
+            if not call.future.done():
+                self.leaked(tag, call.stack())
+                call.future.add_done_callback(lambda _: self.returned(tag))
+
+    def close(self) -> None:
+        """Idle threads end; busy ones end after their call."""
+        with self._lock:
+            count, self._count, self._idle = self._count, 0, 0
+        for _ in range(count):
+            self._calls.put(None)
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            try:
+                call.run()
+            except Interrupted:
+                call.abandon()
+            del call
+            with self._lock:
+                self._idle += 1

@@ -1,0 +1,1 @@
+"""The live feed: events for dashboards and streams, published, stored and read."""

@@ -1,0 +1,193 @@
+"""What the live feed says of each event: little, no payload, no result, no secret. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..events import (
+    Event,
+    JobEnded,
+    JobEnqueued,
+    JobLost,
+    JobReported,
+    JobsChanged,
+    JobsExpired,
+    JobStarted,
+    LeaderChanged,
+    Pruned,
+    QueuePaused,
+    QueueResumed,
+    SchedulePaused,
+    SchedulesChanged,
+    TickFired,
+    TickPassed,
+    WorkersOrdered,
+    WorkerStarted,
+    WorkerStopped,
+    WorkerStopping,
+)
+from ..mask import mask_text
+from ..records.job import PARTIAL, Ending, Failure, Job, LogLine, Shown, State
+from .event import Leadership, Notice, Summary
+
+# Names in one notice, lines of one report, and characters of a text: who wants all of it asks the store.
+NAMES, LINES, TEXT = 100, 100, 1000
+
+
+def _enqueued(event: JobEnqueued) -> Iterable[Notice]:
+    state: Shown | None = None
+    if event.status == "new":
+        state = "scheduled" if event.run_at is not None and event.run_at > event.at else "pending"
+    job = Summary(
+        id=event.id, task=event.task, queue=event.queue, state=state, run_at=event.run_at, schedule=event.schedule
+    )  # fmt: skip
+    return (Notice(type="job.enqueued", at=event.at, job=job, status=event.status),)
+
+
+def _started(event: JobStarted) -> Iterable[Notice]:
+    return (Notice(type="job.started", at=event.at, job=_summary(event.job, "running")),)
+
+
+_ENDS: Mapping[State, tuple[str, Shown]] = {
+    State.COMPLETED: ("job.completed", "completed"),
+    State.DEAD: ("job.dead", "dead"),
+    State.CANCELLED: ("job.cancelled", "cancelled"),
+}
+_AGAIN = {Ending.SNOOZED: "job.snoozed", Ending.RELEASED: "job.released"}
+
+
+def _ended(event: JobEnded) -> Iterable[Notice]:
+    job, outcome = event.job, event.outcome
+    known = _ENDS.get(outcome.state)
+    type, state = known or (_AGAIN.get(outcome.ending, "job.retrying"), None)
+    began, failure = job.started_at, outcome.failure
+    summary = _summary(job, state)
+    if state is None:
+        attempt = job.attempt - outcome.refund
+        again: Shown = "scheduled" if outcome.run_at is not None and outcome.run_at > event.at else "pending"
+        summary = replace(summary, state="retrying" if attempt else again, attempt=attempt, run_at=outcome.run_at)
+    told = Notice(
+        type=type, at=event.at, job=summary, ending=outcome.ending.value,
+        outcome=PARTIAL if outcome.partial else None,
+        duration=None if began is None else round((outcome.finished_at - began).total_seconds(), 6),
+        error=None if failure is None else Failure(failure.type, _text(failure.message)),
+    )  # fmt: skip
+    return (told,)
+
+
+def _lost(event: JobLost) -> Iterable[Notice]:
+    return (Notice(type="job.lost", at=event.at, job=_summary(event.job, None)),)
+
+
+def _reported(event: JobReported) -> Iterator[Notice]:
+    job, report = _summary(event.job, "running"), event.report
+    lines = report.lines[-LINES:]
+    for line in lines:
+        left_out = len(report.lines) - len(lines) if line is lines[0] else 0
+        shown = LogLine(line.run, line.n, line.at, line.level, _text(line.text))
+        yield Notice(type="job.log", at=line.at, job=job, line=shown, left_out=left_out)
+    if (progress := report.progress) is not None:
+        progress = replace(progress, note=_text(progress.note))
+        yield Notice(type="job.progress", at=progress.at, job=job, progress=progress)
+
+
+def _expired(event: JobsExpired) -> Iterator[Notice]:
+    return (Notice(type="job.expired", at=event.at, ids=ids) for ids in _some(event.ids))
+
+
+def _changed(event: JobsChanged) -> Iterator[Notice]:
+    action = event.action.value
+    return (Notice(type="job.changed", at=event.at, action=action, ids=ids) for ids in _some(event.ids))
+
+
+def _pruned(event: Pruned) -> Iterable[Notice]:
+    return (Notice(type="job.pruned", at=event.at, count=event.count),)
+
+
+def _ticked(event: TickFired | TickPassed) -> Iterable[Notice]:
+    type = "schedule.fired" if isinstance(event, TickFired) else "schedule.passed"
+    tick = replace(event.tick, reason=_text(event.tick.reason)) if event.tick.reason else event.tick
+    return (Notice(type=type, at=event.at, schedule=event.schedule, tick=tick),)
+
+
+def _paused(event: SchedulePaused) -> Iterable[Notice]:
+    return (Notice(type="schedule.paused", at=event.at, schedule=event.schedule, reason=_text(event.note)),)
+
+
+def _schedules(event: SchedulesChanged) -> Iterator[Notice]:
+    return (
+        Notice(type="schedule.changed", at=event.at, action=event.action, schedules=names)
+        for names in _some(event.names)
+    )
+
+
+def _queue(event: QueuePaused | QueueResumed) -> Iterable[Notice]:
+    type = "queue.paused" if isinstance(event, QueuePaused) else "queue.resumed"
+    return (Notice(type=type, at=event.at, queue=event.queue),)
+
+
+def _worker(event: WorkerStarted | WorkerStopped) -> Iterable[Notice]:
+    type = "worker.started" if isinstance(event, WorkerStarted) else "worker.stopped"
+    return (Notice(type=type, at=event.at, worker=event.worker),)
+
+
+def _stopping(event: WorkerStopping) -> Iterable[Notice]:
+    told = Notice(
+        type="worker.stopping", at=event.at, worker=event.worker, running=event.running, grace=event.grace
+    )  # fmt: skip
+    return (told,)
+
+
+def _ordered(event: WorkersOrdered) -> Iterator[Notice]:
+    return (
+        Notice(type="worker.changed", at=event.at, action=event.action, workers=ids) for ids in _some(event.workers)
+    )
+
+
+def _led(event: LeaderChanged) -> Iterable[Notice]:
+    leader = Leadership(event.name, event.holder, event.term, event.leading)
+    return (Notice(type="leader.changed", at=event.at, leader=leader),)
+
+
+# Each with those derived from it. JobsPruned is not among them: whoever wants that makes retention slow.
+TELLERS: Mapping[type[Event], Callable[[Any], Iterable[Notice]]] = {
+    JobEnqueued: _enqueued,
+    JobStarted: _started,
+    JobEnded: _ended,
+    JobLost: _lost,
+    JobReported: _reported,
+    JobsExpired: _expired,
+    JobsChanged: _changed,
+    Pruned: _pruned,
+    TickFired: _ticked,
+    TickPassed: _ticked,
+    SchedulePaused: _paused,
+    SchedulesChanged: _schedules,
+    QueuePaused: _queue,
+    QueueResumed: _queue,
+    WorkerStarted: _worker,
+    WorkerStopped: _worker,
+    WorkerStopping: _stopping,
+    WorkersOrdered: _ordered,
+    LeaderChanged: _led,
+}
+
+
+def _summary(job: Job, state: Shown | None) -> Summary:
+    return Summary(
+        id=job.id, task=job.task, queue=job.queue, state=state, attempt=job.attempt, run_at=job.run_at,
+        worker=job.worker, schedule=job.schedule,
+    )  # fmt: skip
+
+
+def _text(text: str) -> str:
+    """Masked before it is cut: half a secret has no telling name."""
+    text = mask_text(text)
+    return text if len(text) <= TEXT else f"{text[:TEXT]}…"
+
+
+def _some(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    return (tuple(names[n : n + NAMES]) for n in range(0, len(names), NAMES))

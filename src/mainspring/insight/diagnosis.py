@@ -1,0 +1,317 @@
+"""What is wrong with an app's jobs, workers and history, seen all together. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from ..records.finding import Finding, worst
+from ..records.job import FINAL, Circuit, Job, LiveWorker, Queue, State
+from ..records.schema import Schema
+from ..schedule.record import Schedule, Status
+from .stats import Stats
+from .why import Code, reasons
+from .why import Facts as Surroundings
+
+SLOW = timedelta(seconds=1)
+SKEWED = timedelta(seconds=1)
+LATE = timedelta(minutes=5)
+# So long after it was due somebody should have looked at a schedule.
+UNMET = timedelta(minutes=1)
+# Names in one line; the rest are counted.
+NAMED = 3
+
+
+class ScheduleFact(Struct, frozen=True, gc=False):
+    """What is known of one schedule: a hundred thousand of them take some ten megabytes."""
+
+    name: str
+    task: str
+    status: Status
+    due_at: datetime | None
+    computed: bool
+    failures: int | None
+    """In a row, of one that has paused itself after them; None: it has not."""
+
+    @classmethod
+    def of(cls, row: Schedule) -> ScheduleFact:
+        failures = row.failures if row.tripped else None
+        return cls(row.name, row.spec.task, row.status, row.due_at, row.spec.computed, failures)
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What has to be known, each list of jobs in a bounded number."""
+
+    now: datetime
+    answered: timedelta
+    """How long the store took to answer."""
+    skew: timedelta
+    """The store's clock less ours."""
+    schema: Schema
+    stats: Stats
+    workers: Sequence[LiveWorker]
+    running: Sequence[Job]
+    lost: Sequence[Job]
+    """Running ones whose worker is silent."""
+    due: Sequence[Job]
+    """Of queues that are not paused, the longest due first. What nobody takes gathers at its head."""
+    circuits: Sequence[Circuit]
+    schedules: Sequence[ScheduleFact] = ()
+    """All of them."""
+    oldest: datetime | None = None
+    """When the first of the finished jobs ended."""
+    overdue: Sequence[tuple[State, str]] | None = None
+    """States and tasks of which jobs are kept beyond their retention; None: the rules are not known here."""
+    orphaned: Sequence[tuple[State, str]] = ()
+    """The same of tasks that neither this app nor a live worker knows."""
+
+
+def findings(facts: Facts) -> list[Finding]:
+    """One for each thing looked at, those that are well too."""
+    return [
+        _schema(facts), _clock(facts), _workers(facts), _slots(facts), _leases(facts), _backlog(facts),
+        _tasks(facts), _queues(facts), _schedules(facts), _breakers(facts), _dead(facts), _retention(facts),
+    ]  # fmt: skip
+
+
+def answer(place: str, answered: timedelta) -> Finding:
+    text = f"{place} answers in {_span(answered)}"
+    if answered < SLOW:
+        return Finding("store", "ok", text)
+    return Finding("store", "warn", text, "look at its machine: load, disk, network")
+
+
+def _schema(facts: Facts) -> Finding:
+    found = facts.schema
+    if found.version == found.newest:
+        return Finding("schema", "ok", f"{found.version}, the newest")
+    if found.usable:
+        return Finding(
+            "schema", "ok", f"{found.version}, of a later release; this one knows {found.newest}, which will do"
+        )
+    way = "mainspring migrate up" if found.version < found.newest else "upgrade mainspring here"
+    return Finding("schema", "bad", f"{found.version}, this release works with {found.newest}", way)
+
+
+def _clock(facts: Facts) -> Finding:
+    if abs(facts.skew) < SKEWED:
+        return Finding("clock", "ok", "agrees with the store's")
+    side = "behind" if facts.skew > timedelta(0) else "ahead of"
+    text = f"this machine is {_span(abs(facts.skew))} {side} the store; it is corrected for"
+    return Finding("clock", "warn", text, "keep both in time with NTP")
+
+
+def _workers(facts: Facts) -> Finding:
+    alive, waits = len(facts.workers), facts.stats.scheduled + facts.stats.retrying
+    if alive:
+        slots = sum(worker.info.concurrency for worker in facts.workers)
+        text, deaf = f"{alive} alive with {_count(slots, 'slot')}", [w.info.id for w in facts.workers if w.info.deaf]
+        if not deaf:
+            return Finding("workers", "ok", text)
+        way = "their notifications are lost on the way: the listener's line here, run where they run, says why"
+        return Finding("workers", "warn", f"{text}; deaf, so that they look at intervals: {_few(deaf)}", way)
+    start = "mainspring worker MODULE:ATTR"
+    if facts.due:
+        return Finding("workers", "bad", f"none is alive, and {_are(_due(facts))} due", start)
+    if waits:
+        return Finding("workers", "warn", f"none is alive, and {_count(waits, 'job')} will be due", start)
+    if ticking := [row for row in facts.schedules if row.due_at is not None]:
+        return Finding("workers", "warn", f"none is alive, and {_count(len(ticking), 'schedule')} will be due", start)
+    return Finding("workers", "ok", "none is alive, and nothing waits")
+
+
+def _slots(facts: Facts) -> Finding:
+    leaky = [worker.info for worker in facts.workers if worker.info.leaked]
+    if not leaky:
+        return Finding("slots", "ok", "none leaked")
+    text = _few(f"{info.id}: {info.leaked} of {info.concurrency} leaked" for info in leaky)
+    stuck = any(info.leaked >= info.concurrency for info in leaky)
+    remedy = "restart it: runs there ignore their interruption; executor='process' makes them killable"
+    return Finding("slots", "bad" if stuck else "warn", text, remedy)
+
+
+def _leases(facts: Facts) -> Finding:
+    if facts.lost:
+        silent = _few(sorted({job.worker or "?" for job in facts.lost}))
+        text = f"{_count(len(facts.lost), 'running job')} of silent workers: {silent}"
+        if facts.workers:
+            return Finding("leases", "warn", text, "live workers take them over within seconds: look again")
+        return Finding("leases", "bad", text, "start a worker, which takes them over: mainspring worker MODULE:ATTR")
+    if not facts.running:
+        return Finding("leases", "ok", "nothing runs")
+    longest = min(facts.running, key=lambda job: job.started_at or facts.now)
+    ran = _span(facts.now - (longest.started_at or facts.now))
+    text = f"{_count(facts.stats.running, 'job')} running, the longest for {ran} ({longest.task} {longest.id})"
+    return Finding("leases", "ok", text)
+
+
+def _backlog(facts: Facts) -> Finding:
+    if not facts.due:
+        return Finding("backlog", "ok", "nothing is due")
+    waited = facts.now - facts.due[0].run_at
+    text = f"{_are(_due(facts))} due, the oldest for {_span(waited)}"
+    if waited < LATE:
+        return Finding("backlog", "ok", text)
+    return Finding("backlog", "warn", text, "more slots or workers; mainspring top shows what they do")
+
+
+def _due(facts: Facts) -> int:
+    """At least so many: those that retry are counted as far as they were seen."""
+    return max(len(facts.due), sum(queue.pending for queue in facts.stats.queues if not queue.paused))
+
+
+_STUCK: Mapping[Code, tuple[str, str]] = {
+    "unknown_task": ("no live worker knows {task}", "deploy a worker that has it, or cancel its jobs"),
+    "queue_not_served": ("no live worker serves queue {queue} for {task}", "start one that does: --queues {queue}"),
+    "draining": ("every worker for {task} is drained", "resume one: mainspring workers resume ID; or start another"),
+}
+
+
+def _tasks(facts: Facts) -> Finding:
+    """Due jobs that no live worker will ever take; while none is alive that is another finding."""
+    around = Surroundings(now=facts.now, paused=(), workers=facts.workers, running=facts.running)
+    stuck: Counter[tuple[Code, str, str]] = Counter()
+    for job in facts.due:
+        stuck.update((reason.code, job.task, job.queue) for reason in reasons(job, around) if reason.code in _STUCK)
+    if not stuck:
+        return Finding("tasks", "ok", "each that is due has a worker" if facts.workers else "no worker to ask")
+    said = [
+        f"{_STUCK[code][0].format(task=task, queue=queue)} ({_are(count)} due)"
+        for (code, task, queue), count in stuck.most_common()
+    ]
+    ways = {_STUCK[code][1].format(queue=queue) for code, _, queue in stuck}
+    only_drained = all(code == "draining" for code, _, _ in stuck)
+    return Finding("tasks", "warn" if only_drained else "bad", _few(said), "; ".join(sorted(ways)))
+
+
+def _queues(facts: Facts) -> Finding:
+    paused = [queue for queue in facts.stats.queues if queue.paused]
+    if not paused:
+        return Finding("queues", "ok", "none is paused")
+    text = "paused: " + _few(f"{queue.name} ({_count(_waiting(queue), 'job')} waiting)" for queue in paused)
+    if not any(_waiting(queue) for queue in paused):
+        return Finding("queues", "ok", text)
+    return Finding("queues", "warn", text, f"mainspring queues resume {paused[0].name}")
+
+
+def _waiting(queue: Queue) -> int:
+    return queue.pending + queue.retrying
+
+
+def _schedules(facts: Facts) -> Finding:
+    """Everything that keeps some of them from running, the worst first."""
+    if not facts.schedules:
+        return Finding("schedules", "ok", "there are none")
+    troubles = [trouble for trouble in (_unmet(facts), _unknown(facts), _tripped(facts)) if trouble is not None]
+    if not troubles:
+        return Finding("schedules", "ok", _ticking(facts))
+    said, ways = ("; ".join(getattr(trouble, part) for trouble in troubles) for part in ("text", "remedy"))
+    return Finding("schedules", worst(troubles), said, ways)
+
+
+def _unmet(facts: Facts) -> Finding | None:
+    late = [row for row in facts.schedules if row.due_at is not None and facts.now - row.due_at >= UNMET]
+    if not late:
+        return None
+    named = _few(f"{row.name} for {_span(facts.now - (row.due_at or facts.now))}" for row in late)
+    way = "start a worker, which fires them: mainspring worker MODULE:ATTR"
+    if facts.workers and all(row.computed for row in late):
+        way = "their input is computed in code: start a worker of the app that declares them"
+    elif facts.workers:
+        way = "no live worker fires them: look at the workers' logs"
+    return Finding("schedules", "bad", f"overdue: {named}", way)
+
+
+def _unknown(facts: Facts) -> Finding | None:
+    """While no worker is alive that is another finding."""
+    known = {task for worker in facts.workers for task in worker.info.tasks}
+    lost = [row for row in facts.schedules if row.status == "active" and row.task not in known]
+    if not lost or not facts.workers:
+        return None
+    named = _few(f"{row.name} ({row.task})" for row in lost)
+    way = f"deploy a worker that has it, or mainspring schedules delete {lost[0].name}"
+    return Finding("schedules", "bad", f"no live worker knows the task of {named}", way)
+
+
+def _tripped(facts: Facts) -> Finding | None:
+    """Those that paused themselves; what somebody paused is as it should be."""
+    tripped = [row for row in facts.schedules if row.failures is not None]
+    if not tripped:
+        return None
+    named = _few(f"{row.name} ({row.failures} in a row)" for row in tripped)
+    way = f"mend what they run, then mainspring schedules resume {tripped[0].name}"
+    return Finding("schedules", "warn", f"paused by failures: {named}", way)
+
+
+def _ticking(facts: Facts) -> str:
+    counts = Counter(row.status for row in facts.schedules)
+    said = ", ".join(f"{counts[status]:,} {status}" for status in ("active", "paused", "ended") if counts[status])
+    coming = [(row.due_at, row.name) for row in facts.schedules if row.due_at is not None]
+    if not coming:
+        return said
+    at, name = min(coming)
+    return f"{said}; {name} is next, in {_span(max(timedelta(0), at - facts.now))}"
+
+
+def _breakers(facts: Facts) -> Finding:
+    open = [circuit for circuit in facts.circuits if circuit.open_until is not None]
+    if not open:
+        return Finding("breakers", "ok", "none is open")
+    text = "open: " + _few(f"{circuit.task} ({_count(circuit.failures, 'failure')} in a row)" for circuit in open)
+    return Finding("breakers", "warn", text, "mend what the task needs; after its cooldown one job tries by itself")
+
+
+def _dead(facts: Facts) -> Finding:
+    if not facts.stats.dead:
+        return Finding("dead", "ok", "none")
+    text = _count(facts.stats.dead, "job")
+    return Finding("dead", "warn", text, "mainspring dead list; mainspring dead redrive --all")
+
+
+def _retention(facts: Facts) -> Finding:
+    if facts.overdue:
+        kept = _few(f"{state} {task}" for state, task in facts.overdue)
+        remedy = "a worker removes them by itself, if its archive hook does not raise; or mainspring prune"
+        return Finding("retention", "warn", f"kept for longer than they should be: {kept}", remedy)
+    if facts.orphaned:
+        groups = _few(f"{state} {task}" for state, task in facts.orphaned)
+        text = f"kept for longer than they should be, as no live worker knows their task: {groups}"
+        tasks = dict.fromkeys(task for _, task in facts.orphaned)
+        remedy = f"start one; or, if no app has it any more: mainspring prune --task {' --task '.join(tasks)}"
+        return Finding("retention", "warn", text, remedy)
+    finished = sum(int(getattr(facts.stats, state)) for state in FINAL)
+    if facts.oldest is None:
+        return Finding("retention", "ok", "no finished jobs")
+    unknown = "" if facts.overdue is not None else "; --app checks them against its rules"
+    text = f"{_count(finished, 'finished job')}, the oldest from {_span(facts.now - facts.oldest)} ago{unknown}"
+    return Finding("retention", "ok", text)
+
+
+# words
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def _are(number: int) -> str:
+    return f"{_count(number, 'job')} {'is' if number == 1 else 'are'}"
+
+
+def _few(items: Iterable[str]) -> str:
+    all_of_them = list(items)
+    rest = len(all_of_them) - NAMED
+    return ", ".join(all_of_them[:NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _span(span: timedelta) -> str:
+    seconds = span.total_seconds()
+    if seconds < 1:
+        return f"{max(1.0, seconds * 1000):.0f}ms"
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds // size:.0f}{unit}"
+    return f"{seconds:.0f}s"

@@ -1,0 +1,193 @@
+"""How deep the queues were: written down once a minute by whichever worker comes first, and read back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec import Struct
+
+from ..clock import EPOCH, Clock
+from ..errors import BadInput, StoreError
+from ..records.document import Document
+from ..records.job import Filter, Queue
+from ..span import Span, seconds
+from ..store import Store
+from ..survived_errors import SurvivedErrors
+
+KIND = "depth"
+_undecoded = SurvivedErrors("depth", "a sample of how deep the queues were cannot be decoded, and is left out")
+# Queues told apart in a sample, the deepest; and bytes of it. The rest is in its total.
+MOST, TEXT = 200, 32_768
+# Seconds of a minute within which workers come to look, so that only the first of them has to count.
+SPREAD = 20.0
+# For so many times as long as counting took, a worker does not count again: it is a twentieth of its time at most.
+REST = 20
+
+
+class Grid(Struct, frozen=True):
+    """Samples so far apart, kept for so long; the first in each step counts."""
+
+    label: str
+    step: timedelta
+    kept: timedelta
+
+    def begin(self, at: datetime) -> datetime:
+        return EPOCH + (at - EPOCH) // self.step * self.step
+
+    def name(self, at: datetime) -> str:
+        """Of the document that has the sample of the step in which `at` lies; in order of time."""
+        return f"{self.label}:{self.begin(at):%Y-%m-%dT%H:%M}"
+
+    def names(self, since: datetime, until: datetime) -> list[str]:
+        steps = (self.begin(until) - self.begin(since)) // self.step
+        return [self.name(since + n * self.step) for n in range(steps + 1)]
+
+
+GRIDS = (
+    Grid("1m", timedelta(minutes=1), timedelta(hours=3)),
+    Grid("10m", timedelta(minutes=10), timedelta(days=4)),
+)
+LONGEST = GRIDS[-1].kept
+
+
+class Depth(Struct, frozen=True):
+    """Unfinished jobs of a queue at a moment; large figures may be estimates."""
+
+    pending: int = 0
+    scheduled: int = 0
+    retrying: int = 0
+    running: int = 0
+    oldest: float = 0.0
+    """For how many seconds the job that waits longest has been due."""
+
+
+class Sample(Struct, frozen=True):
+    """The queues at a moment; one that is not there held nothing, unless `more` are not told apart."""
+
+    at: datetime
+    total: Depth
+    queues: dict[str, Depth]
+    more: int = 0
+
+    def only(self, queue: str) -> Sample | None:
+        """As if there were no other queue; None: it may be among those that are not told apart."""
+        found = self.queues.get(queue)
+        if found is None and self.more:
+            return None
+        depth = found or Depth()
+        return Sample(self.at, depth, {queue: depth})
+
+
+_unsampled = SurvivedErrors("depth", "there is no sample of the queues' depth for this minute")
+_sample = msgspec.json.Decoder(Sample).decode
+_encode = msgspec.json.Encoder().encode
+
+
+# writing
+
+
+class Sounder:
+    """Sees to it that there is a sample of every minute in which a worker lives."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    async def run(self, store: Store, phase: float) -> None:
+        """Until cancelled; `phase` (0 to 1) keeps workers from counting together."""
+        after = self._clock.now()
+        while True:
+            wait = _turn(after, phase) - self._clock.now()
+            await self._clock.sleep(max(0.0, wait.total_seconds()))
+            began = self._clock.monotonic()
+            with _unsampled.survive(StoreError):
+                await sound(store, self._clock.now())
+            rest = REST * (self._clock.monotonic() - began)
+            after = self._clock.now() + timedelta(seconds=max(1.0, rest))  # who woke a little early has had this turn
+
+
+def _turn(after: datetime, phase: float) -> datetime:
+    """The next instant at which a worker of this phase looks."""
+    minute = GRIDS[0].step
+    return after + minute - (after - EPOCH - timedelta(seconds=phase * SPREAD)) % minute
+
+
+async def sound(store: Store, now: datetime) -> bool:
+    """Writes down how deep the queues are, unless somebody has done so in this minute; whether this one stands."""
+    names = [grid.name(now) for grid in GRIDS]
+    if await store.documents(KIND, names[:1], now=now, limit=1):
+        return False
+    text = _encode(await sampled(store, now)).decode()
+    documents = [
+        Document(kind=KIND, name=name, text=text, expires_at=grid.begin(now) + grid.kept + grid.step)
+        for name, grid in zip(names, GRIDS, strict=True)
+    ]
+    return (await store.put_documents(documents, now=now))[0]
+
+
+async def sampled(store: Store, now: datetime) -> Sample:
+    queues = await store.queues(now=now)
+    some = sorted(queues, key=lambda one: (-_size(one), one.name))[:MOST]
+    ages = await oldest(store, some, now)
+    depths = {one.name: _depth(one, ages[one.name]) for one in some}
+    while len(_encode(depths)) > TEXT:
+        depths = dict(list(depths.items())[: len(depths) // 2])
+    counts = {name: sum(getattr(one, name) for one in queues) for name in Depth.__struct_fields__[:-1]}
+    total = Depth(**counts, oldest=max(ages.values(), default=0.0))
+    return Sample(now, total, dict(sorted(depths.items())), len(queues) - len(depths))
+
+
+async def oldest(store: Store, queues: Sequence[Queue], now: datetime) -> dict[str, float]:
+    """By queue, for how many seconds the job that waits longest has been due: one probe of an index for each."""
+    found = {}
+    for queue in queues:
+        due = queue.pending or queue.retrying
+        which = Filter(queues=(queue.name,), states=("pending", "retrying"))
+        first = await store.jobs(which, now=now, limit=1, sort="due") if due else []
+        found[queue.name] = max(0.0, (now - first[0].run_at).total_seconds()) if first else 0.0
+    return found
+
+
+def _size(queue: Queue) -> int:
+    return queue.pending + queue.scheduled + queue.retrying + queue.running
+
+
+def _depth(queue: Queue, age: float) -> Depth:
+    return Depth(queue.pending, queue.scheduled, queue.retrying, queue.running, age)
+
+
+# reading
+
+
+def checked_window(window: Span) -> timedelta:
+    """A window for which the depth of queues is kept."""
+    span = timedelta(seconds=seconds(window, "history()", math.inf))
+    grid_of(span)
+    return span
+
+
+def grid_of(window: timedelta) -> Grid:
+    """By the minute while that is kept, then in longer steps."""
+    if not timedelta(0) < window <= LONGEST:
+        raise BadInput(f"the depth of queues is kept for {LONGEST.days} days; got {window}")
+    return next(grid for grid in GRIDS if window <= grid.kept)
+
+
+async def history(store: Store, window: timedelta, queue: str | None, *, now: datetime) -> list[Sample]:
+    """The samples of the last `window`, first to last, of all queues or one; where nobody looked there is none."""
+    names = grid_of(window).names(now - window, now)
+    found = _samples(await store.documents(KIND, names, now=now, limit=len(names)))
+    if queue is None:
+        return found
+    return [one for sample in found if (one := sample.only(queue)) is not None]
+
+
+def _samples(documents: Sequence[Document]) -> list[Sample]:
+    """Those that can be decoded."""
+    found = list[Sample]()
+    for one in documents:
+        with _undecoded.survive(msgspec.MsgspecError):
+            found.append(_sample(one.text))
+    return found

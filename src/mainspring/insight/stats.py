@@ -1,0 +1,187 @@
+"""Statistics: what counts and tallies say. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from ..records.job import PARTIAL, WENT_WRONG, Ending, Queue
+from ..records.tally import Span, Sums, Tally, last_at, percentile
+
+
+class Figures(Struct, frozen=True, kw_only=True):
+    """Runs that ended within the window. Durations are seconds; None where nothing ran."""
+
+    runs: int = 0
+    """All of the four kinds below."""
+    completed: int = 0
+    partial: int = 0
+    """Completed although some of their items failed; not among `completed`."""
+    failed: int = 0
+    """Failed, timed out, discarded and crashed."""
+    cancelled: int = 0
+    success_rate: float | None = None
+    """Share of those that completed, partly or wholly, among them and those that failed."""
+    average: float | None = None
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    wait_p50: float | None = None
+    wait_p95: float | None = None
+    """From when a job was due to when a worker took it."""
+    last_at: datetime | None = None
+
+
+class Point(Struct, frozen=True):
+    """One step of the series: runs that ended in it. Durations are seconds; None where nothing ran."""
+
+    at: datetime
+    completed: int
+    failed: int
+    p50: float | None = None
+    p95: float | None = None
+    wait_p50: float | None = None
+    wait_p95: float | None = None
+    runs: int = 0
+    """All of them: also those that were cancelled."""
+    partial: int = 0
+    """Completed although some of their items failed; not among `completed`."""
+
+
+class TopError(Struct, frozen=True):
+    """A kind of failure, how often it was met, and in which tasks."""
+
+    error: str
+    count: int
+    tasks: tuple[str, ...]
+    message: str = ""
+    """How the latest of them began, with all that `error` leaves out; empty where that is not kept."""
+
+
+class Stats(Struct, frozen=True, kw_only=True):
+    """How many jobs are in each state now, and how runs have gone within a window."""
+
+    pending: int = 0
+    scheduled: int = 0
+    retrying: int = 0
+    running: int = 0
+    waiting: int = 0
+    paused: int = 0
+    completed: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    expired: int = 0
+    queues: list[Queue] = []
+    window: timedelta | None = timedelta(hours=1)
+    """None: ever."""
+    total: Figures = Figures()
+    per_minute: float | None = None
+    """Runs that ended in a minute: of the last five minutes where the series is by the minute, else of the whole
+    window, counted from its first run; None where there is no series."""
+    by_task: Mapping[str, Figures] = {}
+    by_queue: Mapping[str, Figures] = {}
+    series: list[Point] = []
+    errors: list[TopError] = []
+
+
+# Windows up to these are counted by the minute and by the hour, longer ones by the day.
+_BY_MINUTE, _BY_HOUR, LONGEST = timedelta(hours=2), timedelta(days=3), timedelta(days=366)
+# Points of a series by the minute that tell how fast runs end now.
+PACE_POINTS = 5
+TOP = 10
+
+
+def resolution(window: timedelta | None) -> Span:
+    if window is None:
+        return "ever"
+    return "minute" if window <= _BY_MINUTE else "hour" if window <= _BY_HOUR else "day"
+
+
+def of(tallies: Iterable[Tally], queue: str | None, task: str | None) -> list[Tally]:
+    """Those of a queue and a task; None: of any."""
+    return [one for one in tallies if queue in (None, one.queue) and task in (None, one.task)]
+
+
+def summed(tallies: Iterable[Tally]) -> list[Tally]:
+    """One tally for each queue and task: what a window comes to."""
+    found: dict[tuple[str, str], Tally] = {}
+    for tally in tallies:
+        key = (tally.queue, tally.task)
+        if key not in found:
+            found[key] = Tally(tally.at, tally.queue, tally.task, Sums())
+        found[key].sums.add(tally.sums)
+    return list(found.values())
+
+
+def figures(sums: Sums) -> Figures:
+    endings = sums.endings
+    runs = sum(endings.values())
+    if not runs:
+        return Figures()
+    whole, part = endings.get(Ending.COMPLETED, 0), endings.get(PARTIAL, 0)
+    good, bad = whole + part, sum(endings.get(kind, 0) for kind in WENT_WRONG)
+    return Figures(
+        runs=runs, completed=whole, partial=part, failed=bad, cancelled=endings.get(Ending.CANCELLED, 0),
+        success_rate=good / (good + bad) if good + bad else None, average=sums.took / runs / 1e6,
+        p50=percentile(sums.spread, 0.50, sums.took_ends), p95=percentile(sums.spread, 0.95, sums.took_ends),
+        p99=percentile(sums.spread, 0.99, sums.took_ends), wait_p50=percentile(sums.waits, 0.50, sums.wait_ends),
+        wait_p95=percentile(sums.waits, 0.95, sums.wait_ends), last_at=last_at(sums),
+    )  # fmt: skip
+
+
+def grouped(tallies: Iterable[Tally], name: str) -> dict[str, Figures]:
+    """Figures by "task" or "queue"."""
+    sums: dict[str, Sums] = {}
+    for tally in tallies:
+        sums.setdefault(getattr(tally, name), Sums()).add(tally.sums)
+    return {key: figures(sums[key]) for key in sorted(sums)}
+
+
+def total(tallies: Iterable[Tally]) -> Figures:
+    sums = Sums()
+    for tally in tallies:
+        sums.add(tally.sums)
+    return figures(sums)
+
+
+def series(tallies: Sequence[Tally], since: datetime, until: datetime, step: timedelta) -> list[Point]:
+    """One point a step, those without a run too. A run that ended after `until`, while figures were read, is in the
+    last one, so that the points add up to the total."""
+    steps: dict[datetime, Sums] = {}
+    at = since
+    while at <= until:
+        steps[at] = Sums()
+        at += step
+    last = max(steps, default=since)
+    for tally in tallies:
+        if (at := min(tally.at, last)) in steps:
+            steps[at].add(tally.sums)
+    return [_point(at, figures(sums)) for at, sums in steps.items()]
+
+
+def _point(at: datetime, all: Figures) -> Point:
+    return Point(at, all.completed, all.failed, all.p50, all.p95, all.wait_p50, all.wait_p95, all.runs, all.partial)
+
+
+def pace(points: Sequence[Point], until: datetime, step: timedelta) -> float | None:
+    """Stats.per_minute; the current step counts as long as it has lasted, and less than a minute as one."""
+    if not points:
+        return None
+    recent = points[-PACE_POINTS:] if step <= timedelta(minutes=1) else points
+    began = next((point.at for point in recent if point.runs), until)
+    return sum(point.runs for point in recent) / max(1.0, (until - began) / timedelta(minutes=1))
+
+
+def top_errors(tallies: Iterable[Tally], limit: int = TOP) -> list[TopError]:
+    counts: dict[str, int] = {}
+    tasks: dict[str, set[str]] = {}
+    lines: dict[str, tuple[int, str]] = {}
+    for tally in tallies:
+        for kind, count in tally.sums.errors.items():
+            counts[kind] = counts.get(kind, 0) + count
+            tasks.setdefault(kind, set()).add(tally.task)
+            lines[kind] = max(lines.get(kind, (0, "")), tally.sums.lines.get(kind, (0, "")))
+    first = sorted(counts, key=lambda kind: (-counts[kind], kind))[:limit]
+    return [TopError(kind, counts[kind], tuple(sorted(tasks[kind])), lines[kind][1]) for kind in first]

@@ -1,0 +1,110 @@
+"""API keys: what they may, how they look, and what of them is kept. Pure, but for chance."""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+import string
+from collections.abc import Collection
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, Literal, get_args
+
+from msgspec import Struct
+
+from ..errors import BadInput
+
+Role = Literal["viewer", "operator", "admin"]
+ROLES: tuple[Role, ...] = get_args(Role)
+# What the API is about; a test holds them to its routes.
+NOUNS = (
+    "audit", "cron", "dead", "events", "executions", "jobs", "keys", "metrics", "queues", "schedules", "scheduler",
+    "settings", "stats", "tasks", "triggers", "webhooks", "workers",
+)  # fmt: skip
+SCOPES = tuple(f"{noun}:{verb}" for noun in NOUNS for verb in ("read", "write"))
+
+# How a secret begins, so that one that got out is known for what it is: an API key, a token of a first start.
+KEY = "msk"
+TOKEN = "mst"  # noqa: S105
+_ALPHABET = string.ascii_letters + string.digits
+# 43 of 62 letters are a little more than 256 bits.
+_LENGTH = 43
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+
+
+class ApiKey(Struct, frozen=True, kw_only=True):
+    """A key as everybody may see it who may see keys: without its secret."""
+
+    id: str
+    """The middle part of the secret: a key that got out is found, and revoked, by it."""
+    name: str
+    role: Role
+    scopes: tuple[str, ...] | None = None
+    """None: whatever the role may."""
+    created_at: datetime
+    created_by: str | None = None
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None
+    """Some minutes may be missing, and the last use of a process that was killed."""
+
+
+class Kept(Struct, frozen=True):
+    """A key and what the store has of its secret."""
+
+    key: ApiKey
+    hash: str
+
+    def fits(self, secret: str, now: datetime) -> bool:
+        expired = self.key.expires_at is not None and self.key.expires_at <= now
+        return hmac.compare_digest(self.hash, fingerprint(secret)) and not expired
+
+
+def minted(kind: str, id: str) -> str:
+    """A new secret: msk_ID_…"""
+    return f"{kind}_{id}_{''.join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))}"
+
+
+def new_key_id() -> str:
+    return secrets.token_hex(6)
+
+
+def fingerprint(secret: str) -> str:
+    """What is kept in its place. No slow hash is needed: of 256 random bits nobody tries them all."""
+    return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def id_of(secret: str, kind: str = KEY) -> str | None:
+    """The id in a secret, if it is one of that kind."""
+    parts = secret.split("_", 2)
+    return parts[1] if len(parts) == 3 and parts[0] == kind else None
+
+
+def covers(scopes: Collection[str] | None, scope: str) -> bool:
+    """Whether what is named there allows this; who may write may read."""
+    noun, _, verb = scope.partition(":")
+    return scopes is None or scope in scopes or (verb == "read" and f"{noun}:write" in scopes)
+
+
+def checked_key_name(name: Any) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise BadInput(f"a key's name is 1 to 64 letters, digits or any of ._@-, got {name!r:.80}")
+    return name
+
+
+def checked_role(role: Any) -> Role:
+    if role not in ROLES:
+        raise BadInput(f"there is no role {role!r:.80} (known: {', '.join(ROLES)})")
+    found: Role = role
+    return found
+
+
+def checked_scopes(scopes: Any) -> tuple[str, ...] | None:
+    if scopes is None:
+        return None
+    if isinstance(scopes, str) or not isinstance(scopes, Collection) or not scopes:
+        raise BadInput(f"scopes are a list such as ['jobs:write'], or None for all the role may; got {scopes!r:.80}")
+    for scope in scopes:
+        if scope not in SCOPES:
+            raise BadInput(f"there is no scope {scope!r:.80} (known: {', '.join(NOUNS)}, each with :read or :write)")
+    return tuple(sorted(set(scopes)))

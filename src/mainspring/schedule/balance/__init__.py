@@ -1,0 +1,1 @@
+"""How ticks are distributed over time, and how schedules are moved to even out the load."""

@@ -1,0 +1,75 @@
+"""What becomes of a schedule when one of its jobs ends, or comes back to life. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from hashlib import blake2b
+
+from msgspec.structs import replace
+
+from ..records.job import JobId, State
+from ..trigger import Every
+from .record import Schedule
+from .status import armed, begun, blocks, listed
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def ended(schedule: Schedule, job_id: JobId, state: State | None, at: datetime, result: str | None = None) -> Schedule:
+    """The schedule after one of its jobs became final; None: the job was deleted before it did."""
+    listed = job_id in schedule.active
+    if not listed and not schedule.unlisted:
+        return schedule
+    active = tuple(id for id in schedule.active if id != job_id)
+    unlisted = schedule.unlisted if listed else schedule.unlisted - 1
+    new = replace(schedule, revision=schedule.revision + 1, active=active, unlisted=unlisted)
+    if state is not None:
+        new = replace(new, last_outcome=state, last_finished_at=at)
+    if state is State.COMPLETED:
+        new = _adapted(replace(new, completed=new.completed + 1, failures=0, succeeded_at=at), result, at)
+    elif state in (State.DEAD, State.EXPIRED):
+        new = replace(new, failed=new.failed + 1, failures=new.failures + 1)
+        limit = new.spec.pause_after_failures
+        if limit is not None and new.failures >= limit and new.paused_at is None:
+            new = replace(new, paused_at=at, due_at=None, note=f"paused after {new.failures} failures in a row")
+    if new.paused_at is not None or (new.due_at is None and blocks(new.spec, active)):
+        return new
+    if new.spec.after == "finish" and new.next_run_at is None:
+        new = begun(replace(new, anchor_at=at), at)
+    return armed(new, at)
+
+
+def revived(schedule: Schedule, job_id: JobId) -> Schedule:
+    """The schedule after a final job of it was put back to work."""
+    active = (*(id for id in schedule.active if id != job_id), job_id)
+    return listed(replace(schedule, revision=schedule.revision + 1), active)
+
+
+def roused(schedule: Schedule, at: datetime) -> Schedule:
+    """The schedule after the one it waits on has succeeded."""
+    if schedule.paused_at is not None:
+        return schedule
+    new = replace(schedule, revision=schedule.revision + 1, waits_on=None)
+    return new if blocks(new.spec, new.active) else armed(new, at)
+
+
+def _adapted(schedule: Schedule, result: str | None, at: datetime) -> Schedule:
+    """Its interval doubles while runs return the same, up to the cap, and is itself again when they do not."""
+    longest, trigger = schedule.spec.adapt, schedule.spec.trigger
+    if longest is None or not isinstance(trigger, Every):
+        return schedule
+    told = blake2b((result or "").encode(), digest_size=8).hexdigest()
+    most = max(1, timedelta(seconds=longest) // trigger.span)
+    stretch = min(schedule.stretch * 2, most) if told == schedule.digest else 1
+    new = replace(schedule, digest=told, stretch=stretch)
+    if stretch == schedule.stretch:
+        return new
+    if schedule.spec.after == "start":
+        # The longer interval counts from the last run, on a tick of its own grid: the phase stays.
+        own = trigger.anchored(schedule.anchor_at)
+        new = replace(new, anchor_at=own.next((schedule.last_run_at or at) - trigger.span) or schedule.anchor_at)
+    next_at = schedule.next_run_at
+    # What is due already is met as it is; what somebody has put elsewhere stays there.
+    if next_at is None or next_at <= at or schedule.timetable.next(next_at - _MICROSECOND) != next_at:
+        return new
+    return replace(new, next_run_at=new.timetable.next(at))

@@ -1,0 +1,35 @@
+"""What a beat finds out besides, so that a worker that hears has no need to look: what is due, who is silent."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from ...clock import micros
+from ...records.job import WorkerInfo
+from .claim import Asked, look
+from .pool import Session
+
+
+class News(Struct, frozen=True):
+    crowd: int
+    """Workers alive."""
+    lost: bool
+    """A silent worker holds runs."""
+    due: bool
+    """A claim of this worker would take something now, or a schedule is due: the word of it must have been lost."""
+
+
+_NEWS = """WITH alive AS (SELECT id FROM mainspring_workers WHERE until > $1)
+    SELECT (SELECT count(*) FROM alive),
+        EXISTS (SELECT 1 FROM mainspring_leases WHERE worker <> ALL (ARRAY(SELECT id FROM alive))),
+        EXISTS (SELECT 1 FROM mainspring_schedules WHERE due_at <= $1 AND NOT computed)"""
+
+
+async def news(db: Session, worker: WorkerInfo, now: datetime) -> News:
+    crowd, lost, due = await db.row(_NEWS, micros(now))
+    if not due and worker.running < worker.concurrency and not worker.drained:
+        asked = Asked(worker.queues, worker.id, worker.tasks, 1, now)
+        due = (await look(db, asked)).acts(asked.now)
+    return News(crowd, lost, due)

@@ -1,0 +1,106 @@
+"""What Redis servers say of themselves, and what of it no job can live with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...errors import StoreError
+from ...records.finding import Finding
+from .acl import demand
+from .aside import records
+from .server import Server
+from .shard import Homes
+
+Info = dict[str, str]
+
+
+async def info(server: Server) -> Info:
+    text = (await server.call("INFO")).decode()
+    lines = (line.partition(":") for line in text.splitlines() if ":" in line)
+    return {name: value for name, _, value in lines}
+
+
+async def refuse(homes: Homes) -> None:
+    """A server that may throw keys away loses jobs, so none are given to it."""
+    shown, kind = homes.place.shown, homes.place.kind
+    for found in [await info(server) for server in await homes.route.servers()]:
+        policy = found.get("maxmemory_policy", "noeviction")
+        if policy != "noeviction" and found.get("maxmemory", "0") != "0":
+            raise StoreError(
+                f"{shown} may throw away jobs: its maxmemory-policy is {policy}; set it to noeviction "
+                "(CONFIG SET maxmemory-policy noeviction, and in redis.conf)"
+            )
+        if found.get("cluster_enabled") == "1" and kind != "cluster":
+            raise StoreError(f"{shown} is a node of a cluster: use redis+cluster:// with the same host")
+    await demand(homes)
+    if kind == "cluster":
+        await _refuse_others(homes)
+
+
+async def _refuse_others(homes: Homes) -> None:
+    """Where a queue is depends on how many homes there are."""
+    count, home = len(homes.all), homes.anchor
+    _, kept = await home.many([
+        ("HSETNX", f"{home.base}:meta", "homes", count), ("HGET", f"{home.base}:meta", "homes"),
+    ])  # fmt: skip
+    if int(kept) != count:
+        shown, kept = homes.place.shown, int(kept)
+        raise StoreError(f"{shown} keeps its queues in {kept} homes, not {count}: use ?homes={kept}")
+
+
+async def condition(homes: Homes, losses: list[str]) -> list[Finding]:
+    servers = [await info(server) for server in await homes.route.servers()]
+    stale = await homes.each(lambda home: home.call("HGET", f"{home.base}:health", "stale"))
+    return [
+        _servers(servers), _durability(servers), max(map(_memory, servers), key=lambda one: one.verdict != "ok"),
+        _losses(losses), _stale(sum(int(number or 0) for number in stale)), await records(homes),
+    ]  # fmt: skip
+
+
+def _servers(servers: Sequence[Info]) -> Finding:
+    names = {_name(found) for found in servers}
+    count = f", {len(servers)} masters" if len(servers) > 1 else ""
+    return Finding("server", "ok", f"{' and '.join(sorted(names))}{count}")
+
+
+def _name(found: Info) -> str:
+    if "valkey_version" in found:
+        return f"Valkey {found['valkey_version']}"
+    return f"Redis {found.get('redis_version', '?')}"
+
+
+def _losses(losses: list[str]) -> Finding:
+    if not losses:
+        return Finding("epoch", "ok", "the server knows all that it knew")
+    return Finding("epoch", "bad", losses[-1], "look for jobs that were accepted before, and enqueue them again")
+
+
+def _stale(number: int) -> Finding:
+    if not number:
+        return Finding("index", "ok", "no entry without its job was met")
+    text = f"{number} entries without their jobs were met, and removed"
+    return Finding("index", "warn", text, "look whether the server was restored from an older copy")
+
+
+def _durability(servers: Sequence[Info]) -> Finding:
+    if all(found.get("aof_enabled", "0") == "1" for found in servers):
+        return Finding("durability", "ok", "appendonly is on: a crash may take the last second (appendfsync everysec)")
+    return Finding(
+        "durability", "warn", "appendonly is off: a crash of the server loses what came since its last snapshot",
+        "CONFIG SET appendonly yes, and in redis.conf",
+    )  # fmt: skip
+
+
+def _memory(found: Info) -> Finding:
+    used, most = int(found.get("used_memory", 0)), int(found.get("maxmemory", 0))
+    text = f"{used / 2**20:.0f} MiB used" + (f" of {most / 2**20:.0f}" if most else "")
+    if most and used > 0.8 * most:
+        return Finding("memory", "warn", text, "raise maxmemory, or shorten the retention of finished jobs")
+    return Finding("memory", "ok", text)
+
+
+def listener(hears: bool, trouble: str) -> Finding:
+    if hears:
+        return Finding("listener", "ok", "word from other processes is heard")
+    way = "let our user SUBSCRIBE, or look at the server's log"
+    return Finding("listener", "warn", f"{trouble or 'no answer yet'}: jobs wait for the next look", way)

@@ -1,0 +1,94 @@
+"""Keys that lie together: a store on one server has one home, in a cluster each queue has one of several."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeVar
+from zlib import crc32
+
+from ...errors import StoreUnavailable
+from .connection import Answer, Line, Word
+from .connector import Route
+from .server import Moved, Server
+from .url import Place, slot
+
+T = TypeVar("T")
+# So often a call goes where it is sent on to; a cluster in which that does not end is being rebuilt.
+REDIRECTS = 4
+
+
+class Home:
+    """What begins with one base, on whichever server that is now."""
+
+    def __init__(self, route: Route, base: str) -> None:
+        self._route, self.base, self._slot, self.shown = route, base, slot(base), route.place.shown
+
+    async def call(self, *words: Word) -> Any:
+        return await self._asked(lambda server: server.call(*words))
+
+    async def many(self, commands: Sequence[Sequence[Word]]) -> list[Any]:
+        """The answers to several, as they are at one moment; one way to the server."""
+        return await self._asked(lambda server: server.many(commands))
+
+    async def rehearse(self, commands: Sequence[Sequence[Word]]) -> None:
+        """Raises StoreError if our user may not say one of them; none is done."""
+        await self._asked(lambda server: server.rehearse(commands))
+
+    async def script(self, name: str, words: Sequence[Word]) -> Any:
+        """The answer of one of our scripts."""
+        return await self._asked(lambda server: server.script(name, self.base, words))
+
+    async def scripts(self, name: str, lists: Sequence[Sequence[Word]]) -> list[Any]:
+        """The answers of one of our scripts, called with each of these in one transaction."""
+        return await self._asked(lambda server: server.scripts(name, self.base, lists))
+
+    async def listen(self, heard: Callable[[Answer], None]) -> Line:
+        """A connection of its own, for what is said to all who share this store."""
+        return await (await self._route.to(self._slot)).listen(heard)
+
+    async def _asked(self, ask: Callable[[Server], Awaitable[T]]) -> T:
+        for again in reversed(range(REDIRECTS)):
+            server = await self._route.to(self._slot)
+            try:
+                return await ask(server)
+            except StoreUnavailable as trouble:
+                self._route.doubt()
+                if not again or not isinstance(trouble, Moved):
+                    raise
+        raise AssertionError
+
+
+class Homes:
+    """All homes of a store. Schedules, workers and whoever leads are in the first."""
+
+    def __init__(self, route: Route) -> None:
+        self.route, self.all = route, [Home(route, base) for base in route.place.bases]
+        self.first = self.all[0]
+        self.anchor = Home(route, f"{{{route.place.prefix}}}")
+        """Where it is written how many there are."""
+        self.gave: dict[Home, int] = {}
+        """How many jobs each gave to the last claim: about as many will be asked for next time."""
+        self._named = {home.base: home for home in self.all}
+
+    @property
+    def place(self) -> Place:
+        return self.route.place
+
+    def of(self, queue: str) -> Home:
+        """Where the jobs of a queue are, and all that is known of them."""
+        return self.all[crc32(queue.encode()) % len(self.all)]
+
+    def keeping(self, key: str) -> Home:
+        """Where it is written who holds a key."""
+        return self.of(key)
+
+    def named(self, base: str) -> Home:
+        return self._named[base]
+
+    async def each(self, ask: Callable[[Home], Awaitable[T]], which: Iterable[Home] | None = None) -> list[T]:
+        """The answers of all of them, or of these."""
+        homes = self.all if which is None else list(which)
+        if len(homes) == 1:
+            return [await ask(homes[0])]
+        return await asyncio.gather(*map(ask, homes))

@@ -1,0 +1,91 @@
+"""How a SQLite file is: its release, modes, sizes, and the disk under it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+
+from ...records.finding import Finding, size
+from ...records.job import UNREADABLE
+from ...records.unreadable import finding
+from ..rows import HELD
+from .schedules import unreadable_names
+
+# Releases with the WAL-reset bug, and the branches to which the fix was taken back: sqlite.org/wal.html#walresetbug
+_BUG = ((3, 7, 0), (3, 51, 2))
+_FIXED = ((3, 44, 6), (3, 50, 7))
+# Checkpoints come every 32 MB of log; so much more of it means that a reader keeps it from being reset.
+LONG_LOG = 256 << 20
+LITTLE_ROOM, NO_ROOM = 1 << 30, 100 << 20
+_SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
+
+
+def condition(db: sqlite3.Connection, path: str) -> list[Finding]:
+    """Looks only; a stat at most is asked of the file, since closing a handle on it would drop SQLite's locks."""
+    real = os.path.realpath(path)
+    return [
+        release(sqlite3.sqlite_version_info),
+        journal(db.execute("PRAGMA journal_mode").fetchone()[0]),
+        synchronous(db.execute("PRAGMA synchronous").fetchone()[0]),
+        _file(db),
+        log(os.path.getsize(f"{real}-wal") if os.path.exists(f"{real}-wal") else 0),
+        space(shutil.disk_usage(os.path.dirname(real)).free),
+        _records(db),
+    ]
+
+
+def _records(db: sqlite3.Connection) -> Finding:
+    sql = f"SELECT id FROM mainspring_jobs WHERE {HELD} AND state = 'paused' AND worker IS NULL AND lease = ?"
+    jobs = [id for (id,) in db.execute(sql, (UNREADABLE,))]
+    return finding(jobs, unreadable_names(db))
+
+
+def release(version: tuple[int, ...]) -> Finding:
+    text = ".".join(map(str, version))
+    patched = any(version[:2] == fixed[:2] and version >= fixed for fixed in _FIXED)
+    if patched or not _BUG[0] <= version <= _BUG[1]:
+        return Finding("SQLite", "ok", text)
+    return Finding(
+        "SQLite", "warn", f"{text} has the WAL-reset bug: several processes on one file can, rarely, damage it",
+        "use SQLite 3.51.3 or newer (or 3.50.7, 3.44.6), or one process; keep backups until then",
+    )  # fmt: skip
+
+
+def journal(mode: str) -> Finding:
+    if mode == "wal":
+        return Finding("journal mode", "ok", "wal")
+    return Finding("journal mode", "bad", f"{mode}: readers and writers block each other", "PRAGMA journal_mode = WAL")
+
+
+def synchronous(level: int) -> Finding:
+    name = _SYNCHRONOUS[level]
+    if level >= _SYNCHRONOUS.index("FULL"):
+        return Finding("synchronous", "ok", f"{name}: what was acknowledged survives a power loss")
+    return Finding(
+        "synchronous", "warn", f"{name}: a power loss may take the last commits", "durability='full' keeps them"
+    )
+
+
+def _file(db: sqlite3.Connection) -> Finding:
+    page, count, free = (
+        int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("page_size", "page_count", "freelist_count")
+    )
+    unused = f", {size(free * page)} of it unused" if free else ""
+    return Finding("file", "ok", size(count * page) + unused)
+
+
+def log(length: int) -> Finding:
+    if length < LONG_LOG:
+        return Finding("log", "ok", size(length))
+    return Finding(
+        "log", "warn", f"{size(length)}: somebody reads in one transaction for long, so it cannot be reset",
+        "end that transaction (a shell, a backup?), then PRAGMA wal_checkpoint(TRUNCATE)",
+    )  # fmt: skip
+
+
+def space(free: int) -> Finding:
+    if free >= LITTLE_ROOM:
+        return Finding("disk", "ok", f"{size(free)} free")
+    remedy = "make room, delete finished jobs, or move the file to a larger disk"
+    return Finding("disk", "bad" if free < NO_ROOM else "warn", f"only {size(free)} free", remedy)

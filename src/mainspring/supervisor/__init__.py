@@ -1,0 +1,1 @@
+"""Several worker processes under one command: started, watched, replaced and stopped."""

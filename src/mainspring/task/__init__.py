@@ -1,0 +1,1 @@
+"""A task: its function, its options, and what a running function may use."""

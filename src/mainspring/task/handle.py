@@ -1,0 +1,90 @@
+"""Handle: what enqueue returns; asks the store about its job."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ..codec import Results
+from ..errors import JobCancelled, JobDead, JobExpired, JobNotFound, JobUnfinished, ResultTimeout
+from ..records.job import Enqueued, Job, JobId
+from ..span import Span, seconds
+
+if TYPE_CHECKING:
+    from ..app import Mainspring
+    from ..sync import SyncHandle
+
+R = TypeVar("R")
+_ANY = Results(None, "")
+
+
+class Handle(Generic[R]):
+    """One job, from the side of the one who wants its result."""
+
+    __slots__ = ("_app", "_results", "id", "status")
+
+    def __init__(self, app: Mainspring, enqueued: Enqueued, results: Results = _ANY) -> None:
+        self._app = app
+        self._results = results
+        self.id: JobId = enqueued.id
+        self.status = enqueued.status
+        """new, duplicate, replaced or debounced."""
+
+    def __repr__(self) -> str:
+        return f"<Handle {self.id} {self.status}>"
+
+    @property
+    def duplicate(self) -> bool:
+        """True: a job held the key, and this is that job."""
+        return self.status != "new"
+
+    async def job(self) -> Job:
+        """The record as the store has it now."""
+        return await self._app.jobs.get(self.id)
+
+    async def result(self, timeout: Span | None = None) -> R:
+        """The task's value, once the job has completed.
+
+        Raises JobDead, JobCancelled, JobExpired, JobNotFound or, after `timeout` (seconds, or "5m"), ResultTimeout.
+        """
+        clock, store = self._app.clock, await self._app.opened()
+        limit = None if timeout is None else seconds(timeout, "result(timeout=…)")
+        end = None if limit is None else clock.now() + timedelta(seconds=limit)
+        while True:
+            job = await self.job()
+            shown = job.shown(clock.now())
+            if shown == "completed":
+                value: R = self._results.decode(job.result)
+                return value
+            if shown in _ENDS:
+                raise _ENDS[shown](_why(job, shown))
+            left = self._app.settings.poll_interval
+            if end is not None:
+                left = min(left, (end - clock.now()).total_seconds())
+                if left <= 0:
+                    raise ResultTimeout(f"job {self.id} ({job.task}) is {shown} after {limit:g} s")
+            if job.expires_at is not None:
+                left = max(0.0, min(left, (job.expires_at - clock.now()).total_seconds()))
+            await store.wait_final([self.id], left)
+
+    @property
+    def sync(self) -> SyncHandle[R]:
+        """The same names for code that does not await."""
+        from ..sync import SyncHandle
+
+        return SyncHandle(self)
+
+
+_ENDS: dict[str, type[JobUnfinished]] = {"dead": JobDead, "cancelled": JobCancelled, "expired": JobExpired}
+
+
+def _why(job: Job, shown: str) -> str:
+    if shown == "expired":
+        return f"job {job.id} ({job.task}) was not started before {job.expires_at}"
+    failure = f"{job.failure.type}: {job.failure.message}" if job.failure else ""
+    reason = job.cancel_reason or failure or "no reason given"
+    return f"job {job.id} ({job.task}) is {shown}: {reason}"
+
+
+def missing(id: Any) -> JobNotFound:
+    return JobNotFound(f"there is no job {id!r} in the store (never enqueued, or deleted)")

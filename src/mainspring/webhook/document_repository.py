@@ -1,0 +1,123 @@
+"""Records of one kind among the store's documents; each change is one step on the newest revision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import datetime
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from ..errors import HookChanged, HookExists, HookNotFound, StoreUnavailable
+from ..records.document import Document
+from ..records.job import UnreadableRecord
+from ..records.unreadable import decoded_documents
+from ..store import Store
+from ..suggest import hint
+
+PAGE = 500
+# How often a change is tried again when others change the same record meanwhile.
+TRIES = 50
+
+
+class Record(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def revision(self) -> int: ...
+
+
+T = TypeVar("T", bound=Record)
+
+
+class HookUnreadable(HookNotFound):
+    """The record is there, and this release cannot decode it."""
+
+
+class Shelf(Generic[T]):
+    def __init__(self, kind: str, shape: type[T], what: str) -> None:
+        """`what` is how messages call such a record."""
+        self._kind = kind
+        self._what = what
+        self._decoder = msgspec.json.Decoder(shape)
+
+    async def find(self, store: Store, names: Collection[str] | None, now: datetime) -> list[T]:
+        """These, or all, by name; one that this release cannot decode is left out, logged and counted."""
+        return (await self._read(store, names, now))[0]
+
+    async def unreadable(self, store: Store, now: datetime) -> list[UnreadableRecord]:
+        """Those that this release cannot decode."""
+        return (await self._read(store, None, now))[1]
+
+    async def _read(
+        self, store: Store, names: Collection[str] | None, now: datetime
+    ) -> tuple[list[T], list[UnreadableRecord]]:
+        found: list[Document] = []
+        while True:
+            after = found[-1].name if found else None
+            page = await store.documents(self._kind, names, now=now, limit=PAGE, after=after)
+            found += page
+            if len(page) < PAGE:
+                break
+        return decoded_documents(found, lambda document: self._decoder.decode(document.text))
+
+    async def get(self, store: Store, name: str, now: datetime) -> T:
+        found, broken = await self._read(store, [name], now)
+        if broken:
+            raise HookUnreadable(
+                f"the record of {self._what} {name!r} cannot be decoded ({broken[0].error}): upgrade mainspring here, "
+                "or delete it and create it again"
+            )
+        if not found:
+            known = [record.name for record in await self.find(store, None, now)]
+            raise HookNotFound(f"there is no {self._what} {name!r}; {hint(name, known)}")
+        return found[0]
+
+    async def add(self, store: Store, record: T, now: datetime) -> T:
+        if not await self._put(store, record, now):
+            raise HookExists(f"a {self._what} named {record.name!r} is there already; change it, or give another name")
+        return record
+
+    async def replace_unreadable(self, store: Store, record: T, now: datetime) -> T:
+        """Adds it, in place of one that cannot be decoded if there is one."""
+        if (await self._read(store, [record.name], now))[1]:
+            await store.drop_documents(self._kind, [record.name])
+        return await self.add(store, record, now)
+
+    async def change(
+        self, store: Store, name: str, now: datetime, act: Callable[[T], T], *, expected: int | None = None
+    ) -> T:
+        """Until it stands. With `expected`, only if the record is at that revision."""
+        for _ in range(TRIES):
+            old = await self.get(store, name, now)
+            if expected is not None and old.revision != expected:
+                raise HookChanged(f"{self._what} {name!r} was changed by others since it was read; read it again")
+            new = act(old)
+            if new == old:
+                return old
+            new = _revised(new, old.revision + 1)
+            if await self._put(store, new, now):
+                return new
+        raise StoreUnavailable(f"{self._what} {name!r} was changed by others {TRIES} times in a row; try again")
+
+    async def get_readable(self, store: Store, name: str, now: datetime) -> T | None:
+        """None: it is there, and cannot be decoded."""
+        try:
+            return await self.get(store, name, now)
+        except HookUnreadable:
+            return None
+
+    async def drop(self, store: Store, name: str, now: datetime) -> None:
+        if not await store.drop_documents(self._kind, [name]):
+            await self.get(store, name, now)
+
+    async def _put(self, store: Store, record: T, now: datetime) -> bool:
+        text = msgspec.json.encode(record).decode()
+        document = Document(kind=self._kind, name=record.name, text=text, revision=record.revision)
+        return (await store.put_documents([document], now=now))[0]
+
+
+def _revised(record: T, revision: int) -> T:
+    changed: T = replace(record, revision=revision)  # type: ignore[type-var]
+    return changed
