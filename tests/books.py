@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from mainspring.clock import instant, micros
-from mainspring.records.document import NEWS_KEPT
-from mainspring.records.job import Circuit
+from mainspring.records.circuit import Circuit
+from mainspring.records.feed import NEWS_KEPT
 from mainspring.stores.redis.index import REGISTERS, held_keys, spots
 from mainspring.stores.redis.kept import document_of, entries_of
 from mainspring.stores.redis.known import read_hash, read_home

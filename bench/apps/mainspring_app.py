@@ -16,7 +16,7 @@ from meter import Meter, answer, instants, read_count
 
 from mainspring import Mainspring
 from mainspring.cli.loop import collect_less
-from mainspring.records.job import WorkerInfo
+from mainspring.records.worker import WorkerInfo
 from mainspring.stores import open_store
 
 HOME = Path(os.environ["BENCH_HOME"])

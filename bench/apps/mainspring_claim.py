@@ -13,8 +13,10 @@ from datetime import UTC, datetime, timedelta
 from meter import answer, percentile
 
 from mainspring.ids import new_id
-from mainspring.records.job import Filter, NewJob, WorkerInfo
+from mainspring.records.job import NewJob
 from mainspring.records.outcome import Done, decide
+from mainspring.records.query import Filter
+from mainspring.records.worker import WorkerInfo
 from mainspring.store import Store
 from mainspring.stores import open_store
 

@@ -43,9 +43,12 @@ from .insight.stats import Stats
 from .insight.why import Reason
 from .leader import Leader
 from .middleware import Middleware
-from .records.document import Entry, Trail
-from .records.job import Breaker, Execution, Failure, Filter, Items, Job, LogLine, NewJob, ShownState, State
+from .records.audit import Entry, Trail
+from .records.circuit import Breaker
+from .records.job import Job, NewJob, ShownState, State
 from .records.outcome import Cancel, Discard, Retry, Snooze
+from .records.query import Filter
+from .records.run import Execution, Failure, Items, LogLine
 from .retry import Backoff
 from .schedule.record import Schedule, Tick
 from .store import Store

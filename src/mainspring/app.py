@@ -37,12 +37,14 @@ from .feed.event import asked
 from .feed.hub import Item, Newsstand
 from .feed.publisher import Herald
 from .health import Health, check
+from .ids import JobId
 from .insight.settings_report import sources
 from .insight.stats import LONGEST, Stats, grouped, of, pace, resolution, series, summed, top_errors, total
 from .leader import Leader
 from .logs.event_log import keep_journal
 from .middleware import Middleware
-from .records.job import INTERNAL, Breaker, Enqueued, Job, JobId, NewJob, OnConflict, Shown, is_internal
+from .records.circuit import Breaker
+from .records.job import INTERNAL, Enqueued, Job, NewJob, OnConflict, Shown, is_internal
 from .records.outcome import Outcome, Policy
 from .records.tally import SECONDS, begin
 from .retry import Backoff

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, Struct, ValidationError
 
 from .errors import BadPayload, BadTask
-from .records.job import Failure
+from .records.run import Failure
 from .suggest import nearest
 
 MAX_INT = 2**63

@@ -15,8 +15,11 @@ from msgspec import Struct
 
 from .codec import is_async
 from .errors import BadInput, MainspringError
-from .records.job import Action, Ending, Enqueued, Job, JobId, NewJob, Order, Report, State, WorkerId
+from .ids import JobId, WorkerId
+from .records.job import Action, Enqueued, Job, NewJob, State
 from .records.outcome import Outcome
+from .records.run import Ending, Report
+from .records.worker import Order
 from .schedule.record import Tick
 from .survived_errors import SurvivedErrors, count, is_own_cancellation
 

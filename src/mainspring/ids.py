@@ -7,6 +7,10 @@ import threading
 from datetime import datetime
 from functools import lru_cache
 
+JobId = str
+WorkerId = str
+Lease = str
+
 _lock = threading.Lock()
 _last = 0
 _tail = ""

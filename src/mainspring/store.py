@@ -7,38 +7,20 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Protocol
 
-from .records.document import Document, Entry, Feed, Trail
+from .ids import JobId, Lease, WorkerId
+from .records.audit import Entry, Trail
+from .records.circuit import Circuit
+from .records.document import Document
+from .records.feed import Feed
 from .records.finding import Finding
-from .records.job import (
-    Action,
-    Beat,
-    Changed,
-    Circuit,
-    Claim,
-    Cursor,
-    DeadGroup,
-    Enqueued,
-    Execution,
-    Filter,
-    Job,
-    JobId,
-    Lease,
-    LiveWorker,
-    LogLine,
-    NewJob,
-    Orders,
-    Queue,
-    Report,
-    Shown,
-    Sort,
-    State,
-    Updates,
-    WorkerId,
-    WorkerInfo,
-)
+from .records.job import Action, Enqueued, Job, NewJob, Shown, State
 from .records.outcome import Outcome
+from .records.query import Changed, Cursor, Filter, Sort, Updates
+from .records.queue import DeadGroup, Queue
+from .records.run import Execution, LogLine, Report
 from .records.schema import Schema
 from .records.tally import Span, Tally
+from .records.worker import Beat, Claim, LiveWorker, Orders, WorkerInfo
 from .schedule.record import Due, Fired, Firing, Leadership, Schedule, Tick
 from .task.retention import Rules
 

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from mainspring.clock import EPOCH
-from mainspring.records.job import Cursor, Ending, Execution, Filter, Job, State
+from mainspring.records.job import Job, State
+from mainspring.records.query import Cursor, Filter
+from mainspring.records.run import Ending, Execution
 from mainspring.records.tally import NOT_COUNTED
 from mainspring.schedule.record import TICKS_KEPT
 from mainspring.store import Store

@@ -15,7 +15,8 @@ from audit import Audit, Line, read_log, until
 from forked import ForkedProcess
 from ground import Ground
 
-from mainspring.records.job import Filter, Job, NewJob
+from mainspring.records.job import Job, NewJob
+from mainspring.records.query import Filter
 
 HERE = Path(__file__).parent
 

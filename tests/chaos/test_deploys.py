@@ -17,7 +17,8 @@ from ground import Ground, everywhere
 
 from mainspring import Mainspring
 from mainspring.insight.why import Reason
-from mainspring.records.job import Ending, Job, State
+from mainspring.records.job import Job, State
+from mainspring.records.run import Ending
 
 OLD, NEW = "old", "new"
 # For each change of a task's parameters: as the release of before has them, and as the next one has them.

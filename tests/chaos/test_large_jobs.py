@@ -10,7 +10,8 @@ from ground import Ground, everywhere
 from msgspec.structs import replace
 
 from mainspring import Mainspring
-from mainspring.records.job import JobId, NewJob
+from mainspring.ids import JobId
+from mainspring.records.job import NewJob
 from mainspring.sync import run
 
 pytestmark = everywhere

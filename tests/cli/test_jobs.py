@@ -8,7 +8,8 @@ import pytest
 
 from mainspring.cli import job_page, render
 from mainspring.clock import EPOCH
-from mainspring.records.job import Ending, Execution, Job, State, Usage
+from mainspring.records.job import Job, State
+from mainspring.records.run import Ending, Execution, Usage
 
 
 def listed(cli, shop, *args: str) -> list[dict]:

@@ -10,7 +10,7 @@ import pytest
 
 from mainspring.cli import render
 from mainspring.clock import EPOCH
-from mainspring.records.job import LogLine
+from mainspring.records.run import LogLine
 
 SAY = 'say=["hello","warning|careful","error|bad"]'
 

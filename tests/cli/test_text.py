@@ -9,7 +9,8 @@ import pytest
 from mainspring.cli import job_page, render
 from mainspring.cli.render import facts
 from mainspring.cli.text import clean, redacted
-from mainspring.records.job import PARTIAL, SHOWN, Ending
+from mainspring.records.job import SHOWN
+from mainspring.records.run import PARTIAL, Ending
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

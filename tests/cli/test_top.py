@@ -18,7 +18,8 @@ from mainspring.cli.top.live import refresh
 from mainspring.cli.top.panes import progress
 from mainspring.cli.top.scene import Scene, Trouble, look
 from mainspring.cli.top.view import View
-from mainspring.records.job import Progress, Report, Shown
+from mainspring.records.job import Shown
+from mainspring.records.run import Progress, Report
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.memory.store import MemoryStore

@@ -11,7 +11,7 @@ import pytest
 
 from mainspring.cli.loading import load
 from mainspring.clock import EPOCH
-from mainspring.records.job import LiveWorker, Orders, WorkerInfo
+from mainspring.records.worker import LiveWorker, Orders, WorkerInfo
 
 ABOUT = {"host": "web", "pid": 7, "tasks": ("add", "greet"), "started_at": EPOCH, "memory": 48 << 20}
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from mainspring.records.job import Cursor, Filter, Job, Sort, State
+from mainspring.records.job import Job, State
 from mainspring.records.outcome import Policy
+from mainspring.records.query import Cursor, Filter, Sort
 from mainspring.store import Store
 from mainspring.stores.rules import matches
 from mainspring.testing.contract.build import NOW, bring, later, new_job, put, settle, start

@@ -6,8 +6,11 @@ from datetime import timedelta
 from typing import Any
 
 from mainspring.clock import EPOCH
-from mainspring.records.job import FINAL, Account, Failure, Filter, Items, Job, Orders, Progress
+from mainspring.records.job import FINAL, Job
 from mainspring.records.outcome import Discard, Done, Retry
+from mainspring.records.query import Filter
+from mainspring.records.run import Account, Failure, Items, Progress
+from mainspring.records.worker import Orders
 from mainspring.store import Store
 from mainspring.testing.contract.build import (
     NOW,

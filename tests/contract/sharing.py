@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mainspring.records.job import Action, Breaker, State
+from mainspring.records.circuit import Breaker
+from mainspring.records.job import Action, State
 from mainspring.records.outcome import Done, Policy
 from mainspring.store import Store
 from mainspring.testing.contract.build import (

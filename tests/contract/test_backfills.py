@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mainspring import Mainspring, State, every
-from mainspring.records.job import Filter
+from mainspring.records.query import Filter
 from mainspring.stores import open_store
 from mainspring.testing import VirtualClock
 from servers import Postgres, Redis

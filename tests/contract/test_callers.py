@@ -30,7 +30,7 @@ from callers import (
 )
 from mainspring import BadInput, JobExists, Mainspring, StoreError, Task
 from mainspring.events import JobEnded, JobEnqueued
-from mainspring.records.job import Claim
+from mainspring.records.worker import Claim
 from mainspring.stores import open_store
 from mainspring.testing import Recorder
 from servers import Postgres

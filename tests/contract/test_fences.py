@@ -7,8 +7,9 @@ import pytest
 
 from clusters import RedisCluster
 from mainspring.errors import StoreError
-from mainspring.records.job import Action, Filter, State, Update
+from mainspring.records.job import Action, State
 from mainspring.records.outcome import Retry
+from mainspring.records.query import Filter, Update
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.contract.build import (

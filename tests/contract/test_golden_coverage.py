@@ -20,9 +20,12 @@ from mainspring.api.routes import session
 from mainspring.control import keys, queue_pauses
 from mainspring.feed.event import Notice
 from mainspring.insight.queue_depth import Sample
-from mainspring.records.document import Document, Entry
-from mainspring.records.job import Account, Circuit, Execution, Failure, LogLine, Orders, Progress, WorkerInfo
+from mainspring.records.audit import Entry
+from mainspring.records.circuit import Circuit
+from mainspring.records.document import Document
+from mainspring.records.run import Account, Execution, Failure, LogLine, Progress
 from mainspring.records.tally import Sums
+from mainspring.records.worker import Orders, WorkerInfo
 from mainspring.schedule.record import Leadership, Schedule, Tick
 from mainspring.stores import open_store
 from mainspring.stores.rows import Options

@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from mainspring.metrics import exposition
 from mainspring.metrics.snapshot import read
 from mainspring.metrics.tables import families
-from mainspring.records.job import Account, Items
 from mainspring.records.outcome import Discard, Done, Retry, decide
+from mainspring.records.run import Account, Items
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.contract.build import NOW, beat, claim, later, new_job, put

@@ -9,10 +9,14 @@ import pytest
 from filled import FAILURE, live
 
 from mainspring.clock import EPOCH, micros
-from mainspring.records.document import Feed, News, Trail
-from mainspring.records.job import FINAL, Account, Action, Ending, Filter, Items, Job, Orders, Progress, State, Update
+from mainspring.records.audit import Trail
+from mainspring.records.feed import Feed, News
+from mainspring.records.job import FINAL, Action, Job, State
 from mainspring.records.outcome import Discard, Done, Retry
+from mainspring.records.query import Filter, Update
+from mainspring.records.run import Account, Ending, Items, Progress
 from mainspring.records.schema import Schema
+from mainspring.records.worker import Orders
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.contract.build import (

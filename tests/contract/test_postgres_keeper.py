@@ -10,7 +10,9 @@ import asyncpg
 import pytest
 from filled import fill, told
 
-from mainspring.records.document import NEWS_KEPT, Document, Feed, Trail
+from mainspring.records.audit import Trail
+from mainspring.records.document import Document
+from mainspring.records.feed import NEWS_KEPT, Feed
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres import documents as keeper

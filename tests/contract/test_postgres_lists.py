@@ -9,7 +9,8 @@ import pytest
 from crowd import FILTERS, SORTS, check, gather
 
 from mainspring.errors import StoreUnavailable
-from mainspring.records.job import Action, Filter, NewJob, Sort
+from mainspring.records.job import Action, NewJob
+from mainspring.records.query import Filter, Sort
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres import count, lists, pool

@@ -8,8 +8,9 @@ import pytest
 from filled import fill, told
 from further import MILD, after
 
-from mainspring.records.job import Action, Filter, State
+from mainspring.records.job import Action, State
 from mainspring.records.outcome import Done
+from mainspring.records.query import Filter
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres.doctor import MINIMUM

@@ -11,8 +11,9 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
-from mainspring.records.job import Filter, State
+from mainspring.records.job import State
 from mainspring.records.outcome import Discard, Done, decide
+from mainspring.records.query import Filter
 from mainspring.schedule.record import TICKS_KEPT, Firing, Schedule
 from mainspring.store import Store
 from mainspring.stores import open_store

@@ -10,8 +10,11 @@ import pytest
 from books import audit
 from clusters import RedisCluster
 from mainspring.errors import StoreUnavailable
-from mainspring.records.job import Action, Filter, Job, JobId, NewJob, Progress, Report, State, Update
+from mainspring.ids import JobId
+from mainspring.records.job import Action, Job, NewJob, State
 from mainspring.records.outcome import Done, Outcome, decide
+from mainspring.records.query import Filter, Update
+from mainspring.records.run import Progress, Report
 from mainspring.schedule.record import Firing
 from mainspring.stores import open_store
 from mainspring.stores.redis import attempts, enqueue, plain, transact

@@ -6,7 +6,9 @@ import pytest
 
 from books import audit
 from mainspring.ids import new_id
-from mainspring.records.document import NEWS_KEPT, Document, Entry, Trail
+from mainspring.records.audit import Entry, Trail
+from mainspring.records.document import Document
+from mainspring.records.feed import NEWS_KEPT
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.redis import documents as keeper

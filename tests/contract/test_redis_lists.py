@@ -10,7 +10,9 @@ import pytest
 from books import audit
 from mainspring.clock import micros
 from mainspring.ids import new_id
-from mainspring.records.job import FINAL, SORTS, SUSPECT, Cursor, Failure, Filter, Job, Sort, State
+from mainspring.records.job import FINAL, SUSPECT, Job, State
+from mainspring.records.query import SORTS, Cursor, Filter, Sort
+from mainspring.records.run import Failure
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.redis import lists

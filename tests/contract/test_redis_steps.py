@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from books import audit
 from clusters import RedisCluster
 from mainspring.clock import EPOCH
-from mainspring.records.job import Action, Job, NewJob, State, Update
+from mainspring.records.job import Action, Job, NewJob, State
 from mainspring.records.outcome import Done
+from mainspring.records.query import Update
 from mainspring.stores import open_store
 from mainspring.stores.redis import two_phase as step
 from mainspring.stores.redis.store import RedisStore

@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from mainspring.errors import StoreError, StoreUnavailable
-from mainspring.records.document import Trail
+from mainspring.records.audit import Trail
 from mainspring.records.job import Enqueued
 from mainspring.store import Store
 from mainspring.stores import open_store

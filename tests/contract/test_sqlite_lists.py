@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from crowd import FILTERS, SORTS, check, gather
 
-from mainspring.records.job import Action, Cursor, Filter, Sort
+from mainspring.records.job import Action
+from mainspring.records.query import Cursor, Filter, Sort
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.sqlite import lists

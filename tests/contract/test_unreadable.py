@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from clusters import RedisCluster
-from mainspring.records.document import Trail
-from mainspring.records.job import JobId
+from mainspring.ids import JobId
+from mainspring.records.audit import Trail
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.redis.records import packed

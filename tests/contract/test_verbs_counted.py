@@ -15,7 +15,8 @@ import pytest
 from mainspring import Context, Filter, Mainspring, every
 from mainspring.bounds import MAX_METADATA_BYTES
 from mainspring.codec import data
-from mainspring.records.job import SHOWN, Action, JobId
+from mainspring.ids import JobId
+from mainspring.records.job import SHOWN, Action
 from mainspring.store import Store
 from mainspring.testing import VirtualClock, stress
 from mainspring.testing.stress import BATCH

@@ -8,7 +8,8 @@ import pytest
 from filled import fill, told
 
 from mainspring.errors import StoreError
-from mainspring.records.document import Document, Entry, Trail
+from mainspring.records.audit import Entry, Trail
+from mainspring.records.document import Document
 from mainspring.records.job import Action
 from mainspring.store import Store
 from mainspring.stores import open_store

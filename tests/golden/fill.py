@@ -17,10 +17,13 @@ from mainspring.errors import JobTimeout
 from mainspring.feed.event import Leadership, Notice, Summary, encode
 from mainspring.ids import new_id
 from mainspring.insight.queue_depth import sound
-from mainspring.records.document import Document, Entry
-from mainspring.records.job import Account, Failure, Items, LogLine, NewJob, Progress, Report, Usage, WorkerInfo
+from mainspring.records.audit import Entry
+from mainspring.records.document import Document
+from mainspring.records.job import NewJob
 from mainspring.records.outcome import Cancel, Crashed, Died, Discard, Done, Policy, Released, Snooze, decide
+from mainspring.records.run import Account, Failure, Items, LogLine, Progress, Report, Usage
 from mainspring.records.skew import Unreadable
+from mainspring.records.worker import WorkerInfo
 from mainspring.schedule.record import Firing, Schedule, Spec, Tick
 from mainspring.store import Store
 from mainspring.testing import VirtualClock

@@ -12,7 +12,9 @@ from mainspring import BadInput, Filter, Mainspring, StoreUnavailable
 from mainspring.control.bulk_steps import BulkSteps
 from mainspring.control.edited import MAX_EDITED_CHARACTERS, in_lots
 from mainspring.events import JobsChanged
-from mainspring.records.job import Changed, NewJob, Update, WorkerInfo
+from mainspring.records.job import NewJob
+from mainspring.records.query import Changed, Update
+from mainspring.records.worker import WorkerInfo
 from mainspring.store import Store
 from mainspring.testing.clock import VirtualClock
 from mainspring.testing.contract.build import NOW

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from mainspring import BadInput, BadPayload, BadTask, Context
 from mainspring.codec import MAX_DEPTH, Arguments, Results, encode, encode_call, encode_result
 from mainspring.config import Settings
-from mainspring.records.job import Failure
+from mainspring.records.run import Failure
 
 LIMIT = Settings().payload_limit
 

@@ -18,7 +18,8 @@ from mainspring import (
     acting,
     every,
 )
-from mainspring.records.job import ALLOWED, SHOWN, Action, Changed
+from mainspring.records.job import ALLOWED, SHOWN, Action
+from mainspring.records.query import Changed
 from mainspring.store import Store
 from mainspring.testing.clock import VirtualClock
 from mainspring.testing.contract.build import NOW, REACHABLE, bring

@@ -6,23 +6,8 @@ from typing import Any, get_args
 import pytest
 
 from mainspring import Job, State
-from mainspring.records.job import (
-    ALLOWED,
-    FINAL,
-    IDEMPOTENT,
-    KIND_LIMIT,
-    SHOWN,
-    TRANSITIONS,
-    UNFINISHED,
-    WENT_WELL,
-    WENT_WRONG,
-    Action,
-    Ending,
-    Execution,
-    Failure,
-    Items,
-    Shown,
-)
+from mainspring.records.job import ALLOWED, FINAL, IDEMPOTENT, SHOWN, TRANSITIONS, UNFINISHED, Action, Shown
+from mainspring.records.run import KIND_LIMIT, WENT_WELL, WENT_WRONG, Ending, Execution, Failure, Items
 from mainspring.stores.rules import act
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -19,7 +19,7 @@ import pytest
 from kits import USERS_PYTEST
 from mainspring import Backoff, BadInput, Context, Mainspring, Retry, Snooze, State
 from mainspring.middleware import Next
-from mainspring.records.job import Ending
+from mainspring.records.run import Ending
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing import (

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from mainspring import BadInput, Filter, Job, Mainspring, State
-from mainspring.records.job import SORTS, Action, Sort
+from mainspring.records.job import Action
+from mainspring.records.query import SORTS, Sort
 from mainspring.store import Store
 from mainspring.testing.clock import VirtualClock
 from mainspring.testing.contract.build import NOW, act, bring, later, new_job, put

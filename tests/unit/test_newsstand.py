@@ -13,7 +13,7 @@ import pytest
 from mainspring import BadInput, Mainspring, StoreUnavailable
 from mainspring.feed.event import RESET, Notice, encode
 from mainspring.feed.hub import AT_HAND, WATCH, Item, Newsstand, TooSlow
-from mainspring.records.document import NEWS_KEPT, Feed
+from mainspring.records.feed import NEWS_KEPT, Feed
 from mainspring.store import Store
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock

@@ -33,8 +33,9 @@ from mainspring.events import (
 )
 from mainspring.feed.event import DROPPED, RESET, TYPES, Notice, Summary, Wish, asked, decode, encode
 from mainspring.feed.from_events import LINES, NAMES, TELLERS, TEXT
-from mainspring.records.job import Action, Ending, Job, LogLine, Progress, Report
+from mainspring.records.job import Action, Job
 from mainspring.records.outcome import Outcome
+from mainspring.records.run import Ending, LogLine, Progress, Report
 from mainspring.schedule.record import Tick
 
 NOW = datetime(2030, 1, 1, 9, tzinfo=UTC)

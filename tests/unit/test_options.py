@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mainspring import Backoff, BadInput, BadTask, Filter, Handle, Key, Mainspring, State
-from mainspring.records.job import Ending
+from mainspring.records.run import Ending
 from mainspring.testing.clock import VirtualClock
 from mainspring.testing.contract.build import NOW
 

@@ -8,7 +8,7 @@ import pytest
 
 from mainspring import Backoff, BadInput, Cancel, Discard, Job, JobTimeout, Mainspring, Retry, Snooze
 from mainspring.records.api_key import checked_role
-from mainspring.records.job import TRANSITIONS, Ending, Failure, State
+from mainspring.records.job import TRANSITIONS, State
 from mainspring.records.outcome import (
     MESSAGE_LIMIT,
     STACK_LIMIT,
@@ -23,6 +23,7 @@ from mainspring.records.outcome import (
     failure_of,
     seconds,
 )
+from mainspring.records.run import Ending, Failure
 from mainspring.records.skew import Unreadable
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

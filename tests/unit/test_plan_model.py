@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mainspring.records.job import JobId, State
+from mainspring.ids import JobId
+from mainspring.records.job import State
 from mainspring.schedule.edit import born, paused, redefined, rescheduled, resumed, triggered
 from mainspring.schedule.job_ended import ended, roused
 from mainspring.schedule.plan import STEP, plan

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-ASK = "from mainspring.program import can_reload; print(can_reload())"
+ASK = "from mainspring.supervisor.command_line import can_reload; print(can_reload())"
 IGNORE = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
 
 

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from mainspring.records.job import WENT_WELL, Breaker, Circuit, Ending, Progress, State
+from mainspring.records.circuit import Breaker, Circuit
+from mainspring.records.job import State
 from mainspring.records.outcome import Outcome
+from mainspring.records.run import WENT_WELL, Ending, Progress
 from mainspring.stores.rules import moved, newer
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.events import Bus
-from mainspring.records.job import Filter, State
+from mainspring.records.job import State
+from mainspring.records.query import Filter
 from mainspring.schedule.edit import born
 from mainspring.schedule.options import Declared
 from mainspring.schedule.plan import STEP

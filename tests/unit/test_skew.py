@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mainspring.records.job import Action, Ending, Failure, Job, State
+from mainspring.records.job import Action, Job, State
 from mainspring.records.outcome import Outcome, decide
+from mainspring.records.run import Ending, Failure
 from mainspring.records.skew import LONGEST_DELAY_SECONDS, Unreadable, argument_names, waiting_since
 from mainspring.stores.rules import act, settle
 from mainspring.testing.contract.build import NOW, later

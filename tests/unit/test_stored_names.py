@@ -23,21 +23,10 @@ from mainspring.control import keys, queue_pauses
 from mainspring.errors import ItemsFailed, JobTimeout
 from mainspring.insight import queue_depth as depth
 from mainspring.records.api_key import KEY, SCOPES, TOKEN
-from mainspring.records.job import (
-    INTERNAL,
-    PARTIAL_KIND,
-    PARTIAL_TYPE,
-    UNREADABLE,
-    Action,
-    Breaker,
-    Ending,
-    Failure,
-    Items,
-    Job,
-    NewJob,
-    State,
-)
+from mainspring.records.circuit import Breaker
+from mainspring.records.job import INTERNAL, UNREADABLE, Action, Job, NewJob, State
 from mainspring.records.outcome import Crashed, Died, Done, Poisoned, Policy, Stopped, decide, failure_of, unfit
+from mainspring.records.run import PARTIAL_KIND, PARTIAL_TYPE, Ending, Failure, Items
 from mainspring.records.skew import Unreadable
 from mainspring.schedule.edit import fingerprint
 from mainspring.schedule.record import BACKFILL, BY_HAND, INPUT, Spec, Tick, key_of

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from mainspring.clock import EPOCH, micros
 from mainspring.histogram import below
-from mainspring.records.job import Account, Ending, Failure, Items, State
+from mainspring.records.job import State
 from mainspring.records.outcome import Outcome
+from mainspring.records.run import Account, Ending, Failure, Items
 from mainspring.records.tally import (
     KINDS,
     NOT_COUNTED,

@@ -24,8 +24,10 @@ from mainspring import (
     every,
 )
 from mainspring.actor import acting
-from mainspring.records.document import Document, Trail
-from mainspring.records.job import Action, NewJob, Update
+from mainspring.records.audit import Trail
+from mainspring.records.document import Document
+from mainspring.records.job import Action, NewJob
+from mainspring.records.query import Update
 from mainspring.testing import VirtualClock
 from mainspring.webhook.record import EVENTS, MOST, TASK, WEBHOOKS
 

@@ -9,7 +9,10 @@ import pytest
 
 from mainspring import Mainspring, Reason, State
 from mainspring.insight.why import Code, Facts, reasons
-from mainspring.records.job import Circuit, Failure, Job, LiveWorker, Orders
+from mainspring.records.circuit import Circuit
+from mainspring.records.job import Job
+from mainspring.records.run import Failure
+from mainspring.records.worker import LiveWorker, Orders
 from mainspring.store import Store
 from mainspring.testing.clock import VirtualClock
 from mainspring.testing.contract.build import A_MINUTE_LATER, NOW, a_worker, bring, new_job, put

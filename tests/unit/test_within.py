@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from callers import site
 from mainspring import BadInput, JobExists, Mainspring, StoreError, StoreUnavailable
 from mainspring.events import JobEnded, JobEnqueued
-from mainspring.records.job import Claim
+from mainspring.records.worker import Claim
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing.clock import VirtualClock
 from mainspring.testing.recorder import Recorder

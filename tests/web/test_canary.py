@@ -19,7 +19,7 @@ from mainspring.config import Settings
 from mainspring.feed.event import Notice, encode
 from mainspring.mask import MASK
 from mainspring.records.api_key import Role
-from mainspring.records.job import Progress
+from mainspring.records.run import Progress
 from mainspring.testing import VirtualClock
 
 CANARY = "kan4rienvogel"

@@ -26,7 +26,7 @@ from mainspring.api.problem import Problem
 from mainspring.api.stream import EACH, HEARTBEAT, LIFE, SLOW, Streams
 from mainspring.feed.event import Notice, Summary, encode
 from mainspring.feed.hub import AT_HAND
-from mainspring.records.document import NEWS_KEPT
+from mainspring.records.feed import NEWS_KEPT
 from mainspring.testing import VirtualClock
 from servers import Postgres, Redis
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mainspring import Backoff, Context, Mainspring
 from mainspring.codec import Arguments
 from mainspring.insight.queue_depth import sound
-from mainspring.records.job import WorkerInfo
+from mainspring.records.worker import WorkerInfo
 from mainspring.testing import VirtualClock
 
 

@@ -12,7 +12,7 @@ from http_client import Client
 from mainspring import Mainspring
 from mainspring.api.response_cache import LONGEST, MOST, Recent
 from mainspring.control.queues import Queues
-from mainspring.records.job import Queue
+from mainspring.records.queue import Queue
 from mainspring.testing import VirtualClock
 
 

@@ -13,7 +13,7 @@ from mainspring.counters import values
 from mainspring.metrics.timed import measured
 from mainspring.records import unreadable
 from mainspring.records.document import Document
-from mainspring.records.job import Filter
+from mainspring.records.query import Filter
 from mainspring.survived_errors import UNREADABLE_METRIC
 from mainspring.webhook.message import Event, delivery
 

@@ -19,8 +19,9 @@ from mainspring.api.server import Server, address, listen
 from mainspring.feed.event import Notice, Summary, encode
 from mainspring.ids import new_id
 from mainspring.records.api_key import ROLES
-from mainspring.records.job import Failure, NewJob
+from mainspring.records.job import NewJob
 from mainspring.records.outcome import MESSAGE_LIMIT, STACK_LIMIT
+from mainspring.records.run import Failure
 
 # Seconds between two looks.
 BEAT = 0.002

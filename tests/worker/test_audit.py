@@ -29,7 +29,7 @@ from mainspring.clock import EPOCH
 from mainspring.control import ScheduleFilter
 from mainspring.control.audit_words import target_text
 from mainspring.records.document import Document
-from mainspring.records.job import WorkerInfo
+from mainspring.records.worker import WorkerInfo
 from mainspring.stores import open_store
 from mainspring.testing import Faults, FaultStore, VirtualClock
 

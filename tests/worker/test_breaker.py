@@ -11,7 +11,7 @@ import pytest
 
 from mainspring import BadInput, Breaker, Discard, Mainspring, Snooze, State, Task
 from mainspring.events import JobStarted
-from mainspring.records.job import Circuit
+from mainspring.records.circuit import Circuit
 from mainspring.testing import Recorder, VirtualClock
 
 DOWN = Breaker(failures=3, cooldown=60)

@@ -11,7 +11,7 @@ import pytest
 
 from mainspring import Context, Discard, Filter, JobCancelled, Mainspring, Retry, Snooze, State
 from mainspring.events import JobDied, JobEnded, JobRetrying, JobStarted, JobStopped
-from mainspring.records.job import Ending
+from mainspring.records.run import Ending
 from mainspring.task.interruption import Interrupted
 from mainspring.testing import Faults, FaultStore, Recorder, VirtualClock
 

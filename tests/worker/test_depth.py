@@ -26,7 +26,7 @@ from mainspring.insight.queue_depth import (
     sampled,
     sound,
 )
-from mainspring.records.job import Queue
+from mainspring.records.queue import Queue
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing import Faults, FaultStore, VirtualClock

@@ -8,7 +8,7 @@ import pytest
 
 from mainspring import Filter, Mainspring, Trail, acting
 from mainspring.control.audit_words import reason_of, target_text
-from mainspring.records.document import Entry
+from mainspring.records.audit import Entry
 
 
 @pytest.fixture

@@ -23,7 +23,8 @@ from mainspring.events import (
     JobStarted,
     JobStopped,
 )
-from mainspring.records.job import Action, Ending
+from mainspring.records.job import Action
+from mainspring.records.run import Ending
 from mainspring.testing import Recorder, VirtualClock
 
 JOB_EVENTS = (JobEnqueued, JobStarted, JobEnded, JobsChanged, JobsPruned)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mainspring import BadInput, InvalidTransition, Mainspring
 from mainspring.clock import EPOCH
 from mainspring.events import WorkersOrdered, WorkerStopping
-from mainspring.records.job import LiveWorker, Orders, WorkerInfo
+from mainspring.records.worker import LiveWorker, Orders, WorkerInfo
 from mainspring.testing import VirtualClock
 
 

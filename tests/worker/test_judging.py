@@ -12,7 +12,7 @@ from mainspring import Backoff, BadInput, Context, DeadLetter, Mainspring, Retry
 from mainspring.bounds import MAX_SPAN_SECONDS, later
 from mainspring.events import JobEnded, JobStarted
 from mainspring.middleware import Next
-from mainspring.records.job import Ending, Execution, Failure
+from mainspring.records.run import Ending, Execution, Failure
 from mainspring.testing import VirtualClock
 from mainspring.worker.judge import MAX_RELEASES, released_in_a_row
 

@@ -11,7 +11,8 @@ import pytest
 
 from mainspring import Context, Handle, Mainspring, State, Task
 from mainspring.events import JobEnded, SlotLeaked
-from mainspring.records.job import Ending, WorkerInfo
+from mainspring.records.run import Ending
+from mainspring.records.worker import WorkerInfo
 from mainspring.task.interruption import Interrupted
 from mainspring.testing import Recorder, VirtualClock
 

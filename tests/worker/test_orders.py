@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mainspring import BadInput, Mainspring, State, Task
-from mainspring.records.job import LiveWorker, Orders
+from mainspring.records.worker import LiveWorker, Orders
 from mainspring.testing import VirtualClock
 
 

@@ -14,7 +14,7 @@ from mainspring.feed.from_events import TELLERS
 from mainspring.metrics import exposition
 from mainspring.metrics.cluster import Cluster
 from mainspring.middleware.metrics import Metrics
-from mainspring.records.job import Ending
+from mainspring.records.run import Ending
 from mainspring.webhook.message import told
 
 

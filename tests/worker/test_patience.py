@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from mainspring import Mainspring, Retention
 from mainspring.poll_interval import REST, patience
-from mainspring.records.job import Beat
+from mainspring.records.worker import Beat
 from mainspring.store import Store
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import Faults, FaultStore, VirtualClock

@@ -17,7 +17,8 @@ from mainspring import Breaker, Context, DeadLetter, Filter, Mainspring, State, 
 from mainspring.events import JobDied, JobEnded, JobFailed, JobPostponed
 from mainspring.metrics.process import JOBS_POSTPONED
 from mainspring.metrics.timed import measured
-from mainspring.records.job import Ending, Job, NewJob
+from mainspring.records.job import Job, NewJob
+from mainspring.records.run import Ending
 from mainspring.records.skew import waiting_since
 from mainspring.schedule.record import Firing
 from mainspring.testing import VirtualClock

@@ -381,7 +381,7 @@ import asyncio, sys
 import jobs_for_children as jobs
 from children import order
 from mainspring import SystemClock
-from mainspring.processes import Processes
+from mainspring.executor.pool import Processes
 
 async def main():
     pool = Processes(SystemClock())
@@ -409,8 +409,8 @@ def here() -> dict[str, str]:
 SCRIPT = """
 import asyncio
 from mainspring import SystemClock, Mainspring
-from mainspring.processes import Processes, place_of
-from mainspring.wire import Order
+from mainspring.executor.pool import Processes, place_of
+from mainspring.executor.protocol import Order
 from children import job_of
 
 app = Mainspring("memory://")

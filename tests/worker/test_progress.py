@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from mainspring import Context, Mainspring, State
-from mainspring.records.job import JobId, Progress, Report
+from mainspring.ids import JobId
+from mainspring.records.run import Progress, Report
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock
 

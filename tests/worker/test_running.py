@@ -10,7 +10,7 @@ import pytest
 
 from mainspring import Backoff, Cancel, Context, Discard, JobDead, Mainspring, Retry, Snooze, State
 from mainspring.events import JobEnded, JobStarted
-from mainspring.records.job import Ending
+from mainspring.records.run import Ending
 from mainspring.testing import Recorder, VirtualClock
 
 pytestmark = pytest.mark.filterwarnings("error")

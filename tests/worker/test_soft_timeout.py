@@ -13,7 +13,7 @@ import pytest
 from mainspring import BadInput, BadTask, Context, Mainspring, Snooze, State
 from mainspring.events import JobEnded
 from mainspring.middleware import Next
-from mainspring.records.job import Ending
+from mainspring.records.run import Ending
 from mainspring.task.interruption import Interrupted
 from mainspring.testing import Recorder, VirtualClock
 

@@ -12,7 +12,7 @@ import pytest
 from mainspring import BadInput, Discard, Execution, Mainspring, Snooze
 from mainspring.clock import EPOCH
 from mainspring.insight.stats import Figures, TopError
-from mainspring.records.job import WENT_WRONG, Ending, Failure
+from mainspring.records.run import WENT_WRONG, Ending, Failure
 from mainspring.records.tally import KINDS, OTHERS, Sums, bucket, middle, percentile
 from mainspring.testing import Faults, FaultStore, VirtualClock
 

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring import BadInput, Context, Filter, JobNotFound, LogLine, Mainspring, State
-from mainspring.records.job import Report
+from mainspring.records.run import Report
 from mainspring.task.context import LINE_LIMIT, LINES, Desk
 from mainspring.testing import Faults, FaultStore, VirtualClock
 

@@ -11,7 +11,7 @@ import pytest
 
 from mainspring import Mainspring, State
 from mainspring.events import JobEnded, JobLost, StoreTrouble
-from mainspring.records.job import Ending
+from mainspring.records.run import Ending
 from mainspring.stores import open_store
 from mainspring.testing import Faults, FaultStore, Recorder, VirtualClock
 
@@ -106,7 +106,7 @@ async def test_a_silent_workers_job_runs_again_within_lease_and_sweep(scene: Sce
 
 async def silent_worker(app: Mainspring, limit: int) -> Any:
     """Claims and is never heard of again."""
-    from mainspring.records.job import WorkerInfo
+    from mainspring.records.worker import WorkerInfo
 
     store, now = await app.opened(), app.clock.now()
     info = WorkerInfo(id="gone", host="h", pid=1, queues=None, tasks=tuple(app.tasks), concurrency=1, started_at=now)

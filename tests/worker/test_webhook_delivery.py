@@ -231,7 +231,7 @@ async def test_a_job_whose_workers_died_is_told(app: Mainspring, clock: VirtualC
 
 
 def _ghost(now: datetime) -> Any:
-    from mainspring.records.job import WorkerInfo
+    from mainspring.records.worker import WorkerInfo
 
     return WorkerInfo(id="ghost", host="", pid=0, queues=None, tasks=("work",), concurrency=1, started_at=now)
 

@@ -11,8 +11,11 @@ import pytest
 from mainspring import Mainspring
 from mainspring.errors import StoreUnavailable
 from mainspring.events import Event, JobEnded, JobLost, JobStarted, StoreTrouble
-from mainspring.records.job import Beat, Claim, Ending, Execution, Job, JobId, State, WorkerInfo
+from mainspring.ids import JobId
+from mainspring.records.job import Job, State
 from mainspring.records.outcome import Outcome
+from mainspring.records.run import Ending, Execution
+from mainspring.records.worker import Beat, Claim, WorkerInfo
 from mainspring.stores.memory.store import MemoryStore
 
 BEAT, LEASE, SWEEP = 0.02, 0.2, 0.02

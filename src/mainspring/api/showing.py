@@ -10,8 +10,9 @@ import msgspec
 from ..app import Mainspring
 from ..control.computation import Computation
 from ..control.schedule_history import ScheduleRun
-from ..records.document import Entry
-from ..records.job import Execution, Failure, Job, LogLine
+from ..records.audit import Entry
+from ..records.job import Job
+from ..records.run import Execution, Failure, LogLine
 from ..schedule.record import Schedule
 from ..webhook.inbound import InboundTrigger
 

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from ..app import Mainspring
-from ..records.job import MEANT, Action, JobId
+from ..ids import JobId
+from ..records.job import MEANT, Action
 from . import records
 from .change import Deed, carry_out, chosen, which_jobs
 from .loading import with_app

@@ -12,7 +12,7 @@ import msgspec
 from ..app import Mainspring
 from ..codec import data
 from ..control.audit_words import reason_of, target_text
-from ..records.document import Entry, Trail
+from ..records.audit import Entry, Trail
 from . import records
 from .failure import hint
 from .loading import place, with_app

@@ -13,7 +13,9 @@ from ..app import Mainspring
 from ..control import PAGE
 from ..errors import InvalidTransition, JobExists
 from ..events import JobsChanged
-from ..records.job import ALLOWED, Action, Changed, Filter, Job, JobId, Refusal, Shown
+from ..ids import JobId
+from ..records.job import ALLOWED, Action, Job, Shown
+from ..records.query import Changed, Filter, Refusal
 from ..task.handle import missing
 from . import records
 from .confirm import confirm

@@ -10,7 +10,8 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from ..records.job import DeadGroup, Filter
+from ..records.query import Filter
+from ..records.queue import DeadGroup
 from . import records
 from .change import Choice, Deed, carry_out
 from .edit import arg, arguments

@@ -14,8 +14,11 @@ from ..control.schedule_index import pages
 from ..errors import MainspringError
 from ..insight.diagnosis import Facts, ScheduleFact, answer, findings
 from ..records.finding import Finding, Verdict, worst
-from ..records.job import FINAL, Filter, Job, LiveWorker, Queue, State, UnreadableRecord
+from ..records.job import FINAL, Job, State, UnreadableRecord
+from ..records.query import Filter
+from ..records.queue import Queue
 from ..records.unreadable import document_finding
+from ..records.worker import LiveWorker
 from ..store import Store
 from ..task.retention import kept
 from ..webhook.inbound import TRIGGERS

@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from ..app import Mainspring
-from ..records.job import MAX_PRIORITY, MIN_PRIORITY, Action, Filter, Shown
+from ..records.job import MAX_PRIORITY, MIN_PRIORITY, Action, Shown
+from ..records.query import Filter
 from .arguments import read
 from .change import Deed, carry_out, chosen, first, which_jobs
 from .filters import options

@@ -9,7 +9,10 @@ from typing import Any
 import click
 
 from ..app import Mainspring
-from ..records.job import SHOWN, Failure, Filter, WorkerId
+from ..ids import WorkerId
+from ..records.job import SHOWN
+from ..records.query import Filter
+from ..records.run import Failure
 from .options import F, moment
 
 _STATES = f"May be repeated. One of {', '.join(SHOWN)}."

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..insight.why import Reason
-from ..records.job import PARTIAL, Ending, Execution, Job, State
+from ..records.job import Job, State
+from ..records.run import PARTIAL, Ending, Execution
 from .render import LONG, exact, facts, grid, job_state, line, progress, section, size, span, when
 from .text import clean
 

@@ -9,7 +9,9 @@ import msgspec
 
 from ..app import Mainspring
 from ..errors import BadSetting
-from ..records.job import SORTS, Filter, Job, JobId, Sort
+from ..ids import JobId
+from ..records.job import Job
+from ..records.query import SORTS, Filter, Sort
 from . import records
 from .actions import cancel, delete, pause, resume, retry, run_again
 from .edit import reschedule, update

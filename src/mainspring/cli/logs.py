@@ -10,7 +10,8 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from ..records.job import JobId, LogLine
+from ..ids import JobId
+from ..records.run import LogLine
 from . import records
 from .failure import Failed, hint
 from .loading import with_app

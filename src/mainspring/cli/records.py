@@ -10,7 +10,9 @@ import click
 import msgspec
 
 from ..codec import data
-from ..records.job import Execution, Failure, Job, LiveWorker
+from ..records.job import Job
+from ..records.run import Execution, Failure
+from ..records.worker import LiveWorker
 from ..schedule.record import Schedule
 from ..trigger import Preview
 

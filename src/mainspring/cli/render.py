@@ -13,7 +13,10 @@ from rich.text import Text
 
 from ..records import finding
 from ..records.api_key import ApiKey
-from ..records.job import DeadGroup, Job, LogLine, Progress, Queue, Shown, Sort
+from ..records.job import Job, Shown
+from ..records.query import Sort
+from ..records.queue import DeadGroup, Queue
+from ..records.run import LogLine, Progress
 from ..webhook.inbound import InboundTrigger
 from ..webhook.record import Standing, Webhook, abridged
 from .text import clean

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from ..app import Mainspring
 from ..control.schedule_index import pages
 from ..errors import MainspringError
-from ..records.job import Breaker
+from ..records.circuit import Breaker
 from ..retry import Backoff
 from ..task.task import Options, Task
 from . import records

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from ..records.job import JobId
+from ..ids import JobId
 from . import records
 from .loading import with_app
 from .options import as_json

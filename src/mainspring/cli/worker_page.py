@@ -9,7 +9,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..records.job import Job, LiveWorker, WorkerState
+from ..records.job import Job
+from ..records.worker import LiveWorker, WorkerState
 from .render import WIDE, console, exact, facts, grid, line, progress, size, when
 from .text import clean
 

@@ -8,7 +8,7 @@ import click
 
 from ..app import Mainspring
 from ..control.workers import MOST, refusal
-from ..records.job import Order
+from ..records.worker import Order
 from . import records
 from .confirm import confirm
 from .failure import hint

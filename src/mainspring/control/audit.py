@@ -10,9 +10,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..actor import actor
-from ..records.document import Entry, Trail
-from ..records.job import Changed, Job, NewJob
+from ..records.audit import Entry, Trail
+from ..records.job import Job, NewJob
 from ..records.outcome import clean
+from ..records.query import Changed
 from ..task.handle import Handle
 from .audit_log import IDS, WHO, fitted, note, recorded
 from .ground import Ground

@@ -17,9 +17,11 @@ from ..actor import actor
 from ..errors import MainspringError
 from ..ids import new_id
 from ..mask import mask_to_cut
-from ..records.document import Entry
-from ..records.job import Changed, DeadGroup, Orders
+from ..records.audit import Entry
 from ..records.outcome import clean
+from ..records.query import Changed
+from ..records.queue import DeadGroup
+from ..records.worker import Orders
 from ..schedule.record import Schedule, Spec
 from ..store import Store
 from ..survived_errors import count

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..codec import data
-from ..records.document import Entry
+from ..records.audit import Entry
 from ..records.job import FINAL, SHOWN
 
 # Names and ids in one text.

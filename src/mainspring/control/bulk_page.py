@@ -12,7 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ..errors import BadInput
-from ..records.job import Filter, JobId
+from ..ids import JobId
+from ..records.query import Filter
 from ..suggest import unexpected
 
 Zoned = Annotated[datetime, msgspec.Meta(tz=True)]

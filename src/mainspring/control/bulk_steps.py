@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Collection
 from msgspec.structs import replace
 
 from ..clock import Clock
-from ..records.job import Changed, Filter, JobId
+from ..ids import JobId
+from ..records.query import Changed, Filter
 
 Act = Callable[[Filter, JobId | None, int], Awaitable[Changed]]
 """One step: those of a filter from beyond an id, up to a number."""

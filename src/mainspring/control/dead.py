@@ -9,7 +9,10 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from ..errors import BadInput
-from ..records.job import Action, Changed, DeadGroup, Filter, JobId, Update
+from ..ids import JobId
+from ..records.job import Action
+from ..records.query import Changed, Filter, Update
+from ..records.queue import DeadGroup
 from .audit_log import audited
 from .bulk_page import Part
 from .ground import Ground

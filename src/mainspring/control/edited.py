@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from ..bounds import has_too_many_parts
 from ..codec import data, encode_call
 from ..errors import BadPayload
-from ..records.job import Job, JobId, Update, is_internal
+from ..ids import JobId
+from ..records.job import Job, is_internal
+from ..records.query import Update
 from ..task.task import Task
 
 # Jobs whose arguments are changed in one step, and characters of these: a store encodes them in the event loop.

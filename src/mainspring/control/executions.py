@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from ..clock import micros
 from ..errors import BadInput
+from ..ids import JobId
 from ..insight.stats import Figures, figures
-from ..records.job import Execution, JobId
+from ..records.run import Execution
 from ..records.tally import NOT_COUNTED, Sums
 from ..task.handle import missing
 from .ground import Ground

@@ -10,7 +10,9 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from ..clock import Clock
-from ..records.job import FINAL, SHOWN, Filter, Queue, Shown
+from ..records.job import FINAL, SHOWN, Shown
+from ..records.query import Filter
+from ..records.queue import Queue
 from ..store import Store
 
 # Jobs of a state that are looked at, and seconds after which no further state is.

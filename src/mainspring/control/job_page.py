@@ -10,7 +10,8 @@ import msgspec
 
 from ..clock import is_instant
 from ..errors import BadInput
-from ..records.job import Cursor, Filter, Job, Sort
+from ..records.job import Job
+from ..records.query import Cursor, Filter, Sort
 from ..store import Store
 
 # What why() looks at of all that runs, and how much of it at a time.

@@ -14,28 +14,12 @@ from ..bounds import MAX_REASON_CHARACTERS
 from ..clock import is_instant
 from ..errors import BadInput, BadPayload, InvalidTransition, JobExists, MainspringError
 from ..events import JobsChanged
+from ..ids import JobId
 from ..insight.why import Facts, Reason, reasons
-from ..records.job import (
-    ALLOWED,
-    PARTIAL,
-    SHOWN,
-    SORTS,
-    Action,
-    Changed,
-    Enqueued,
-    Filter,
-    Job,
-    JobId,
-    LogLine,
-    NewJob,
-    Refusal,
-    Shown,
-    Sort,
-    State,
-    Update,
-    Updates,
-)
+from ..records.job import ALLOWED, SHOWN, Action, Enqueued, Job, NewJob, Shown, State
 from ..records.outcome import clean
+from ..records.query import SORTS, Changed, Filter, Refusal, Sort, Update, Updates
+from ..records.run import PARTIAL, LogLine
 from ..span import Span, seconds
 from ..suggest import hint
 from ..task.handle import Handle, missing

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ..actor import actor
 from ..events import QueuePaused, QueueResumed
 from ..insight.queue_depth import Sample, checked_window, history
-from ..records.job import Queue
+from ..records.queue import Queue
 from ..span import Span
 from ..task.task import check_name
 from .audit_log import audited, noting

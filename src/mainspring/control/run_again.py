@@ -8,8 +8,8 @@ from typing import Any
 
 from ..actor import actor
 from ..errors import BadInput, InvalidTransition
-from ..ids import new_id
-from ..records.job import Job, JobId, NewJob, is_internal
+from ..ids import JobId, new_id
+from ..records.job import Job, NewJob, is_internal
 from ..task.task import Task
 
 FINISHED = ("completed", "dead", "cancelled", "expired")

@@ -12,9 +12,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import MainspringError
-from ..ids import new_id
-from ..records.job import Changed, JobId, Refusal, State
+from ..ids import JobId, new_id
+from ..records.job import State
 from ..records.outcome import clean
+from ..records.query import Changed, Refusal
 from ..schedule.edit import paused, resumed, triggered
 from ..schedule.record import BY_HAND, Firing, Owner, Schedule, Status
 from ..store import Store

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from ..clock import micros
 from ..errors import BadInput
+from ..ids import JobId
 from ..insight.stats import LONGEST, Figures, Point, TopError, figures, resolution, series, top_errors
-from ..records.job import WENT_WRONG, Execution, JobId
+from ..records.run import WENT_WRONG, Execution
 from ..records.tally import NOT_COUNTED, SECONDS, Sums, Tally, begin
 from ..schedule.record import BACKFILL, BY_HAND, TICKS_KEPT, Schedule, Tick
 from ..store import Store

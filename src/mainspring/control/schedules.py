@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from ..clock import is_instant
 from ..errors import BadInput, ScheduleChanged, ScheduleExists, ScheduleNotFound, StoreUnavailable
 from ..events import SchedulesChanged
-from ..ids import new_id
-from ..records.job import Cursor, Enqueued, Filter, JobId, Shown
+from ..ids import JobId, new_id
+from ..records.job import Enqueued, Shown
+from ..records.query import Cursor, Filter
 from ..schedule.balance.distribution import WEEK, Distribution, DistributionCount
 from ..schedule.balance.spread import Rebalance, place, rebalance, unplaced
 from ..schedule.edit import born, fingerprint, paused, redefined, rescheduled, resumed, triggered

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from ..config import Settings
 from ..errors import BadInput
 from ..ids import new_id
-from ..records.job import Enqueued, Filter, NewJob
+from ..records.job import Enqueued, NewJob
+from ..records.query import Filter
 from ..span import Span, seconds
 from ..suggest import unexpected
 from ..task.handle import Handle

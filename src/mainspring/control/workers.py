@@ -10,7 +10,10 @@ from msgspec.structs import replace
 
 from ..errors import BadInput, InvalidTransition, MainspringError, StoreUnavailable, WorkerNotFound
 from ..events import WorkersOrdered
-from ..records.job import Filter, Job, LiveWorker, Order, Orders, WorkerId, WorkerState
+from ..ids import WorkerId
+from ..records.job import Job
+from ..records.query import Filter
+from ..records.worker import LiveWorker, Order, Orders, WorkerState
 from ..store import Store
 from .audit_log import audited, note
 from .ground import Ground

@@ -10,7 +10,9 @@ from msgspec import Struct
 from ..app import Mainspring
 from ..cli.loading import place
 from ..insight.stats import Stats
-from ..records.job import Filter, Job, Queue
+from ..records.job import Job
+from ..records.query import Filter
+from ..records.queue import Queue
 from ..schedule.record import Schedule
 from ..worker.worker import Worker
 from .tally import Tally

@@ -25,8 +25,8 @@ from ..clock import SystemClock
 from ..codec import Arguments, encode_result
 from ..errors import BadTask, JobTimeout
 from ..records.finding import size
-from ..records.job import Failure
 from ..records.outcome import MESSAGE_LIMIT, Cancel, Discard, Retry, Snooze, Steer, clean, failure_of, unfit
+from ..records.run import Failure
 from ..task.context import NOTHING, Context, Desk, about, check_counts, finite, noted
 from ..task.interruption import Interrupted, TaskExit
 from ..task.task import Task

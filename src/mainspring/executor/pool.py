@@ -13,7 +13,7 @@ from typing import Any
 from ..clock import Clock, Timer
 from ..errors import BadTask, MainspringError
 from ..records.finding import size
-from ..records.job import Failure, Usage
+from ..records.run import Failure, Usage
 from ..survived_errors import count
 from ..task.task import Task
 from .process import Exit, Process

@@ -9,8 +9,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from ..records.job import Failure, Job, Usage
+from ..records.job import Job
 from ..records.outcome import Cancel, Discard, Retry, Snooze, Steer, failure_of
+from ..records.run import Failure, Usage
 
 # Longer than any order or report: whoever announces more does not speak our language.
 LIMIT = 2**28

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..records.job import Usage
+from ..records.run import Usage
 from ..task.interruption import Interrupted
 
 # Where the interruption is not heeded, the system ends the process this many CPU seconds later.

@@ -9,7 +9,9 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import BadInput
-from ..records.job import SHOWN, Failure, JobId, LogLine, Progress, Shown, WorkerId
+from ..ids import JobId, WorkerId
+from ..records.job import SHOWN, Shown
+from ..records.run import Failure, LogLine, Progress
 from ..schedule.record import Tick
 from ..suggest import hint
 

@@ -30,7 +30,8 @@ from ..events import (
     WorkerStopping,
 )
 from ..mask import mask_text
-from ..records.job import PARTIAL, Ending, Failure, Job, LogLine, Shown, State
+from ..records.job import Job, Shown, State
+from ..records.run import PARTIAL, Ending, Failure, LogLine
 from .event import Leadership, Notice, Summary
 
 # Names in one notice, lines of one report, and characters of a text: who wants all of it asks the store.

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from ..clock import Alarm, Clock
 from ..errors import ShuttingDown, StoreUnavailable
-from ..records.document import Feed, News
+from ..records.feed import Feed, News
 from ..store import Store
 from ..survived_errors import SurvivedErrors
 from .event import RESET, Notice, decode, encode

@@ -8,9 +8,12 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
+from ..records.circuit import Circuit
 from ..records.finding import Finding, worst
-from ..records.job import FINAL, Circuit, Job, LiveWorker, Queue, State
+from ..records.job import FINAL, Job, State
+from ..records.queue import Queue
 from ..records.schema import Schema
+from ..records.worker import LiveWorker
 from ..schedule.record import Schedule, Status
 from .stats import Stats
 from .why import Code, reasons

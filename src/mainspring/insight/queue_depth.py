@@ -12,7 +12,8 @@ from msgspec import Struct
 from ..clock import EPOCH, Clock
 from ..errors import BadInput, StoreError
 from ..records.document import Document
-from ..records.job import Filter, Queue
+from ..records.query import Filter
+from ..records.queue import Queue
 from ..span import Span, seconds
 from ..store import Store
 from ..survived_errors import SurvivedErrors

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from ..records.job import PARTIAL, WENT_WRONG, Ending, Queue
+from ..records.queue import Queue
+from ..records.run import PARTIAL, WENT_WRONG, Ending
 from ..records.tally import Span, Sums, Tally, last_at, percentile
 
 

@@ -9,8 +9,12 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ..records.job import Circuit, Job, JobId, LiveWorker, Queue, State
+from ..ids import JobId
+from ..records.circuit import Circuit
+from ..records.job import Job, State
+from ..records.queue import Queue
 from ..records.skew import waiting_since
+from ..records.worker import LiveWorker
 
 Code = Literal[
     "running", "stopping", "final", "paused", "waiting", "expired", "not_due", "queue_paused", "no_worker",

@@ -23,7 +23,8 @@ from ..events import (
     WorkerStarted,
     WorkerStopped,
 )
-from ..records.job import JobId, State
+from ..ids import JobId
+from ..records.job import State
 from ..schedule.record import Tick
 from ..task.context import about
 

@@ -10,8 +10,11 @@ from ..clock import EPOCH
 from ..counters import LABELS
 from ..insight.queue_depth import oldest
 from ..insight.stats import summed
-from ..records.job import Circuit, LiveWorker, Queue, Shown
+from ..records.circuit import Circuit
+from ..records.job import Shown
+from ..records.queue import Queue
 from ..records.tally import Tally
+from ..records.worker import LiveWorker
 from ..schedule.record import Leadership, Schedule
 from ..store import Store
 

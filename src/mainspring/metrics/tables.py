@@ -8,7 +8,8 @@ from importlib.metadata import version
 
 from prometheus_client.core import Metric
 
-from ..records.job import OUTCOMES, SHOWN, Ending
+from ..records.job import SHOWN
+from ..records.run import OUTCOMES, Ending
 from ..records.tally import NOT_COUNTED, Sums
 from ..schedule.record import Schedule
 from .families import Fold, Labels, counter, gauge, histogram, seconds

@@ -10,7 +10,8 @@ from weakref import WeakKeyDictionary
 
 from ..counters import Meter
 from ..events import JobLost, JobPostponed, SlotLeaked, StoreTrouble
-from ..records.job import Claim, UnreadableRecord
+from ..records.job import UnreadableRecord
+from ..records.worker import Claim
 from ..schedule.record import Due
 from ..store import Store
 from ..survived_errors import METRIC as ERRORS_SURVIVED

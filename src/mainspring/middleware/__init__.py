@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..task.context import Middleware, Next
 
-__all__ = ["Middleware", "Next", "onion"]
+__all__ = ["Middleware", "Next"]
 
 
 def onion(layers: Sequence[Middleware], core: Next) -> Next:

@@ -14,27 +14,15 @@ from msgspec import Struct
 
 from ..bounds import later
 from ..errors import JobTimeout, MainspringError
+from ..ids import JobId, Lease, WorkerId
 from ..mask import CUT, MAX_TEXT_CHARACTERS, mask_to_cut
 from ..retry import Backoff
 from ..span import Span, seconds
 from ..suggest import Helpful
 from ..survived_errors import SurvivedErrors
-from .job import (
-    PARTIAL,
-    PARTIAL_TYPE,
-    Account,
-    Breaker,
-    Ending,
-    Failure,
-    Items,
-    Job,
-    JobId,
-    Lease,
-    NewJob,
-    State,
-    WorkerId,
-    outcome_of,
-)
+from .circuit import Breaker
+from .job import Job, NewJob, State
+from .run import PARTIAL, PARTIAL_TYPE, Account, Ending, Failure, Items, outcome_of
 from .skew import Unreadable, skewed
 
 # An enum's member costs a look-up each time it is named.

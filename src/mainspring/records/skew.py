@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from ..retry import Backoff
-from .job import Failure, Job
+from .job import Job
+from .run import Failure
 
 VERSION_SKEW = "VersionSkew"
 # The delay is a share of the time that the job has waited: a quarter at first, from one second to a minute, and a

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from ..clock import EPOCH, instant, micros
 from ..histogram import bucket, middle, percentile
-from .job import WENT_WRONG, Ending, Failure, Items, outcome_of
 from .outcome import Outcome
+from .run import WENT_WRONG, Ending, Failure, Items, outcome_of
 
 __all__ = [
     "KEPT", "KINDS", "NOT_COUNTED", "OTHERS", "SECONDS", "Span", "Sums", "Tally", "begin", "bucket", "counted",

@@ -14,8 +14,10 @@ from ..control.job_counts import MAX_JOBS, FilteredCounts
 from ..control.job_page import Page
 from ..control.jobs import PAGE, Jobs, checked_filter, checked_id, checked_limit
 from ..errors import BadInput
+from ..ids import JobId
 from ..insight.why import Reason
-from ..records.job import SHOWN, Action, Changed, Enqueued, Filter, Job, JobId, Refusal, Shown, Sort, State, Update
+from ..records.job import SHOWN, Action, Enqueued, Job, Shown, State
+from ..records.query import Changed, Filter, Refusal, Sort, Update
 from ..span import Span, seconds
 from ..stores.http.answers import ItemAnswer, JobAnswer
 from ..stores.http.answers import Page as Answers

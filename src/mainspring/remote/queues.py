@@ -12,7 +12,7 @@ from ..control.queue_pauses import Pause, checked_note
 from ..control.queues import Queues
 from ..events import QueuePaused, QueueResumed
 from ..insight.queue_depth import Sample, checked_window
-from ..records.job import Queue
+from ..records.queue import Queue
 from ..span import Span
 from ..task.task import check_name
 from .line import line_of

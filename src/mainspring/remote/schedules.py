@@ -15,7 +15,8 @@ from ..control.jobs import PAGE, checked_limit
 from ..control.schedule_bulk import BulkPart
 from ..control.schedule_history import WEEK
 from ..errors import BadInput
-from ..records.job import Enqueued, JobId
+from ..ids import JobId
+from ..records.job import Enqueued
 from ..schedule.balance.spread import Rebalance
 from ..schedule.options import ScheduleOptions
 from ..schedule.record import Schedule, Spec

@@ -8,7 +8,10 @@ from typing import Any
 from ..control.ground import Ground
 from ..control.jobs import PAGE, Jobs
 from ..control.workers import Workers
-from ..records.job import Filter, Job, Order, WorkerId
+from ..ids import WorkerId
+from ..records.job import Job
+from ..records.query import Filter
+from ..records.worker import Order
 from .line import line_of
 
 

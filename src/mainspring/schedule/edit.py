@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from ..records.job import JobId
+from ..ids import JobId
 from ..trigger.zone import zone_of
 from .record import Firing, Owner, Schedule, Spec, Tick
 from .status import COUNTED, armed, begun, counted, listed, over, settled, tick_of

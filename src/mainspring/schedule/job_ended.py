@@ -7,7 +7,8 @@ from hashlib import blake2b
 
 from msgspec.structs import replace
 
-from ..records.job import JobId, State
+from ..ids import JobId
+from ..records.job import State
 from ..trigger import Every
 from .record import Schedule
 from .status import armed, begun, blocks, listed

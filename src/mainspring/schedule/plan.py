@@ -9,7 +9,7 @@ from typing import TypeGuard
 from msgspec.structs import replace
 
 from ..clock import EPOCH
-from ..records.job import JobId
+from ..ids import JobId
 from .record import Firing, Schedule, Tick
 from .status import COUNTED, blocks, counted, due_at, last_of, listing, settled, tick_of
 

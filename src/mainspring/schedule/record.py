@@ -9,7 +9,8 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from ..clock import micros
-from ..records.job import JobId, NewJob, State, UnreadableRecord
+from ..ids import JobId
+from ..records.job import NewJob, State, UnreadableRecord
 from ..retry import Backoff
 from ..trigger import AnyTrigger, Every, Timetable, Window
 from ..trigger.bounds import MAX_DEPENDENCIES, MAX_EXCLUDED_DATES, check_count

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from ..records.job import JobId
+from ..ids import JobId
 from .record import Schedule, Spec, Tick
 
 # Of ticks that share a fate so many are counted at most: the worker has other things to do.

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from ..records.job import Job, JobId, State
+from ..ids import JobId
+from ..records.job import Job, State
 from ..schedule.job_ended import ended, revived, roused
 from ..schedule.record import Schedule
 

@@ -11,24 +11,10 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from ..bounds import MAX_CONTAINERS, MAX_METADATA_BYTES, MAX_TEXTS, has_too_many_parts
 from ..clock import EPOCH, instant, micros
-from ..records.job import (
-    BRIEF_CHARACTERS,
-    LEFT_OUT,
-    UNREADABLE,
-    Account,
-    End,
-    Ending,
-    Execution,
-    Failure,
-    Filter,
-    Job,
-    Lease,
-    NewJob,
-    Progress,
-    Shown,
-    State,
-    WorkerId,
-)
+from ..ids import Lease, WorkerId
+from ..records.job import BRIEF_CHARACTERS, LEFT_OUT, UNREADABLE, Job, NewJob, Shown, State
+from ..records.query import End, Filter
+from ..records.run import Account, Ending, Execution, Failure, Progress
 from ..records.unreadable import readable, unreadable
 from ..retry import Backoff
 

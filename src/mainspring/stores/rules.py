@@ -11,34 +11,14 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
-from ..records.document import Entry, Trail
-from ..records.job import (
-    ALLOWED,
-    BRIEF_CHARACTERS,
-    LEFT_OUT,
-    UNREADABLE,
-    WENT_WELL,
-    WENT_WRONG,
-    Account,
-    Action,
-    Circuit,
-    End,
-    Ending,
-    Execution,
-    Failure,
-    Filter,
-    Job,
-    JobId,
-    NewJob,
-    Orders,
-    Progress,
-    Refusal,
-    State,
-    Update,
-    Updates,
-    is_internal,
-)
+from ..ids import JobId
+from ..records.audit import Entry, Trail
+from ..records.circuit import Circuit
+from ..records.job import ALLOWED, BRIEF_CHARACTERS, LEFT_OUT, UNREADABLE, Action, Job, NewJob, State, is_internal
 from ..records.outcome import Outcome
+from ..records.query import End, Filter, Refusal, Update, Updates
+from ..records.run import WENT_WELL, WENT_WRONG, Account, Ending, Execution, Failure, Progress
+from ..records.worker import Orders
 from ..schedule.record import Firing, Leadership
 from .rows import options_of
 

@@ -18,8 +18,10 @@ from ..bounds import MAX_METADATA_BYTES
 from ..clock import Clock
 from ..codec import encode
 from ..errors import BadInput
+from ..ids import Lease
 from ..mask import MAX_TEXT_CHARACTERS, mask_to_cut
-from ..records.job import Account, Items, Job, Lease, LogLine, Progress, Report, Usage
+from ..records.job import Job
+from ..records.run import Account, Items, LogLine, Progress, Report, Usage
 
 if TYPE_CHECKING:
     from ..records.outcome import Outcome

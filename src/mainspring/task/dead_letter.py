@@ -13,9 +13,11 @@ from msgspec.structs import replace
 from ..clock import EPOCH
 from ..codec import data
 from ..errors import BadPayload, BadTask
+from ..ids import JobId
 from ..mask import mask_to_cut
-from ..records.job import Failure, Job, JobId, NewJob, State
+from ..records.job import Job, NewJob, State
 from ..records.outcome import Outcome
+from ..records.run import Failure
 from ..survived_errors import count
 from .task import Task
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..codec import Results
 from ..errors import JobCancelled, JobDead, JobExpired, JobNotFound, JobUnfinished, ResultTimeout
-from ..records.job import Enqueued, Job, JobId
+from ..ids import JobId
+from ..records.job import Enqueued, Job
 from ..span import Span, seconds
 
 if TYPE_CHECKING:

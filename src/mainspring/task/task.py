@@ -19,7 +19,8 @@ from ..codec import Arguments, Results, encode, is_async
 from ..config import size
 from ..errors import BadInput, BadTask, UnknownTask
 from ..ids import new_id
-from ..records.job import MAX_PRIORITY, MIN_PRIORITY, Breaker, NewJob, OnConflict, State, is_internal
+from ..records.circuit import Breaker
+from ..records.job import MAX_PRIORITY, MIN_PRIORITY, NewJob, OnConflict, State, is_internal
 from ..records.outcome import Policy
 from ..retry import Backoff
 from ..span import Span, seconds

@@ -13,7 +13,9 @@ from weakref import WeakSet
 from ..clock import StoreClock
 from ..errors import BadInput, JobCancelled, JobDead, JobUnfinished, ScheduleNotFound
 from ..events import JobEnded
-from ..records.job import Filter, Job, JobId, NewJob, State
+from ..ids import JobId
+from ..records.job import Job, NewJob, State
+from ..records.query import Filter
 from ..schedule.record import Tick
 from ..span import Span
 from ..store import Store

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from ..records.job import Filter, Queue
+from ..records.query import Filter
+from ..records.queue import Queue
 
 if TYPE_CHECKING:
     from ..app import Mainspring

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ..events import E, Event
-from ..records.job import JobId
+from ..ids import JobId
 
 if TYPE_CHECKING:
     from ..app import Mainspring

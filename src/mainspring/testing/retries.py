@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ..events import JobEnded
-from ..records.job import Ending, JobId, State
+from ..ids import JobId
+from ..records.job import State
+from ..records.run import Ending
 from ..retry import Backoff
 
 if TYPE_CHECKING:

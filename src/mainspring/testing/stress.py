@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ..events import JobStarted
+from ..ids import JobId
 from ..middleware import Next
-from ..records.job import Filter, Job, JobId, State
+from ..records.job import Job, State
+from ..records.query import Filter
 from ..task.context import Context
 from ..task.task import Task
 from .clock import VirtualClock

@@ -13,34 +13,14 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from ..clock import EPOCH
-from ..records.job import (
-    SHOWN,
-    SORTS,
-    Account,
-    Action,
-    Breaker,
-    Changed,
-    Claim,
-    Cursor,
-    Ending,
-    Failure,
-    Filter,
-    Items,
-    Job,
-    Lease,
-    LogLine,
-    NewJob,
-    Orders,
-    Progress,
-    Report,
-    Sort,
-    State,
-    Update,
-    Usage,
-    WorkerInfo,
-)
+from ..ids import Lease
+from ..records.circuit import Breaker
+from ..records.job import SHOWN, Action, Job, NewJob, State
 from ..records.outcome import Outcome
+from ..records.query import SORTS, Changed, Cursor, Filter, Sort, Update
+from ..records.run import Account, Ending, Failure, Items, LogLine, Progress, Report, Usage
 from ..records.tally import SECONDS, Span
+from ..records.worker import Claim, Orders, WorkerInfo
 from ..retry import Backoff
 from ..store import Store
 from .twin_keeper import KEEPER_STEPS, KeeperSteps

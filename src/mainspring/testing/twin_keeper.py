@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ..records.document import Document, Entry, Trail
+from ..records.audit import Entry, Trail
+from ..records.document import Document
 from ..store import Store
 
 T = TypeVar("T")

@@ -15,8 +15,10 @@ from msgspec.structs import replace
 from .. import events
 from ..clock import Alarm, Clock
 from ..errors import MainspringError, StoreUnavailable
-from ..records.job import Action, Filter, Job, JobId, NewJob, State
+from ..ids import JobId
+from ..records.job import Action, Job, NewJob, State
 from ..records.outcome import Outcome
+from ..records.query import Filter
 from ..store import Store
 from ..store_retry import Insistence
 from ..survived_errors import SurvivedErrors, count

@@ -12,8 +12,9 @@ from ..clock import micros
 from ..codec import data, encode
 from ..ids import new_id
 from ..mask import mask, mask_text
-from ..records.job import Ending, Failure, Job, NewJob, State, outcome_of
+from ..records.job import Job, NewJob, State
 from ..records.outcome import Outcome, clean
+from ..records.run import Ending, Failure, outcome_of
 from ..schedule.record import Tick
 from .record import EXTRAS, QUEUE, TASK, Extra, Webhook
 

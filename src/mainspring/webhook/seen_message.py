@@ -7,9 +7,9 @@ from hashlib import sha256
 
 from msgspec.structs import replace
 
-from ..ids import new_id
+from ..ids import JobId, new_id
 from ..records.document import Document
-from ..records.job import Filter, JobId
+from ..records.query import Filter
 from ..store import Store
 from .inbound import REMEMBERED
 

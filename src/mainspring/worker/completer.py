@@ -10,8 +10,10 @@ from ..clock import Alarm, Clock
 from ..errors import StoreUnavailable
 from ..events import Bus, JobEnded, JobLost, ended, enqueued
 from ..failpoint import failpoint
-from ..records.job import Ending, Job, JobId
+from ..ids import JobId
+from ..records.job import Job
 from ..records.outcome import Done, Ended, Outcome, failure_of
+from ..records.run import Ending
 from ..store import Store
 from ..store_retry import Insistence
 from ..survived_errors import SurvivedErrors

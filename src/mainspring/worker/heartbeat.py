@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ..clock import Alarm, StoreClock, Timer
 from ..errors import StoreUnavailable
 from ..events import Bus
-from ..records.job import Beat, WorkerInfo
+from ..records.worker import Beat, WorkerInfo
 from ..store import Store
 from ..store_retry import trouble
 from ..survived_errors import SurvivedErrors

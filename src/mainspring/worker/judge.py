@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from ..errors import MainspringError
-from ..records.job import Account, Ending, Execution, Failure, Job, State
+from ..records.job import Job, State
 from ..records.outcome import Ended, Outcome, Policy, clean, decide, failure_of
+from ..records.run import Account, Ending, Execution, Failure
 from ..store import Store
 from ..survived_errors import count
 

@@ -12,8 +12,11 @@ from msgspec import Struct
 from ..clock import EPOCH, Clock
 from ..config import Settings
 from ..events import Bus, JobsPruned, Pruned
+from ..ids import JobId
 from ..records.document import TIDIED
-from ..records.job import FINAL, Action, End, Execution, Filter, Job, JobId, LogLine, State
+from ..records.job import FINAL, Action, Job, State
+from ..records.query import End, Filter
+from ..records.run import Execution, LogLine
 from ..store import Store
 from ..store_retry import Insistence
 from ..survived_errors import count

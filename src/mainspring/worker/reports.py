@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from ..clock import Alarm, Clock
 from ..events import Bus, JobReported
-from ..records.job import Job, Report
+from ..records.job import Job
+from ..records.run import Report
 from ..store import Store
 from ..store_retry import Insistence
 from ..task.context import Desk

@@ -7,8 +7,11 @@ from datetime import datetime
 
 from ..clock import Alarm, Clock
 from ..events import Bus
-from ..records.job import Ending, Filter, Job, JobId, Lease, State
+from ..ids import JobId, Lease
+from ..records.job import Job, State
 from ..records.outcome import Outcome
+from ..records.query import Filter
+from ..records.run import Ending
 from ..store import Store
 from .batch_size import BatchSize
 from .completer import tell

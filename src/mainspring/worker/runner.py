@@ -21,8 +21,9 @@ from ..failpoint import failpoint
 from ..middleware import Middleware, Next, onion
 from ..middleware.recovery import recovery
 from ..middleware.timeout import Timeout
-from ..records.job import Failure, Job, Usage
+from ..records.job import Job
 from ..records.outcome import Abroad, Died, Done, Ended, Policy, ProcessGone, Steer, UnreadableAbroad, unfit
+from ..records.run import Failure, Usage
 from ..records.skew import Unreadable
 from ..task.context import Context, Desk, running
 from ..task.task import Options, Task

@@ -18,11 +18,12 @@ from ..codec import Arguments
 from ..errors import BadInput, NotLeader
 from ..events import Bus, SchedulePaused, SchedulesChanged, TickFired, TickPassed, enqueued
 from ..failpoint import failpoint
-from ..ids import new_id
+from ..ids import JobId, new_id
 from ..leader import Leader
 from ..poll_interval import patience
-from ..records.job import Filter, JobId, NewJob, State
+from ..records.job import NewJob, State
 from ..records.outcome import clean, failure_of
+from ..records.query import Filter
 from ..schedule.balance.load import Board
 from ..schedule.balance.spread import place, unplaced
 from ..schedule.edit import born, fingerprint, redefined

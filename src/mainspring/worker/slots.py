@@ -13,8 +13,10 @@ from typing import Any
 
 from ..clock import Alarm, Clock
 from ..errors import JobTimeout
-from ..records.job import Beat, Job, JobId, Lease
+from ..ids import JobId, Lease
+from ..records.job import Job
 from ..records.outcome import Done, Ended, Released, Stopped
+from ..records.worker import Beat
 from ..task.context import Context
 from .runner import Runner
 

@@ -24,8 +24,10 @@ from ..events import Bus, JobLost, JobsExpired, JobStarted, SlotLeaked, WorkerSt
 from ..feed.publisher import Herald
 from ..insight.queue_depth import Sounder
 from ..poll_interval import patience
-from ..records.job import Beat, Ending, Job, Orders, WorkerInfo
+from ..records.job import Job
 from ..records.outcome import Crashed, Ended, Outcome, Poisoned, decide
+from ..records.run import Ending
+from ..records.worker import Beat, Orders, WorkerInfo
 from ..store import Store
 from ..store_retry import Insistence
 from ..supervisor.signals import on_stop

@@ -19,7 +19,7 @@ from ...codec import data
 from ...config import Settings
 from ...feed.event import Notice, encode
 from ...mask import MASK, mask, mask_text
-from ...records.job import KIND_LIMIT, LINE_LIMIT, Failure
+from ...records.run import KIND_LIMIT, LINE_LIMIT, Failure
 from ...schedule.record import INPUT, REASON_LIMIT, Tick
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from ...control.audit_words import reason_of, target_text
-from ...records.document import Entry, Trail
+from ...records.audit import Entry, Trail
 from ..access.authenticate import Spring, may
 from ..access.redaction import shown_data, shown_target, shown_text
 from ..parameters import When, instant

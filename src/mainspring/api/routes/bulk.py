@@ -12,7 +12,9 @@ from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
 from ...control.jobs import refused_as
-from ...records.job import MEANT, Action, Changed, Filter, JobId
+from ...ids import JobId
+from ...records.job import MEANT, Action
+from ...records.query import Changed, Filter
 from ...task.handle import missing
 from ..access.authenticate import Spring, may
 from ..access.redaction import shown_line

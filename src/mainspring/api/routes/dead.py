@@ -11,7 +11,10 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
-from ...records.job import Action, DeadGroup, Filter, JobId
+from ...ids import JobId
+from ...records.job import Action
+from ...records.query import Filter
+from ...records.queue import DeadGroup
 from ..access.authenticate import Spring, may
 from ..access.redaction import shown_error, shown_message
 from ..response_cache import Lately

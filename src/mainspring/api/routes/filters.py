@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from ...app import Mainspring
 from ...mask import MASK
-from ...records.job import Filter, Shown
+from ...records.job import Shown
+from ...records.query import Filter
 from ..access.authenticate import Spring
 from ..access.redaction import hiding, shown_error
 from ..parameters import When, instant

@@ -10,7 +10,9 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
-from ...records.job import BRIEF_CHARACTERS, Action, Execution, Job, LogLine, Progress, Shown, State, Update
+from ...records.job import BRIEF_CHARACTERS, Action, Job, Shown, State
+from ...records.query import Update
+from ...records.run import Execution, LogLine, Progress
 from ..access.redaction import (
     shown_data,
     shown_error,

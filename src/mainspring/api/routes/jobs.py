@@ -14,7 +14,8 @@ from ...app import Mainspring
 from ...control.job_page import whole_page
 from ...errors import BadInput
 from ...insight.why import Reason
-from ...records.job import Filter, Job, Sort
+from ...records.job import Job
+from ...records.query import Filter, Sort
 from ..access.authenticate import Spring, may
 from ..access.redaction import shown_line, shown_text
 from ..edit_claim import unchanged

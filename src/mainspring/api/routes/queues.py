@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ...app import Mainspring
 from ...bounds import MAX_NOTE_CHARACTERS
 from ...control.queue_pauses import Pause
-from ...records.job import Queue
+from ...records.queue import Queue
 from ..access.authenticate import Spring, may
 from ..access.redaction import shown_text
 from ..problem import Problem

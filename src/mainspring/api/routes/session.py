@@ -20,7 +20,8 @@ from ...app import Mainspring
 from ...control.keys import HOLDS
 from ...ids import new_id
 from ...records.api_key import fingerprint
-from ...records.document import Document, Entry
+from ...records.audit import Entry
+from ...records.document import Document
 from ...records.unreadable import decoded_documents
 from ..access import cookie
 from ..access.attempts import Attempts, Bucket, address_of

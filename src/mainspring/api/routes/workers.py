@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
 from ...control.workers import MOST
-from ...records.job import LiveWorker, Orders, WorkerInfo, WorkerState
+from ...records.worker import LiveWorker, Orders, WorkerInfo, WorkerState
 from ..access.authenticate import Spring, may
 from ..showing import shown_each
 from .job_view import JobItem, job_item

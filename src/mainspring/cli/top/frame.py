@@ -9,7 +9,9 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from ...records.job import LiveWorker, Queue, Shown
+from ...records.job import Shown
+from ...records.queue import Queue
+from ...records.worker import LiveWorker
 from .. import figures, render
 from ..text import clean
 from ..worker_page import STATES, slots

@@ -10,7 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ...records.job import Job, Progress, Shown
+from ...records.job import Job, Shown
+from ...records.run import Progress
 from ...schedule.record import Schedule
 from .. import figures, render
 from ..schedule_page import STATUSES, local, rule

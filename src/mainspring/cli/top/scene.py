@@ -12,7 +12,10 @@ from ...app import Mainspring
 from ...errors import MainspringError
 from ...health import PATIENCE
 from ...insight.stats import Stats
-from ...records.job import DeadGroup, Filter, Job, LiveWorker, Queue
+from ...records.job import Job
+from ...records.query import Filter
+from ...records.queue import DeadGroup, Queue
+from ...records.worker import LiveWorker
 from ...schedule.record import Schedule
 from ..loading import place
 from ..text import safe

@@ -8,8 +8,10 @@ from typing import Any, Generic, TypeVar
 from msgspec import Raw, Struct
 from msgspec.structs import asdict
 
-from ...records.document import Entry
-from ...records.job import Execution, Job, LiveWorker, Orders, State, WorkerInfo
+from ...records.audit import Entry
+from ...records.job import Job, State
+from ...records.run import Execution
+from ...records.worker import LiveWorker, Orders, WorkerInfo
 from ...schedule.record import Schedule, Spec, Tick
 
 T = TypeVar("T")

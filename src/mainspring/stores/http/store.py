@@ -10,10 +10,14 @@ from msgspec import UNSET, Raw
 from msgspec.structs import asdict
 
 from ...errors import BadInput, BadSetting, StoreError, StoreUnavailable
-from ...records.document import Entry, Trail
+from ...ids import JobId
+from ...records.audit import Entry, Trail
 from ...records.finding import Finding
-from ...records.job import DeadGroup, Enqueued, Execution, JobId, LiveWorker, LogLine, NewJob, Queue, Shown
+from ...records.job import Enqueued, NewJob, Shown
+from ...records.queue import DeadGroup, Queue
+from ...records.run import Execution, LogLine
 from ...records.schema import Schema
+from ...records.worker import LiveWorker
 from ...schedule.record import Schedule, Tick
 from ..rules import ids_in
 from .answers import EntryAnswer, Page, ScheduleAnswer, Time, WorkerAnswer

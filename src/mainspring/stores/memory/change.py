@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from ...records.job import Action, Changed, Filter, Job, JobId, Refusal, Updates
+from ...ids import JobId
+from ...records.job import Action, Job
+from ...records.query import Changed, Filter, Refusal, Updates
 from ..rules import act, lapsed, refused
 from .jobs import Jobs
 from .ledger import Ledger

@@ -10,7 +10,9 @@ from heapq import heapify, heappop, heappush
 from msgspec.structs import replace
 
 from ...bounds import CLAIM_BYTES
-from ...records.job import SUSPECT, Circuit, Job, JobId, Lease, State, WorkerId
+from ...ids import JobId, Lease, WorkerId
+from ...records.circuit import Circuit
+from ...records.job import SUSPECT, Job, State
 from ..rules import size_of
 from .jobs import Group, Jobs
 from .ledger import Ledger

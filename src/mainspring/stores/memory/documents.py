@@ -9,7 +9,9 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from ...records.document import NEWS_KEPT, Document, Entry, Feed, News, Trail
+from ...records.audit import Entry, Trail
+from ...records.document import Document
+from ...records.feed import NEWS_KEPT, Feed, News
 from ..rules import in_trail
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ...records.job import Report, State
+from ...records.job import State
 from ...records.outcome import Outcome
+from ...records.run import Report
 from ..rules import newer, settle
 from .enqueue import enqueue
 from .jobs import Jobs

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from ...records.job import Action, Filter
+from ...records.job import Action
+from ...records.query import Filter
 from ...schedule.record import Fired, Firing
 from ..rules import CANCELLED_BY, standing, taken
 from .change import change

@@ -7,7 +7,8 @@ from heapq import heappop, heappush
 
 from msgspec.structs import replace
 
-from ...records.job import IDEMPOTENT, SUSPECT, UNFINISHED, Job, JobId, NewJob, State, WorkerId
+from ...ids import JobId, WorkerId
+from ...records.job import IDEMPOTENT, SUSPECT, UNFINISHED, Job, NewJob, State
 from .schedules import Series
 
 Group = tuple[str, str, int]

@@ -9,8 +9,11 @@ from heapq import heappop, heappush
 
 from msgspec.structs import replace
 
-from ...records.job import Circuit, Execution, Job, JobId, LogLine
+from ...ids import JobId
+from ...records.circuit import Circuit
+from ...records.job import Job
 from ...records.outcome import Outcome
+from ...records.run import Execution, LogLine
 from ...records.tally import KEPT, SECONDS, Span, Sums, Tally, begin, counted
 from ..rules import execution, moved
 

@@ -8,7 +8,10 @@ from datetime import datetime
 from typing import cast
 
 from ...clock import EPOCH
-from ...records.job import UNFINISHED, Cursor, DeadGroup, Filter, Job, JobId, Queue, Shown, Sort, State
+from ...ids import JobId
+from ...records.job import UNFINISHED, Job, Shown, State
+from ...records.query import Cursor, Filter, Sort
+from ...records.queue import DeadGroup, Queue
 from ..rules import matches
 from .jobs import Jobs
 

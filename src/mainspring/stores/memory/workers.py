@@ -7,7 +7,8 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from ...records.job import LiveWorker, Orders, WorkerId, WorkerInfo
+from ...ids import WorkerId
+from ...records.worker import LiveWorker, Orders, WorkerInfo
 from ..rules import LONG_SILENT, ordered
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from ...clock import micros
-from ...records.job import WorkerInfo
+from ...records.worker import WorkerInfo
 from .claim import Asked, look
 from .pool import Session
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from ...clock import micros
-from ...records.job import Action, Changed, Cursor, Filter, Job, JobId, Refusal, Updates
+from ...ids import JobId
+from ...records.job import Action, Job
+from ...records.query import Changed, Cursor, Filter, Refusal, Updates
 from ..rows import job_of
 from ..rules import act, lapsed, matches, refused
 from . import schedules as series

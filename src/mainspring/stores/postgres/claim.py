@@ -13,9 +13,11 @@ from msgspec.structs import replace
 
 from ...bounds import CLAIM_BYTES
 from ...clock import instant, micros
-from ...records.job import SUSPECT, UNREADABLE, Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
+from ...ids import JobId, Lease, WorkerId
+from ...records.job import SUSPECT, UNREADABLE, State
 from ...records.outcome import Outcome
 from ...records.unreadable import readable
+from ...records.worker import Beat, Orders, WorkerInfo
 from ..rows import CLAIMED, COLUMNS, job_of
 from ..rules import LONG_SILENT, ordered
 from . import schedules as series

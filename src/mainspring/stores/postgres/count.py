@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...clock import instant
-from ...records.job import DeadGroup, Queue, Shown
+from ...records.job import Shown
+from ...records.queue import DeadGroup, Queue
 from .lists import FINISHED, GROUP, GROUPS, HELD, JOBS, Table, hops, shown_sql
 from .pool import Session
 

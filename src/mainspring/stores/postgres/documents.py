@@ -7,7 +7,9 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from ...clock import instant, micros
-from ...records.document import NEWS_KEPT, Document, Entry, Feed, News, Trail
+from ...records.audit import Entry, Trail
+from ...records.document import Document
+from ...records.feed import NEWS_KEPT, Feed, News
 from .pool import Session, Verb
 
 T = TypeVar("T")

@@ -10,7 +10,8 @@ import asyncpg
 from msgspec.structs import replace
 
 from ...clock import micros
-from ...records.job import Enqueued, Job, JobId, NewJob, State
+from ...ids import JobId
+from ...records.job import Enqueued, Job, NewJob, State
 from ..rows import options_of
 from ..rules import admit, meet
 from . import schedules as series

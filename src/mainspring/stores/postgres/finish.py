@@ -10,8 +10,11 @@ import msgspec
 
 from ...clock import instant, micros
 from ...failpoint import failpoint
-from ...records.job import Circuit, Execution, Job, JobId, Report, State
+from ...ids import JobId
+from ...records.circuit import Circuit
+from ...records.job import Job, State
 from ...records.outcome import Outcome
+from ...records.run import Execution, Report
 from ...records.tally import counted
 from ..job_ends import JobEnd, JobNews, ScheduleBatch, news_of
 from ..rows import COLUMNS, failure_text, job_of, progress_or_none, text_of

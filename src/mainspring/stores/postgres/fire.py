@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from ...failpoint import failpoint
-from ...records.job import Action, Job, JobId, NewJob, State
+from ...ids import JobId
+from ...records.job import Action, Job, NewJob, State
 from ...schedule.record import Fired, Firing, Tick
 from ..job_ends import ScheduleBatch, news_of
 from ..rules import CANCELLED_BY, act, lapsed, refused, standing, taken

@@ -12,7 +12,8 @@ from datetime import datetime
 from typing import Any
 
 from ...clock import micros
-from ...records.job import Job, JobId, NewJob, State
+from ...ids import JobId
+from ...records.job import Job, NewJob, State
 from ..job_ends import JobEnd, news_of
 from ..rows import COLUMNS, NEW_COLUMNS, Row, job_of, new_row, row_of
 from . import schedules as series

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from ...clock import micros
-from ...records.job import BRIEF_CHARACTERS, FINAL, Cursor, Filter, Sort
+from ...records.job import BRIEF_CHARACTERS, FINAL
+from ...records.query import Cursor, Filter, Sort
 from ..rows import COLUMNS, END_SQL, beyond, brief_columns, end_texts, stored
 from .jobs import BOTH
 from .pool import Session

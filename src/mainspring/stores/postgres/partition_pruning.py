@@ -10,7 +10,7 @@ from functools import partial
 import asyncpg
 
 from ...clock import EPOCH, micros
-from ...records.job import JobId
+from ...ids import JobId
 from ...survived_errors import count
 from ...task.retention import Rules
 from .partitions import Day, alone, days

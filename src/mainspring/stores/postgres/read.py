@@ -6,7 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from ...clock import instant, micros
-from ...records.job import Execution, JobId, LogLine, State
+from ...ids import JobId
+from ...records.job import State
+from ...records.run import Execution, LogLine
 from ..rows import COLUMNS, executions_of
 from .lists import FINISHED, GROUPS
 from .pool import Session

@@ -10,8 +10,9 @@ from typing import Any
 import asyncpg
 
 from ...errors import BadInput
-from ...records.job import JobId, Lease, Report
+from ...ids import JobId, Lease
 from ...records.outcome import Outcome
+from ...records.run import Report
 from . import finish
 from . import schedules as series
 from .connector import CALL_SECONDS, Route

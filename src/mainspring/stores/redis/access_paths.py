@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ...clock import micros
-from ...records.job import Filter
+from ...records.query import Filter
 from .index import LISTED, Arguments, ids_of
 from .shard import Home
 

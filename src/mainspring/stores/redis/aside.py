@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from ...ids import JobId, WorkerId
 from ...records.finding import Finding
-from ...records.job import Changed, Job, JobId, State, UnreadableRecord, WorkerId
+from ...records.job import Job, State, UnreadableRecord
+from ...records.query import Changed
 from ...records.unreadable import decoded, finding, unreadable
 from ...schedule.record import Schedule
 from .index import Arguments, final_spots

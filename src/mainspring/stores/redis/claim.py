@@ -13,8 +13,10 @@ from msgspec.structs import replace
 
 from ...bounds import CLAIM_BYTES
 from ...clock import micros, nearest_instant
-from ...records.job import Beat, Claim, Job, JobId, LiveWorker, Orders, State, UnreadableRecord, WorkerId, WorkerInfo
+from ...ids import JobId, WorkerId
+from ...records.job import Job, State, UnreadableRecord
 from ...records.unreadable import decoded, unreadable
+from ...records.worker import Beat, Claim, LiveWorker, Orders, WorkerInfo
 from ..memory import claim as memory
 from ..memory.workers import Workers
 from .access_paths import group_names

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from ...clock import instant, micros
-from ...records.job import UNREADABLE, DeadGroup, Job, Queue, Shown, State
+from ...records.job import UNREADABLE, Job, Shown, State
+from ...records.queue import DeadGroup, Queue
 from .access_paths import group_names
 from .claim import paused_queues
 from .index import REGISTERS

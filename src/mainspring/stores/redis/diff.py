@@ -8,7 +8,9 @@ from datetime import datetime
 import msgspec
 
 from ...clock import micros
-from ...records.job import Circuit, Job, JobId
+from ...ids import JobId
+from ...records.circuit import Circuit
+from ...records.job import Job
 from ...records.tally import counted
 from ...schedule.record import TICKS_KEPT, Schedule
 from .index import Arguments, final_spots, held_keys, moves

@@ -11,8 +11,11 @@ from msgspec.structs import replace
 
 from ...clock import EPOCH, micros
 from ...failpoint import failpoint
-from ...records.job import Action, Changed, Cursor, Filter, JobId, Lease, Refusal, Report, Updates
+from ...ids import JobId, Lease
+from ...records.job import Action
 from ...records.outcome import Outcome
+from ...records.query import Changed, Cursor, Filter, Refusal, Updates
+from ...records.run import Report
 from ...records.tally import counted
 from .. import rules
 from ..memory import change as memory_change

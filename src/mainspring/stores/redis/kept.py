@@ -11,7 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ...clock import EPOCH, instant, micros
-from ...records.document import Document, Entry
+from ...records.audit import Entry
+from ...records.document import Document
 from ...records.unreadable import readable
 from ..memory.documents import MemoryKeeper
 from .index import Arguments

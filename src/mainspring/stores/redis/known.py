@@ -7,8 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from ...clock import instant, micros
-from ...records.job import Execution, Job, JobId, LiveWorker, LogLine, Orders, WorkerInfo
+from ...ids import JobId
+from ...records.job import Job
+from ...records.run import Execution, LogLine
 from ...records.unreadable import readable
+from ...records.worker import LiveWorker, Orders, WorkerInfo
 from ...schedule.record import Schedule
 from ..rules import brief_job
 from .records import Raw, job_from, last_run, packed

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from ...clock import micros
-from ...records.job import Cursor, Filter, Job, JobId, Sort, State
+from ...ids import JobId
+from ...records.job import Job, State
+from ...records.query import Cursor, Filter, Sort
 from ..rules import matches
 from .access_paths import Names, Way, early, end_of, names_in, ranks_in, ways
 from .index import Arguments, ids_of

@@ -15,7 +15,8 @@ from typing import TypeVar
 import msgspec
 
 from ...clock import micros
-from ...records.job import Job, JobId, NewJob, State
+from ...ids import JobId
+from ...records.job import Job, NewJob, State
 from ...records.outcome import Outcome
 from ...records.tally import counted
 from ...schedule.job_ended import ended

@@ -11,8 +11,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ...records.job import Action, JobId, NewJob, Report, State, Update
+from ...ids import JobId
+from ...records.job import Action, NewJob, State
 from ...records.outcome import Outcome
+from ...records.query import Update
+from ...records.run import Report
 from ...schedule.record import Firing
 from .attempts import Attempts
 from .index import Arguments

@@ -11,7 +11,10 @@ import msgspec
 from msgspec.structs import replace
 
 from ...clock import EPOCH, instant
-from ...records.job import UNREADABLE, Circuit, Ending, Execution, Job, JobId, Lease, NewJob, State, WorkerId
+from ...ids import JobId, Lease, WorkerId
+from ...records.circuit import Circuit
+from ...records.job import UNREADABLE, Job, NewJob, State
+from ...records.run import Ending, Execution
 from ...records.unreadable import readable
 from ..rows import (
     COLUMNS,

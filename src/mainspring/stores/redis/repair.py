@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from ...records.job import JobId
+from ...ids import JobId
 from ...schedule.job_ended import ended
 from .access_paths import keeper
 from .diff import job_as_read

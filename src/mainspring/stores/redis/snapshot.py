@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from ...records.job import Circuit, Execution, Job, JobId
+from ...ids import JobId
+from ...records.circuit import Circuit
+from ...records.job import Job
+from ...records.run import Execution
 from ...schedule.record import Schedule
 from .records import Raw
 

@@ -6,8 +6,11 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from ...records.job import Circuit, Execution, Job, JobId, NewJob
+from ...ids import JobId
+from ...records.circuit import Circuit
+from ...records.job import Job, NewJob
 from ...records.outcome import Outcome
+from ...records.run import Execution
 from ...schedule.record import Schedule
 from ..memory.jobs import Jobs
 from ..memory.ledger import Ledger

@@ -8,7 +8,9 @@ from datetime import datetime
 import msgspec
 
 from ...clock import micros
-from ...records.job import Action, Changed, Cursor, Filter, Job, JobId, Refusal, Updates
+from ...ids import JobId
+from ...records.job import Action, Job
+from ...records.query import Changed, Cursor, Filter, Refusal, Updates
 from ..rows import Row, job_of
 from ..rules import act, lapsed, refused
 from .enqueue import drop, holder, save

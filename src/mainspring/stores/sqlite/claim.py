@@ -11,8 +11,10 @@ import msgspec
 
 from ...bounds import CLAIM_BYTES
 from ...clock import instant
-from ...records.job import UNREADABLE, Beat, JobId, Lease, Orders, State, WorkerId, WorkerInfo
+from ...ids import JobId, Lease, WorkerId
+from ...records.job import UNREADABLE, State
 from ...records.unreadable import readable
+from ...records.worker import Beat, Orders, WorkerInfo
 from ..job_ends import JobEnd
 from ..rows import CLAIMED, HELD, Row, series_of
 from ..rules import LONG_SILENT, ordered

@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from ...clock import instant, micros
-from ...records.document import NEWS_KEPT, Document, Entry, Feed, News, Trail
+from ...records.audit import Entry, Trail
+from ...records.document import Document
+from ...records.feed import NEWS_KEPT, Feed, News
 from ..rows import Row
 from .batch import chunks, flat, places
 from .lenient import rows_of

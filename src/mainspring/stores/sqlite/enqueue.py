@@ -10,7 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ...clock import micros
-from ...records.job import Enqueued, Job, JobId, NewJob, State
+from ...ids import JobId
+from ...records.job import Enqueued, Job, NewJob, State
 from ..rows import COLUMNS, NEW_COLUMNS, job_of, new_row, row_of
 from ..rules import meet
 from . import out_of_order as odd

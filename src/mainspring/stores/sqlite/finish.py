@@ -8,8 +8,11 @@ from collections.abc import Sequence
 
 from ...clock import instant, micros
 from ...failpoint import failpoint
-from ...records.job import Circuit, JobId, Report, State
+from ...ids import JobId
+from ...records.circuit import Circuit
+from ...records.job import State
 from ...records.outcome import Outcome
+from ...records.run import Report
 from ..job_ends import JobEnd
 from ..rows import Row, failure_text, progress_or_none, series_of, text_of
 from ..rules import moved, newer, plain

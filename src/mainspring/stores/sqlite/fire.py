@@ -8,7 +8,8 @@ from datetime import datetime
 
 from ...clock import micros
 from ...failpoint import failpoint
-from ...records.job import Action, Filter
+from ...records.job import Action
+from ...records.query import Filter
 from ...schedule.record import Fired, Firing
 from ..rules import CANCELLED_BY, standing, taken
 from .change import change

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...clock import micros
-from ...records.job import FINAL, Cursor, Filter, Sort
+from ...records.job import FINAL
+from ...records.query import Cursor, Filter, Sort
 from ..rows import COLUMNS, END_SQL, HELD, SHOWN_SQL, Row, beyond, brief_columns, end_texts, stored
 from .lenient import holds_no_text, lenient, too_big
 from .out_of_order import earliest, latest

@@ -8,7 +8,11 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from ...clock import instant, micros
-from ...records.job import DeadGroup, Filter, JobId, LogLine, Queue, Shown, State
+from ...ids import JobId
+from ...records.job import Shown, State
+from ...records.query import Filter
+from ...records.queue import DeadGroup, Queue
+from ...records.run import LogLine
 from ..rows import HELD, Row
 from .claim import PAUSED
 from .lists import ENDED, ENDED_GROUPS, FINISHED_AT, READY, RETRIED, jobs

@@ -18,38 +18,18 @@ from ...clock import Clock, SystemClock, instant, micros, nearest_instant
 from ...config import Durability
 from ...errors import BadInput, ShuttingDown, StoreError
 from ...failpoint import failpoint
+from ...ids import JobId, WorkerId
+from ...records.circuit import Circuit
 from ...records.finding import Finding
-from ...records.job import (
-    Action,
-    Beat,
-    Changed,
-    Circuit,
-    Claim,
-    Cursor,
-    DeadGroup,
-    Enqueued,
-    Execution,
-    Filter,
-    Job,
-    JobId,
-    LiveWorker,
-    LogLine,
-    NewJob,
-    Orders,
-    Queue,
-    Report,
-    Shown,
-    Sort,
-    State,
-    UnreadableRecord,
-    Updates,
-    WorkerId,
-    WorkerInfo,
-)
+from ...records.job import Action, Enqueued, Job, NewJob, Shown, State, UnreadableRecord
 from ...records.outcome import Outcome
+from ...records.query import Changed, Cursor, Filter, Sort, Updates
+from ...records.queue import DeadGroup, Queue
+from ...records.run import Execution, LogLine, Report
 from ...records.schema import Schema
 from ...records.tally import Span, Tally
 from ...records.unreadable import decoded, readable
+from ...records.worker import Beat, Claim, LiveWorker, Orders, WorkerInfo
 from ...schedule.record import Due, Fired, Firing, Leadership, Schedule, Tick
 from ...store import Store, Transaction
 from ...survived_errors import SurvivedErrors

@@ -11,8 +11,9 @@ from typing import Any
 
 from ...config import Durability
 from ...errors import BadInput
-from ...records.job import JobId, Lease, Report
+from ...ids import JobId, Lease
 from ...records.outcome import Outcome
+from ...records.run import Report
 from ...sync import Errands
 from . import file, finish
 from .writer_thread import Lane, translated

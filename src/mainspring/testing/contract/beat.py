@@ -6,8 +6,9 @@ from datetime import datetime
 
 import pytest
 
-from ...records.job import Action, LiveWorker, Orders, State
+from ...records.job import Action, State
 from ...records.outcome import Crashed, Done, Retry
+from ...records.worker import LiveWorker, Orders
 from .build import NOW, Contract, a_worker, act, beat, claim, claimed, later, new_job, put, see, settle, start
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from msgspec import UNSET
 
-from ...records.job import BRIEF_CHARACTERS, LEFT_OUT, SORTS, Filter, Job, NewJob, Sort, State
+from ...records.job import BRIEF_CHARACTERS, LEFT_OUT, Job, NewJob, State
 from ...records.outcome import Done
+from ...records.query import SORTS, Filter, Sort
 from ...store import Store
 from .build import NOW, Contract, bring, later, new_job, put, settle, start
 

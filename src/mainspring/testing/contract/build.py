@@ -9,26 +9,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...ids import new_id
-from ...records.job import (
-    SUSPECT,
-    Action,
-    Beat,
-    Breaker,
-    Changed,
-    Circuit,
-    Claim,
-    Filter,
-    Job,
-    JobId,
-    LogLine,
-    NewJob,
-    Report,
-    State,
-    Update,
-    WorkerInfo,
-)
+from ...ids import JobId, new_id
+from ...records.circuit import Breaker, Circuit
+from ...records.job import SUSPECT, Action, Job, NewJob, State
 from ...records.outcome import Crashed, Discard, Done, Ended, Policy, decide
+from ...records.query import Changed, Filter, Update
+from ...records.run import LogLine, Report
+from ...records.worker import Beat, Claim, WorkerInfo
 from ...schedule.record import Fired, Firing, Schedule, Spec, Tick, key_of
 from ...store import Store
 from ...trigger import Every

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ...records.job import ALLOWED, Action, Changed, Filter, Refusal, State
+from ...records.job import ALLOWED, Action, State
 from ...records.outcome import Crashed, Done, Retry
+from ...records.query import Changed, Filter, Refusal
 from .build import (
     NOW,
     REACHABLE,

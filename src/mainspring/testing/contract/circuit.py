@@ -8,8 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from ...errors import JobTimeout
-from ...records.job import Action, Breaker, Circuit, Ending, State
+from ...records.circuit import Breaker, Circuit
+from ...records.job import Action, State
 from ...records.outcome import Cancel, Crashed, Died, Discard, Done, Policy, Released, Retry, Snooze, Stopped, decide
+from ...records.run import Ending
 from .build import (
     BREAKER,
     NO_RETRY,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ...bounds import CLAIM_BYTES
-from ...records.job import Action, JobId, State
+from ...ids import JobId
+from ...records.job import Action, State
 from ...records.outcome import Done, Retry
 from .build import (
     NOW,

@@ -9,8 +9,9 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import asdict
 
-from ...records.job import MAX_PRIORITY, MIN_PRIORITY, Action, Enqueued, Filter, State, Update
+from ...records.job import MAX_PRIORITY, MIN_PRIORITY, Action, Enqueued, State
 from ...records.outcome import Done, decide
+from ...records.query import Filter, Update
 from ...retry import Backoff
 from .build import (
     NOW,

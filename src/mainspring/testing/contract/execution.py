@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from ...records.job import Account, Action, Ending, Items, State, Usage
+from ...records.job import Action, State
 from ...records.outcome import Discard, Done, Released, Retry, Snooze
+from ...records.run import Account, Ending, Items, Usage
 from .build import NOW, Contract, act, bring, later, new_job, put, run_again, settle, start
 from .finish import FAILURE, kind, outcome
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ...records.job import Action, Ending, Failure, Job, State
+from ...records.job import Action, Job, State
 from ...records.outcome import (
     Cancel,
     Crashed,
@@ -23,6 +23,7 @@ from ...records.outcome import (
     Stopped,
     decide,
 )
+from ...records.run import Ending, Failure
 from .build import (
     NOW,
     Contract,

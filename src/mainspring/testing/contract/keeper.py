@@ -9,7 +9,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...ids import new_id
-from ...records.document import NEWS_KEPT, TIDIED, Document, Entry, Trail
+from ...records.audit import Entry, Trail
+from ...records.document import TIDIED, Document
+from ...records.feed import NEWS_KEPT
 from ...store import Store
 from .build import NOW, Contract, beat, later
 

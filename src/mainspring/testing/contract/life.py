@@ -9,8 +9,10 @@ from datetime import timedelta
 import pytest
 
 from ...errors import ShuttingDown
-from ...records.job import Action, Filter, Orders, State
+from ...records.job import Action, State
 from ...records.outcome import Done
+from ...records.query import Filter
+from ...records.worker import Orders
 from ...store import Store
 from .build import NOW, Contract, a_worker, act, beat, claim, everything, new_job, put, see, settle
 

@@ -9,24 +9,12 @@ from typing import Any
 
 import pytest
 
-from ...records.job import (
-    FINAL,
-    PARTIAL_KIND,
-    SORTS,
-    Action,
-    Cursor,
-    DeadGroup,
-    Ending,
-    Failure,
-    Filter,
-    Items,
-    Job,
-    JobId,
-    Sort,
-    State,
-    Update,
-)
+from ...ids import JobId
+from ...records.job import FINAL, Action, Job, State
 from ...records.outcome import Cancel, Discard, Done, Ended, Released, Retry, Snooze
+from ...records.query import SORTS, Cursor, Filter, Sort, Update
+from ...records.queue import DeadGroup
+from ...records.run import PARTIAL_KIND, Ending, Failure, Items
 from ...store import Store
 from .build import NOW, Contract, act, beat, bring, claim, everything, later, new_job, put, run_again, settle, start
 from .read import found

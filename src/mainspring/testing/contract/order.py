@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import pytest
 
-from ...records.job import LiveWorker, Orders
+from ...records.worker import LiveWorker, Orders
 from ...store import Store
 from .build import NOW, Contract, a_worker, beat, later
 

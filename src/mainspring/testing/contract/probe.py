@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ...records.job import Action, Circuit
+from ...records.circuit import Circuit
+from ...records.job import Action
 from ...records.outcome import Done, Policy, Retry
 from .build import (
     BREAKER,

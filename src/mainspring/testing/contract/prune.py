@@ -6,8 +6,10 @@ from datetime import datetime
 
 import pytest
 
-from ...records.job import Action, End, Filter, Job, JobId, State
+from ...ids import JobId
+from ...records.job import Action, Job, State
 from ...records.outcome import Cancel, Discard, Done, Ended
+from ...records.query import End, Filter
 from ...store import Store
 from .build import (
     A_MINUTE_LATER,

@@ -6,8 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from ...records.job import SHOWN, Action, Cursor, Filter, JobId, Queue, Shown, State
+from ...ids import JobId
+from ...records.job import SHOWN, Action, Shown, State
 from ...records.outcome import Retry
+from ...records.query import Cursor, Filter
+from ...records.queue import Queue
 from ...store import Store
 from .build import NOW, Contract, act, bring, claimed, everything, later, new_job, put, settle, start
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ...records.job import Action, Job, Progress, Report, State
+from ...records.job import Action, Job, State
 from ...records.outcome import Crashed, Discard, Done, Released, Retry, Snooze
+from ...records.run import Progress, Report
 from .build import (
     NOW,
     Contract,

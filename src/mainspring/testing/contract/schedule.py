@@ -9,7 +9,8 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import fields
 
-from ...records.job import Action, Filter, State
+from ...records.job import Action, State
+from ...records.query import Filter
 from ...retry import Backoff
 from ...schedule.record import TICKS_KEPT, Due, Firing, Schedule, Spec, key_of
 from ...store import Store

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ...records.job import Action, Filter, State
+from ...records.job import Action, State
 from ...records.outcome import Crashed, Discard, Done, Ended, Retry, Snooze, decide
+from ...records.query import Filter
 from .build import NOW, Contract, act, beat, claimed, everything, later, new_job, put, run_again, see, settle, start
 
 

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ...records.job import Account, Action, Failure, Filter, Items, JobId, State, Update
+from ...ids import JobId
+from ...records.job import Action, State
 from ...records.outcome import Cancel, Crashed, Discard, Done, Policy, Released, Retry, Snooze, decide
+from ...records.query import Filter, Update
+from ...records.run import Account, Failure, Items
 from ...schedule.job_ended import ended, revived, roused
 from ...schedule.record import Schedule
 from ...store import Store

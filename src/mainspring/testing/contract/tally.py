@@ -9,8 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from ...clock import EPOCH, micros
-from ...records.job import Account, Action, Ending, Failure, Items, Job, State
+from ...records.job import Action, Job, State
 from ...records.outcome import Crashed, Discard, Done, Ended, Outcome, Released, Retry, Snooze, decide
+from ...records.run import Account, Ending, Failure, Items
 from ...records.tally import KEPT, NOT_COUNTED, SECONDS, Span, Sums, Tally, bucket
 from ...store import Store
 from .build import NOW, Contract, act, beat, claim, later, new_job, put, run_again, settle, start

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from ...ids import JobId
 from ...records.document import Document
-from ...records.job import UNREADABLE, Action, Filter, JobId, State
+from ...records.job import UNREADABLE, Action, State
 from ...records.outcome import Discard, Done
+from ...records.query import Filter
 from ...store import Store
 from .build import (
     NOW,

@@ -8,8 +8,9 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ...records.job import Action, Changed, Filter, Job, Refusal, State, Update
+from ...records.job import Action, Job, State
 from ...records.outcome import Discard, Retry
+from ...records.query import Changed, Filter, Refusal, Update
 from ...store import Store
 from .build import (
     NOW,

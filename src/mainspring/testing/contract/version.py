@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from ...records.job import Action, Failure, Filter, Job, State, Update
+from ...records.job import Action, Job, State
 from ...records.outcome import Discard, Done, Retry, Snooze
+from ...records.query import Filter, Update
+from ...records.run import Failure
 from ...records.skew import Unreadable
 from ...store import Store
 from .build import (

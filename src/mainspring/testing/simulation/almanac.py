@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct, field
 
-from ...records.job import IDEMPOTENT, Job, JobId, State
+from ...ids import JobId
+from ...records.job import IDEMPOTENT, Job, State
 from ...schedule.record import Schedule, Spec, Tick
 from . import ideal
 from .loop import TrueClock

@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import NamedTuple
 
-from ...records.job import TRANSITIONS, UNFINISHED, Ending, Job, JobId, Lease, State, WorkerId
+from ...ids import JobId, Lease, WorkerId
+from ...records.job import TRANSITIONS, UNFINISHED, Job, State
 from ...records.outcome import Outcome
+from ...records.run import Ending
 from .almanac import Almanac
 from .host import Host
 from .loop import TrueClock

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from ...records.job import Ending, Execution, Job, State
+from ...records.job import Job, State
+from ...records.run import Ending, Execution
 from .auditor import Auditor
 from .ledger import Ledger
 from .reckoning import reckon

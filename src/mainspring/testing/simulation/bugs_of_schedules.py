@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from ...control import schedules
 from ...errors import StoreUnavailable
-from ...records.job import JobId, NewJob, State
+from ...ids import JobId
+from ...records.job import NewJob, State
 from ...schedule import edit as amendment
 from ...schedule import job_ended as aftermath
 from ...schedule import plan

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from ...records.job import Beat, Job, WorkerInfo
+from ...records.job import Job
 from ...records.outcome import Outcome
+from ...records.worker import Beat, WorkerInfo
 from ...schedule.record import Schedule, Tick
 from ...stores.memory.jobs import Jobs
 from ...stores.memory.schedules import Series

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...records.job import JobId
+from ...ids import JobId
 from .agenda import Agenda, Entry, draw_action, draw_agenda
 
 QUEUES = ("default", "mail")

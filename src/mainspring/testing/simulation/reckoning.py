@@ -10,7 +10,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from ...records.job import JobId
+from ...ids import JobId
 from ...schedule.record import Spec, Tick
 from ...schedule.status import COUNTED
 from ...trigger import Every
